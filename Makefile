@@ -1,0 +1,72 @@
+# hostpath-provisioner: the two commands are `make demo` and `make test`. Both want root, because they
+# mount filesystems (in a mount namespace of their own).
+
+BUILD   ?= .build
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The same everywhere: both are part of the build cache's key.
+export CGO_ENABLED = 0
+GO      := go
+GOFLAGS += -trimpath
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm footprint fuzz deps clean install
+
+include test/controlplane/build.mk
+
+build: $(BUILD)/hostpath-provisioner ## the daemon, one static binary
+
+.PHONY: $(BUILD)/hostpath-provisioner
+$(BUILD)/hostpath-provisioner:
+	@mkdir -p $(BUILD)
+	@echo "building the daemon"
+	@$(GO) build $(GOFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
+
+deps: ## what tests and the demonstration need from the distribution's packages
+	@sh test/deps.sh
+
+demo: deps build $(BUILD)/controlplane ## the main job, step by step, on a throwaway real control plane
+	@$(GO) run $(GOFLAGS) ./test/demo
+
+SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
+
+test: deps lint unit e2e fuzz ## everything that must pass to land
+
+lint: ## formatting and vet
+	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
+	@$(GO) vet $(GOFLAGS) ./...
+
+# The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
+unit: build $(BUILD)/controlplane
+	@echo "testing the packages"
+	@$(GO) test $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v /test/e2e)
+
+e2e: build $(BUILD)/controlplane
+	@echo "testing the daemon against a real API server and real filesystems"
+	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m ./test/e2e
+
+fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
+	@sh test/fuzz.sh $(FUZZTIME)
+
+bench: deps build $(BUILD)/controlplane ## beside a bare client and a tuned provisioner on the usual library
+	@sh test/bench/run.sh $(BENCHFLAGS)
+
+footprint: build $(BUILD)/controlplane ## memory and bytes beside 20,000 claims of other nodes
+	@$(GO) test $(GOFLAGS) ./test/footprint -run '^$$' -bench . -timeout 30m -args -pairs 20000
+
+test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet ## real kubelets and pods on two nodes
+	@sh test/nodes/run.sh
+
+test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
+	@$(GO) run $(GOFLAGS) ./test/storm $(STORMFLAGS)
+
+# By hand on a node; packages are the usual way once they exist.
+PREFIX ?= /usr
+install: build
+	install -D -m 0755 $(BUILD)/hostpath-provisioner $(DESTDIR)$(PREFIX)/bin/hostpath-provisioner
+	install -D -m 0644 systemd/hostpath-provisioner.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hostpath-provisioner.service
+	test -e $(DESTDIR)/etc/hostpath-provisioner/config.toml || install -D -m 0600 packaging/config.toml $(DESTDIR)/etc/hostpath-provisioner/config.toml
+
+clean:
+	rm -rf $(BUILD)
