@@ -1,0 +1,176 @@
+package hostcheck
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// entry says what an attempt to open a path with O_PATH came to. The descriptor stays open.
+func entry(fd int, err error) Entry {
+	var st unix.Statx_t
+	if err == nil {
+		err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MODE, &st)
+	}
+	switch {
+	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return Entry{Kind: NotDir}
+	case err == nil:
+		return directory(fd, uint32(st.Mode)&0o7777)
+	case errors.Is(err, unix.ENOENT):
+		return Entry{Kind: Missing}
+	case errors.Is(err, unix.ENOTDIR):
+		return Entry{Kind: NotDir}
+	case errors.Is(err, unix.ELOOP):
+		return Entry{Kind: Symlink}
+	case errors.Is(err, unix.EXDEV):
+		return Entry{Kind: OtherMount}
+	}
+	return Entry{Kind: Failing, Error: cause(err)}
+}
+
+func directory(fd int, mode uint32) Entry {
+	id, err := mounts.IdentityOf(fd)
+	if err != nil {
+		return Entry{Kind: Failing, Error: cause(err)}
+	}
+	number, err := mounts.IDOf(fd)
+	if err != nil {
+		return Entry{Kind: Failing, Error: cause(err)}
+	}
+	return Entry{Kind: Directory, Identity: id, MountID: number, Mode: mode}
+}
+
+// cause is the kernel's word for it, without the path, which the message names already.
+func cause(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+func space(fd int) (Space, error) {
+	var st unix.Statfs_t
+	var err error
+	for {
+		if err = unix.Fstatfs(fd, &st); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return Space{}, err
+	}
+	unit := uint64(st.Frsize)
+	if unit == 0 {
+		unit = uint64(st.Bsize)
+	}
+	return Space{
+		Asked: true, ReadOnly: st.Flags&unix.ST_RDONLY != 0,
+		Size: st.Blocks * unit, Available: st.Bavail * unit,
+		Inodes: st.Files, InodesFree: st.Ffree,
+	}, nil
+}
+
+// marker reads the marker; an error is the filesystem's, not the marker's.
+func marker(fd int, deep bool) (MarkerFact, error) {
+	read := ReadMarker
+	if deep {
+		read = readMarkerDirect
+	}
+	m, err := read(fd)
+	switch {
+	case err == nil, errors.Is(err, ErrNoMarker):
+		return MarkerFact{Looked: true, Marker: m}, nil
+	case errors.Is(err, ErrMarkerDamaged):
+		return MarkerFact{Looked: true, Error: err.Error()}, nil
+	}
+	return MarkerFact{}, errors.New(cause(err))
+}
+
+// deviceNode is the node in /dev that stands for a configured device, as udev names it; "" for
+// whatever is not a device there ("server:/export").
+func deviceNode(device string) string {
+	for prefix, dir := range map[string]string{
+		"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid", "PARTLABEL=": "by-partlabel",
+	} {
+		if name, ok := strings.CutPrefix(device, prefix); ok {
+			return devDir + "/disk/" + dir + "/" + udevName(name)
+		}
+	}
+	if strings.HasPrefix(device, "/dev/") {
+		return device
+	}
+	return ""
+}
+
+const devDir = "/dev"
+
+// udevName encodes a label as udev does for its links (encode_devnode_name in systemd's
+// device-nodes.c): bytes of ASCII that are not letters, digits or one of #+-.:=@_ become \xNN.
+func udevName(label string) string {
+	var b strings.Builder
+	for i := range len(label) {
+		c := label[i]
+		plain := c >= 0x80 || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' ||
+			strings.IndexByte("#+-.:=@_", c) >= 0
+		if plain {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return b.String()
+}
+
+func (l *looker) lookAtDevice(f *Facts, v view) {
+	if f.Device.Path = deviceNode(v.want.Device); f.Device.Path == "" {
+		return
+	}
+	f.Device.Expected = deviceNumber(f.Device.Path)
+	if strings.HasPrefix(v.on.Source, "/dev/") {
+		f.Device.Source = deviceNumber(v.on.Source)
+	}
+}
+
+// deviceNumber is "major:minor" of a block device node, "" if there is none.
+func deviceNumber(path string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	return number(unix.Major(st.Rdev), unix.Minor(st.Rdev))
+}
+
+// askUUID asks the filesystem for its own UUID, which no stale link of udev and no second device of
+// a btrfs can get wrong. Before Linux 6.9, and where a filesystem has none, it stays unknown.
+func (l *looker) askUUID(f *Facts, fd int, e enter) {
+	if !strings.HasPrefix(l.expect.Device, "UUID=") {
+		return
+	}
+	e("asking "+l.expect.Path+" for its UUID", *f)
+	dir, err := mounts.OpenBeneath(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer unix.Close(dir)
+	f.Device.UUID = filesystemUUID(dir)
+}
+
+// filesystemUUID is FS_IOC_GETFSUUID (linux/fs.h): struct fsuuid2 { __u8 len; __u8 uuid[16]; }.
+func filesystemUUID(fd int) string {
+	const getUUID = 0x80111500
+	var answer [17]byte
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getUUID, uintptr(unsafe.Pointer(&answer)))
+	if errno != 0 || answer[0] != 16 {
+		return ""
+	}
+	u := hex.EncodeToString(answer[1:])
+	return u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
+}

@@ -1,0 +1,112 @@
+package hostcheck
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Check judges what was seen, rule by rule, and reports everything that is wrong, in the order of
+// the rules. It is pure.
+func Check(e Expect, f Facts) Report {
+	v := newView(e, f)
+	r := Report{Pool: e.Pool, Path: e.Path, Findings: []Finding{}}
+	for _, rule := range rules {
+		if finding, found := rule(v); found {
+			r.Findings = append(r.Findings, finding)
+		}
+	}
+	if v.placed {
+		v.fill(&r)
+	}
+	return r
+}
+
+// view is what the rules look at: what is expected, what was seen, and where the mount table puts
+// the two.
+type view struct {
+	want    Expect
+	saw     Facts
+	on      mounts.Mount   // covers the mount point; the path, where no mount is required
+	pathOn  mounts.Mount   // covers the path
+	root    mounts.Mount   // covers "/"
+	stack   []mounts.Mount // everything at the mount point, the lowest first
+	parent  mounts.Mount   // what the lowest of them stands on
+	mounted bool           // something is mounted exactly at the mount point
+	placed  bool           // what the pool is asked about itself is really asked of the pool
+	reserve uint64         // bytes
+}
+
+func newView(e Expect, f Facts) view {
+	v := view{want: e, saw: f, reserve: reserve(e, f.Space.Size)}
+	place := e.Path
+	if e.RequireMount {
+		place = e.MountPoint
+	}
+	var known bool
+	v.on, known = mounts.Covering(f.Mounts, place)
+	v.pathOn = v.on
+	if place != e.Path {
+		v.pathOn, _ = mounts.Covering(f.Mounts, e.Path)
+	}
+	v.root, _ = mounts.Covering(f.Mounts, "/")
+	v.stack, v.parent, _ = mounts.At(f.Mounts, place)
+	v.mounted = known && v.on.Point == place
+	v.placed = known && (v.mounted || !e.RequireMount)
+	return v
+}
+
+// fill writes into the report what is known of the pool itself.
+func (v view) fill(r *Report) {
+	r.Identity, r.Marker = v.saw.Path.Identity, v.saw.Marker.Marker.ID
+	s := v.saw.Space
+	r.Size, r.Available, r.Inodes, r.InodesFree, r.Reserve = s.Size, s.Available, s.Inodes, s.InodesFree, v.reserve
+	if s.Available > v.reserve {
+		r.Free = s.Available - v.reserve
+	}
+}
+
+// reserve is how many bytes of a filesystem of this size are kept back.
+func reserve(e Expect, size uint64) uint64 {
+	percent := e.ReservePercent
+	if math.IsNaN(percent) || percent < 0 {
+		percent = 0
+	}
+	part := uint64(float64(size) * min(percent, 100) / 100)
+	return max(part, e.ReserveBytes)
+}
+
+// when is a finding if bad is true.
+func when(bad bool, s Severity, reason, format string, args ...any) (Finding, bool) {
+	if !bad {
+		return Finding{}, false
+	}
+	return Finding{Reason: reason, Severity: s, Message: fmt.Sprintf(format, args...)}, true
+}
+
+// amount writes a size as people read it, with three digits at most.
+func amount(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	f, u := float64(n), 0
+	for f >= 1000 && u < len(units)-1 {
+		f, u = f/1024, u+1
+	}
+	if u == 0 || f >= 99.95 {
+		return fmt.Sprintf("%.0f %s", f, units[u])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}
+
+// described is a mount as messages name it: "/ (ext4, /dev/vda)".
+type described mounts.Mount
+
+func (m described) String() string {
+	if m.Point == "" {
+		return "no mount that is known"
+	}
+	if m.Source == "" {
+		return fmt.Sprintf("%s (%s)", m.Point, m.FSType)
+	}
+	return fmt.Sprintf("%s (%s, %s)", m.Point, m.FSType, m.Source)
+}

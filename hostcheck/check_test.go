@@ -1,0 +1,359 @@
+package hostcheck
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// good is a pool below its mount point on which every rule keeps quiet.
+func good() (Expect, Facts) {
+	e := Expect{
+		Pool: "fast", Path: "/srv/disk/pool", MountPoint: "/srv/disk", RequireMount: true, Immutable: ImmutableRequire,
+		Filesystem: "ext4", Device: "/dev/sdb1", ReservePercent: 5, Remembered: "AAAA",
+	}
+	f := Facts{
+		Mounts: []mounts.Mount{
+			{ID: 1, Parent: 0, Major: 8, Minor: 1, Root: "/", Point: "/", Options: "rw", FSType: "xfs", Source: "/dev/sda1", SuperOptions: "rw"},
+			{ID: 2, Parent: 1, Major: 8, Minor: 17, Root: "/", Point: "/srv/disk", Options: "rw", FSType: "ext4", Source: "/dev/sdb1", SuperOptions: "rw"},
+		},
+		MountPoint: Entry{Kind: Directory, MountID: 2, Mode: 0o755, Identity: mounts.Identity{MountID: 1002, Unique: true, DevMajor: 8, DevMinor: 17, Inode: 2}},
+		Path:       Entry{Kind: Directory, MountID: 2, Mode: 0o700, Identity: mounts.Identity{MountID: 1002, Unique: true, DevMajor: 8, DevMinor: 17, Inode: 12}},
+		Device:     Device{Path: "/dev/sdb1", Expected: "8:17", Source: "8:17"},
+		Under:      Under{Looked: true, Immutable: true, Identity: mounts.Identity{MountID: 1001, DevMajor: 8, DevMinor: 1, Inode: 77}},
+		Space:      Space{Asked: true, Size: 1000 << 30, Available: 800 << 30, Inodes: 1 << 20, InodesFree: 1 << 19},
+		Marker:     MarkerFact{Looked: true, Marker: Marker{Version: 1, Pool: "fast", ID: "AAAA"}},
+	}
+	return e, f
+}
+
+func reasons(r Report) []string {
+	list := []string{}
+	for _, f := range r.Findings {
+		list = append(list, f.Reason)
+	}
+	return list
+}
+
+// faults breaks a good pool in one way for each rule, in the order of the rules.
+var faults = []struct {
+	name   string
+	breaks func(e *Expect, f *Facts)
+}{
+	{"table unreadable", func(e *Expect, f *Facts) {
+		*f = Facts{MountError: "reading /proc/self/mountinfo: permission denied"}
+	}},
+	{"mount point missing", func(e *Expect, f *Facts) {
+		f.Mounts = f.Mounts[:1]
+		f.MountPoint, f.Path = Entry{Kind: Missing}, Entry{}
+	}},
+	{"mount point is a file", func(e *Expect, f *Facts) {
+		f.Mounts = f.Mounts[:1]
+		f.MountPoint, f.Path = Entry{Kind: NotDir}, Entry{}
+	}},
+	{"mount point behind a link", func(e *Expect, f *Facts) {
+		f.Mounts = f.Mounts[:1]
+		f.MountPoint, f.Path = Entry{Kind: Symlink}, Entry{}
+	}},
+	{"mount point fails", func(e *Expect, f *Facts) { f.MountPoint = Entry{Kind: Failing, Error: "stale file handle"} }},
+	{"not mounted", func(e *Expect, f *Facts) {
+		f.Mounts = f.Mounts[:1]
+		f.MountPoint.MountID = 1
+		f.Path, f.Space, f.Marker = Entry{}, Space{}, MarkerFact{}
+	}},
+	{"root again", func(e *Expect, f *Facts) {
+		f.Mounts = slices.Clone(f.Mounts)
+		f.Mounts[1].Minor, f.Mounts[1].FSType, f.Mounts[1].Source = 1, "xfs", "/dev/sda1"
+		e.Filesystem, e.Device = "", ""
+	}},
+	{"mounted twice", func(e *Expect, f *Facts) {
+		twice := f.Mounts[1]
+		twice.ID, twice.Parent = 3, 2
+		f.Mounts = append(slices.Clone(f.Mounts), twice)
+		f.MountPoint.MountID, f.Path.MountID = 3, 3
+	}},
+	{"bound onto itself", func(e *Expect, f *Facts) { f.Under.Identity = f.MountPoint.Identity }},
+	{"path missing", func(e *Expect, f *Facts) { f.Path = Entry{Kind: Missing} }},
+	{"path is a file", func(e *Expect, f *Facts) { f.Path = Entry{Kind: NotDir} }},
+	{"path behind a link", func(e *Expect, f *Facts) { f.Path = Entry{Kind: Symlink} }},
+	{"path fails", func(e *Expect, f *Facts) { f.Path = Entry{Kind: Failing, Error: "input/output error"} }},
+	{"mount between", func(e *Expect, f *Facts) {
+		f.Mounts = append(slices.Clone(f.Mounts), mounts.Mount{ID: 3, Parent: 2, Point: "/srv/disk/pool", Options: "rw", FSType: "tmpfs"})
+		f.Path = Entry{Kind: OtherMount}
+	}},
+	{"mount between, gone again", func(e *Expect, f *Facts) { f.Path = Entry{Kind: OtherMount} }},
+	{"mounts changing", func(e *Expect, f *Facts) { f.Path.MountID = 9 }},
+	{"wrong filesystem", func(e *Expect, f *Facts) { e.Filesystem = "xfs" }},
+	{"device missing", func(e *Expect, f *Facts) {
+		e.Device = "UUID=1234"
+		f.Device = Device{Path: "/dev/disk/by-uuid/1234", Source: "8:17"}
+	}},
+	{"wrong device", func(e *Expect, f *Facts) { e.Device, f.Device.Expected = "/dev/sdc1", "8:33" }},
+	{"read-only mount", func(e *Expect, f *Facts) { f.Space.ReadOnly = true }},
+	{"not answering", func(e *Expect, f *Facts) {
+		f.Unanswered, f.Waited = "statfs of /srv/disk/pool", 2034*time.Millisecond
+		f.Space, f.Marker = Space{}, MarkerFact{}
+	}},
+	{"error", func(e *Expect, f *Facts) {
+		f.Failed = "statfs of /srv/disk/pool: input/output error"
+		f.Space, f.Marker = Space{}, MarkerFact{}
+	}},
+	{"not immutable", func(e *Expect, f *Facts) { f.Under.Immutable = false }},
+	{"cannot tell", func(e *Expect, f *Facts) { f.Under = Under{Looked: true, Trouble: CannotTell} }},
+	{"may not look", func(e *Expect, f *Facts) {
+		f.Under = Under{Looked: true, Trouble: NotPermitted, Error: "open_tree: operation not permitted"}
+	}},
+	{"look failed", func(e *Expect, f *Facts) {
+		f.Under = Under{Looked: true, Trouble: LookFailed, Error: "invalid argument"}
+	}},
+	{"never prepared", func(e *Expect, f *Facts) { e.Remembered, f.Marker.Marker = "", Marker{} }},
+	{"marker missing", func(e *Expect, f *Facts) { f.Marker.Marker = Marker{} }},
+	{"marker damaged", func(e *Expect, f *Facts) {
+		f.Marker = MarkerFact{Looked: true, Error: "the marker cannot be understood: no pool"}
+	}},
+	{"marker changed", func(e *Expect, f *Facts) { f.Marker.Marker.ID = "BBBB" }},
+	{"marker of another pool", func(e *Expect, f *Facts) { f.Marker.Marker.Pool = "slow" }},
+	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
+	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
+	{"open to others", func(e *Expect, f *Facts) { f.Path.Mode = 0o755 }},
+	{"plain directory", func(e *Expect, f *Facts) { e.RequireMount = false }},
+}
+
+func TestGoodPool(t *testing.T) {
+	e, f := good()
+	r := Check(e, f)
+	want := Report{
+		Pool: "fast", Path: "/srv/disk/pool", Findings: []Finding{}, Identity: f.Path.Identity, Marker: "AAAA",
+		Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19,
+	}
+	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) || !r.Open() || !r.Removable() {
+		t.Fatalf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+// Every fault is found, in the words of the golden file, and not one word more is said.
+func TestFaults(t *testing.T) {
+	var all strings.Builder
+	for _, fault := range faults {
+		e, f := good()
+		fault.breaks(&e, &f)
+		fmt.Fprintf(&all, "%s\n", fault.name)
+		for _, found := range Check(e, f).Findings {
+			fmt.Fprintf(&all, "\t%-5s %s: %s\n", found.Severity, found.Reason, found.Message)
+		}
+	}
+	golden(t, "testdata/faults.golden", []byte(all.String()))
+}
+
+// exclusive are faults that cannot be at the same time: the second is written over the first.
+var exclusive = map[string][]string{
+	"root again":     {"mounted twice"},
+	"not immutable":  {"cannot tell", "may not look", "look failed"},
+	"never prepared": {"marker damaged"},
+	"marker missing": {"marker damaged"},
+}
+
+// Of two faults at once the one whose rule comes first is the first that is reported.
+func TestPrecedence(t *testing.T) {
+	first := func(i int) string {
+		e, f := good()
+		faults[i].breaks(&e, &f)
+		return Check(e, f).Findings[0].Reason
+	}
+	for i := range faults {
+		for j := i + 1; j < len(faults); j++ {
+			e, f := good()
+			faults[j].breaks(&e, &f)
+			faults[i].breaks(&e, &f)
+			found := reasons(Check(e, f))
+			a, b := slices.Index(found, first(i)), slices.Index(found, first(j))
+			if !e.RequireMount || slices.Contains(exclusive[faults[i].name], faults[j].name) {
+				continue // a plain directory has no mount rules
+			}
+			if a < 0 || b >= 0 && b < a {
+				t.Errorf("%q and %q: %v", faults[i].name, faults[j].name, found)
+			}
+		}
+	}
+}
+
+// Every rule and every reason of a pool is reached by a fault.
+func TestEveryReasonIsTested(t *testing.T) {
+	source, err := os.ReadFile("reasons.go")
+	must(t, err)
+	seen, err := os.ReadFile("testdata/faults.golden")
+	must(t, err)
+	constants := regexp.MustCompile(`Reason\w+\s+= "(\w+)"(.*)`).FindAllStringSubmatch(string(source), -1)
+	if len(constants) < 30 {
+		t.Fatalf("only %d reasons found", len(constants))
+	}
+	for _, c := range constants {
+		if !strings.Contains(c[2], "CheckHost") && !strings.Contains(string(seen), " "+c[1]+": ") {
+			t.Errorf("no fault leads to %s", c[1])
+		}
+	}
+}
+
+// Rules are total: on nothing at all, and on any one part of the facts alone, none panics, and a
+// pool of which nothing is known is not open.
+func TestNothingKnown(t *testing.T) {
+	for _, e := range []Expect{{}, {Pool: "p", Path: "/p", MountPoint: "/p", RequireMount: true}} {
+		if r := Check(e, Facts{MountError: "x"}); r.Open() {
+			t.Errorf("%+v is open: %+v", e, r)
+		}
+	}
+	if r := Check(Expect{Pool: "p", Path: "/p", MountPoint: "/p", RequireMount: true}, Facts{}); r.Open() {
+		t.Errorf("open: %+v", r)
+	}
+}
+
+// What was never answered must not pass for good, whichever question it was.
+func TestUnansweredIsClosed(t *testing.T) {
+	e, f := good()
+	for _, strip := range []func(){
+		func() {}, func() { f.Marker = MarkerFact{} }, func() { f.Space = Space{} }, func() { f.Path = Entry{} },
+		func() { f.MountPoint = Entry{} }, func() { f.Under = Under{} }, func() { f.Mounts = nil },
+	} {
+		strip()
+		g := f
+		g.Unanswered = "x"
+		if r := Check(e, g); r.Open() || r.Removable() {
+			t.Errorf("open: %+v", r)
+		}
+	}
+}
+
+func TestImmutability(t *testing.T) {
+	for _, fault := range []Under{{Looked: true}, {Looked: true, Trouble: CannotTell}, {Looked: true, Trouble: NotPermitted}, {Looked: true, Trouble: LookFailed}} {
+		for immutable, want := range map[Immutability]string{ImmutableRequire: "close", ImmutableWarn: "warn", ImmutableOff: "", "": "close", "typo": "close"} {
+			e, f := good()
+			e.Immutable, f.Under = immutable, fault
+			got := ""
+			for _, found := range Check(e, f).Findings {
+				got += found.Severity.String()
+			}
+			if got != want {
+				t.Errorf("%q, %+v: %q, want %q", immutable, fault, got, want)
+			}
+		}
+	}
+}
+
+func TestDevice(t *testing.T) {
+	for _, c := range []struct {
+		name, want, source string
+		device             Device
+		reason             string
+	}{
+		{"same number", "/dev/mapper/vg-lv", "/dev/dm-1", Device{Path: "/dev/mapper/vg-lv", Expected: "8:17"}, ""},
+		{"btrfs, by the node it names", "UUID=ab", "/dev/sdb1", Device{Path: "p", Expected: "8:99", Source: "8:99"}, ""},
+		{"another node", "UUID=ab", "/dev/sdb1", Device{Path: "p", Expected: "8:99", Source: "8:17"}, ReasonWrongDevice},
+		{"the filesystem's own UUID", "UUID=AB-1", "/dev/sdb1", Device{Path: "p", Expected: "8:99", UUID: "ab-1"}, ""},
+		{"its own UUID without any link", "UUID=ab-1", "/dev/sdb1", Device{Path: "p", UUID: "ab-1"}, ""},
+		{"another UUID, though the link fits", "UUID=ab-2", "/dev/sdb1", Device{Path: "p", Expected: "8:17", UUID: "ab-1"}, ReasonWrongDevice},
+		{"no such link", "LABEL=x", "/dev/sdb1", Device{Path: "p"}, ReasonDeviceMissing},
+		{"source", "server:/export", "server:/export", Device{}, ""},
+		{"source with a slash more", "server:/export", "server:/export/", Device{}, ""},
+		{"another source", "server:/export", "server:/exports", Device{}, ReasonWrongDevice},
+		{"zfs", "tank/fast", "tank/fast", Device{}, ""},
+		{"no source", "server:/export", "", Device{}, ReasonWrongDevice},
+	} {
+		e, f := good()
+		e.Device, f.Device = c.want, c.device
+		f.Mounts[1].Source = c.source
+		if got := strings.Join(reasons(Check(e, f)), " "); got != c.reason {
+			t.Errorf("%s: %q, want %q", c.name, got, c.reason)
+		}
+	}
+}
+
+func TestReserve(t *testing.T) {
+	for _, c := range []struct {
+		percent        float64
+		bytes, size    uint64
+		available      uint64
+		reserve, free  uint64
+		open, removing bool
+	}{
+		{0, 0, 1000, 0, 0, 0, true, true},
+		{5, 0, 1000, 50, 50, 0, true, true},
+		{5, 0, 1000, 49, 50, 0, false, true},
+		{0, 100, 1000, 300, 100, 200, true, true},
+		{0, 2000, 1000, 900, 2000, 0, false, true},
+		{-1, 0, 1000, 300, 0, 300, true, true},
+		{200, 0, 1000, 300, 1000, 0, false, true},
+	} {
+		e, f := good()
+		e.ReservePercent, e.ReserveBytes = c.percent, c.bytes
+		f.Space.Size, f.Space.Available = c.size, c.available
+		r := Check(e, f)
+		if r.Reserve != c.reserve || r.Free != c.free || r.Open() != c.open || r.Removable() != c.removing {
+			t.Errorf("%+v: %+v", c, r)
+		}
+	}
+}
+
+func TestInodes(t *testing.T) {
+	for _, c := range []struct {
+		inodes, free uint64
+		full         bool
+	}{{0, 0, false}, {10, 1, false}, {10, 0, true}, {4096, 40, false}, {4096, 39, true}, {1 << 40, 1000, false}, {1 << 40, 999, true}} {
+		e, f := good()
+		f.Space.Inodes, f.Space.InodesFree = c.inodes, c.free
+		if got := slices.Contains(reasons(Check(e, f)), ReasonLowInodes); got != c.full {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// A full pool says so, but a closed one is closed for its own reason, whatever the order.
+func TestClosedComesBeforeFull(t *testing.T) {
+	r := Report{Findings: []Finding{{Reason: "W", Severity: Warn}, {Reason: "F", Severity: Full}, {Reason: "C", Severity: Close}}}
+	if f, closed := r.Closed(); !closed || f.Reason != "C" || r.Removable() {
+		t.Fatalf("%+v %v", f, closed)
+	}
+	r.Findings = r.Findings[:2]
+	if f, closed := r.Closed(); !closed || f.Reason != "F" || !r.Removable() || r.Open() {
+		t.Fatalf("%+v %v", f, closed)
+	}
+	r.Findings = r.Findings[:1]
+	if _, closed := r.Closed(); closed || !r.Open() {
+		t.Fatal("a warning closed the pool")
+	}
+}
+
+func TestSeverityText(t *testing.T) {
+	for _, s := range []Severity{Close, Full, Warn} {
+		data, err := json.Marshal(s)
+		must(t, err)
+		var back Severity = -1
+		if err := json.Unmarshal(data, &back); err != nil || back != s {
+			t.Errorf("%s: %v, %v", data, back, err)
+		}
+	}
+	var s Severity
+	if err := json.Unmarshal([]byte(`"fatal"`), &s); err == nil {
+		t.Error("an unknown severity was taken")
+	}
+	if Severity(7).String() != "close" || Severity(-1).String() != "close" {
+		t.Error("an unknown severity must count as the worst")
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 B", 999: "999 B", 1000: "1.0 KiB", 1536: "1.5 KiB", 100 << 10: "100 KiB", 1 << 20: "1.0 MiB", 50<<30 - 1: "50.0 GiB",
+		1<<64 - 1: "16.0 EiB", 1000 << 30: "1.0 TiB",
+	} {
+		if got := amount(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package hostcheck
+
+import (
+	"errors"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// deepEvery is how old the costly part of a look may be: the look under the mount point, which makes
+// the kernel wait for a grace period of RCU when it drops the cloned mount (BenchmarkProbeDeep), and
+// the marker read past the page cache, which moves a disk.
+//
+// Keeping the first for that long is safe. The flag under the mount point says what would happen if
+// the mount went away. While the mount is there the flag protects nothing yet; when it goes, the
+// kernel says that the mount table changed, and whenever it says so nothing that was kept counts.
+// It takes the kernel's word and not a comparison of the mounts, because an unmount and a mount
+// between two looks give the same numbers again (TestProbeFollowsTheMount). Only "immutable" is
+// kept: whoever sets the flag is believed at once.
+const deepEvery = 5 * time.Second
+
+// looker gathers the facts of one pool, one look at a time.
+type looker struct {
+	expect Expect
+	table  *mounts.Table
+	seen   uint64 // generation of the table that was read last
+	deep   deepLook
+	now    func() time.Time // nil: time.Now
+}
+
+// deepLook is the costly part of an earlier look.
+type deepLook struct {
+	at         time.Time
+	generation uint64 // of the mount table
+	under      Under
+}
+
+// enter is told what is asked before the asking, with what is known by then.
+type enter func(question string, known Facts)
+
+// facts looks at the pool; again, if the mounts changed between the look at the table and the look
+// at the directories.
+func (l *looker) facts(e enter) Facts {
+	var f Facts
+	for range 4 {
+		f = Facts{}
+		l.gather(&f, e)
+		if !stale(l.expect, f) {
+			break
+		}
+	}
+	return f
+}
+
+// stale says that the table and the directories are of two moments, also where the table shows no
+// mount and the mount was opened.
+func stale(e Expect, f Facts) bool {
+	v := newView(e, f)
+	other := func(e Entry) bool { return e.Kind == Directory && e.MountID != v.on.ID }
+	return f.Under.Trouble == LookFailed || other(f.MountPoint) || v.mounted && other(f.Path)
+}
+
+func (l *looker) gather(f *Facts, e enter) {
+	e("reading the mount table", *f)
+	f.Mounts = l.mounts(f)
+	v := newView(l.expect, *f)
+	e("finding device "+l.expect.Device, *f)
+	l.lookAtDevice(f, v)
+	if v.want.RequireMount {
+		l.gatherMounted(f, v, e)
+		return
+	}
+	e("opening "+v.want.Path, *f)
+	fd, err := mounts.Open(v.want.Path, unix.O_PATH)
+	l.gatherPool(f, fd, err, e, l.freshly())
+}
+
+func (l *looker) mounts(f *Facts) []mounts.Mount {
+	var err error
+	if l.table == nil {
+		l.table, err = mounts.OpenTable()
+	}
+	if err == nil {
+		var table []mounts.Mount
+		if table, l.seen, err = l.table.Mounts(); err == nil {
+			return table
+		}
+	}
+	f.MountError = err.Error()
+	return nil
+}
+
+// gatherMounted looks under the mount point before it looks at it: what lies under it is known even
+// while the mounted filesystem hangs.
+func (l *looker) gatherMounted(f *Facts, v view, e enter) {
+	deep := l.freshly()
+	e("looking under "+v.want.MountPoint, *f)
+	if v.mounted {
+		f.Under = l.under(v, deep)
+	}
+	e("opening "+v.want.MountPoint, *f)
+	top, err := mounts.Open(v.want.MountPoint, unix.O_PATH)
+	f.MountPoint = entry(top, err)
+	if err != nil {
+		return
+	}
+	defer unix.Close(top)
+	if f.MountPoint.Kind != Directory {
+		return
+	}
+	if !v.mounted {
+		// Nothing else here is the pool's, and its sizes would be those of another disk.
+		if f.MountPoint.MountID == v.on.ID {
+			f.Under = underOf(top, nil)
+		}
+		return
+	}
+	rel, err := filepath.Rel(v.want.MountPoint, v.want.Path)
+	if err != nil {
+		rel = ".." // not beneath: openat2 refuses it
+	}
+	e("opening "+v.want.Path, *f)
+	fd, err := mounts.OpenBeneath(top, rel, unix.O_PATH)
+	l.gatherPool(f, fd, err, e, deep)
+	if f.Marker.Looked {
+		l.keep(v, f.Under, deep)
+	}
+}
+
+// gatherPool asks the pool's directory, open at fd, which it closes.
+func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
+	f.Path = entry(fd, err)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if f.Path.Kind != Directory {
+		return
+	}
+	question := "statfs of " + l.expect.Path
+	e(question, *f)
+	if f.Space, err = space(fd); err != nil {
+		f.Failed = question + ": " + err.Error()
+		return
+	}
+	l.askUUID(f, fd, e)
+	question = "reading " + l.expect.Path + "/" + MarkerPath
+	e(question, *f)
+	if f.Marker, err = marker(fd, deep); err != nil {
+		f.Failed = question + ": " + err.Error()
+	}
+}
+
+// freshly says whether the costly part has to be looked at anew.
+func (l *looker) freshly() bool {
+	age := l.time().Sub(l.deep.at)
+	return age < 0 || age >= deepEvery || l.seen != l.deep.generation
+}
+
+func (l *looker) keep(v view, u Under, deep bool) {
+	if !deep {
+		return
+	}
+	l.deep = deepLook{}
+	if u.Immutable || v.want.Immutable == ImmutableOff {
+		l.deep = deepLook{at: l.time(), generation: l.seen, under: u}
+	}
+}
+
+func (l *looker) time() time.Time {
+	if l.now != nil {
+		return l.now()
+	}
+	return time.Now()
+}
+
+func (l *looker) under(v view, deep bool) Under {
+	if v.want.Immutable == ImmutableOff {
+		return Under{}
+	}
+	if !deep {
+		return l.deep.under
+	}
+	if len(v.stack) == 0 { // mounted on nothing: the root, which rootFilesystem refuses
+		return Under{}
+	}
+	fd, err := mounts.Under(v.stack[0], v.parent)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	return underOf(fd, err)
+}
+
+// underOf reads the flag of the directory that is open at fd.
+func underOf(fd int, err error) Under {
+	u := Under{Looked: true}
+	if err == nil {
+		u.Immutable, err = mounts.Immutable(fd)
+	}
+	if err == nil || errors.Is(err, mounts.ErrCannotTell) {
+		u.Identity, _ = mounts.IdentityOf(fd)
+	}
+	switch {
+	case err == nil:
+		return u
+	case errors.Is(err, mounts.ErrCannotTell):
+		u.Trouble = CannotTell
+	case errors.Is(err, mounts.ErrNotPermitted):
+		u.Trouble = NotPermitted
+	default:
+		u.Trouble = LookFailed
+	}
+	u.Error = err.Error()
+	return u
+}

@@ -1,0 +1,125 @@
+package hostcheck
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// patience is how long Probe waits for a pool if the caller's context says nothing.
+const patience = 10 * time.Second
+
+// Prober looks at one pool. It is safe for concurrent use.
+//
+// A look is a goroutine, because a hung filesystem gives its thread back only when it answers. There
+// is never more than one: a look that begins while another is under way waits for it, together with
+// all that come meanwhile, and is one look for all of them. So whoever calls Probe gets what was
+// seen after the call, and a pool that hangs costs one thread, however often it is asked.
+type Prober struct {
+	expect Expect
+	look   looker
+
+	mu      sync.Mutex
+	current *round // looks now
+	next    *round // waits for current
+}
+
+// round is one look for everybody who asked before it began.
+type round struct {
+	done  chan struct{}
+	facts Facts // once done is closed
+	at    atomic.Pointer[stage]
+}
+
+// stage is how far a round got.
+type stage struct {
+	facts    Facts
+	question string
+	since    time.Time
+}
+
+// NewProber makes a prober; it looks at nothing before Probe.
+func NewProber(e Expect) *Prober { return &Prober{expect: e, look: looker{expect: e}} }
+
+// Probe looks at the pool now and answers by the context's deadline (without one, in 10 s): a pool
+// that has not answered by then is reported NotAnswering, with what was learnt before. It recovers
+// by itself once the filesystem answers.
+func (p *Prober) Probe(ctx context.Context) Report {
+	began := time.Now()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	report := Check(p.expect, p.facts(ctx))
+	report.Took = time.Since(began)
+	return report
+}
+
+func (p *Prober) facts(ctx context.Context) Facts {
+	r := p.join()
+	select {
+	case <-r.done:
+		return r.facts
+	case <-ctx.Done():
+		return p.unanswered(r)
+	}
+}
+
+// join finds the round that begins after now.
+func (p *Prober) join() *round {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		p.current = newRound()
+		go p.run(p.current)
+		return p.current
+	}
+	if p.next == nil {
+		p.next = newRound()
+	}
+	return p.next
+}
+
+func newRound() *round { return &round{done: make(chan struct{})} }
+
+func (p *Prober) run(r *round) {
+	for r != nil {
+		r.facts = p.look.facts(r.enter)
+		close(r.done)
+		r = p.advance()
+	}
+}
+
+func (p *Prober) advance() *round {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.next = p.next, nil
+	return p.current
+}
+
+// enter notes what is asked next, with what is known before the answer.
+func (r *round) enter(question string, known Facts) {
+	r.at.Store(&stage{facts: known, question: question, since: time.Now()})
+}
+
+// unanswered is what is known when time is up: from the round that keeps ours waiting, or ours.
+func (p *Prober) unanswered(ours *round) Facts {
+	p.mu.Lock()
+	blocking := p.current
+	p.mu.Unlock()
+	if blocking != nil {
+		if at := blocking.at.Load(); at != nil {
+			f := at.facts
+			f.Unanswered, f.Waited = at.question, time.Since(at.since)
+			return f
+		}
+	}
+	select {
+	case <-ours.done: // it answered just now
+		return ours.facts
+	default:
+		return Facts{Unanswered: "waiting for a processor"}
+	}
+}

@@ -1,0 +1,38 @@
+package hostcheck
+
+// Reasons, in the order in which Check looks for them. They are documented in
+// docs/troubleshooting.md.
+const (
+	ReasonMountTableUnreadable = "MountTableUnreadable" // /proc/self/mountinfo cannot be read or understood
+	ReasonPathMissing          = "PathMissing"          // the mount point or the pool's path does not exist
+	ReasonNotADirectory        = "NotADirectory"        // it is something else
+	ReasonSymlinkInPath        = "SymlinkInPath"        // a component of it is a symbolic link
+	ReasonPathUnreadable       = "PathUnreadable"       // it cannot be opened for another reason
+	ReasonNotMounted           = "NotMounted"           // nothing is mounted at mount_point
+	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
+	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount
+	ReasonWrongMount           = "WrongMount"           // another mount stands between mount_point and path, or on path
+	ReasonMountsChanging       = "MountsChanging"       // the mounts changed while they were looked at
+	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one
+	ReasonDeviceMissing        = "DeviceMissing"        // this host has no such device
+	ReasonWrongDevice          = "WrongDevice"          // another device is mounted
+	ReasonReadOnly             = "ReadOnly"             // the mount or the filesystem is read-only
+	ReasonNotAnswering         = "NotAnswering"         // no answer within the deadline
+	ReasonUnreadable           = "Unreadable"           // the filesystem answers with an error
+	ReasonNotImmutable         = "NotImmutable"         // the directory under the mount point can be written to
+	ReasonImmutableUnknown     = "ImmutableUnknown"     // the filesystem below cannot tell
+	ReasonLookNotPermitted     = "LookNotPermitted"     // this process may not look under the mount
+	ReasonLookFailed           = "LookFailed"           // looking under the mount failed
+	ReasonNotPrepared          = "NotPrepared"          // no marker, and none was ever known
+	ReasonMarkerMissing        = "MarkerMissing"        // no marker where one is remembered: another filesystem
+	ReasonMarkerDamaged        = "MarkerDamaged"        // the marker cannot be understood
+	ReasonMarkerChanged        = "MarkerChanged"        // another marker than the one remembered: another filesystem
+	ReasonMarkerForeign        = "MarkerForeign"        // the marker of another pool
+	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
+	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
+	ReasonOpenToOthers         = "OpenToOthers"         // the pool's own directory lets other users in
+	ReasonPlainDirectory       = "PlainDirectory"       // require_mount is off
+
+	ReasonUnitShadowed = "UnitShadowed" // CheckHost: a foreign unit file of our name comes before ours
+	ReasonUnitMasked   = "UnitMasked"   // CheckHost: the unit is masked
+)

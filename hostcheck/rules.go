@@ -1,0 +1,166 @@
+package hostcheck
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// rule finds one thing wrong. It is total: about what was not seen it says nothing, and it does not
+// count on another rule having spoken.
+type rule func(v view) (Finding, bool)
+
+// rules is the specification of a good pool, the most telling reason first. First the mount, because
+// nothing that is seen without it is the pool's; then the path; then what the filesystem says.
+var rules = []rule{
+	mountTableUnreadable,
+	onMountPoint(missing), onMountPoint(notADirectory), onMountPoint(symlinkInPath), onMountPoint(unreadable),
+	notMounted, rootFilesystem, mountedOnItself,
+	onPath(missing), onPath(notADirectory), onPath(symlinkInPath), onPath(unreadable),
+	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, wrongDevice, readOnly,
+	notAnswering, failing,
+	notImmutable, immutableUnknown, lookNotPermitted, lookFailed,
+	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign,
+	lowSpace, lowInodes,
+	openToOthers, plainDirectory,
+}
+
+func mountTableUnreadable(v view) (Finding, bool) {
+	return when(v.saw.MountError != "", Close, ReasonMountTableUnreadable, "%s", v.saw.MountError)
+}
+
+// entryRule judges a path and what was found there.
+type entryRule func(path string, e Entry) (Finding, bool)
+
+func onMountPoint(r entryRule) rule {
+	return func(v view) (Finding, bool) {
+		if !v.want.RequireMount {
+			return Finding{}, false
+		}
+		return r(v.want.MountPoint, v.saw.MountPoint)
+	}
+}
+
+// onPath judges the pool's path, unless that is the mount point, which was judged already.
+func onPath(r entryRule) rule {
+	return func(v view) (Finding, bool) {
+		if v.want.RequireMount && v.want.Path == v.want.MountPoint {
+			return Finding{}, false
+		}
+		return r(v.want.Path, v.saw.Path)
+	}
+}
+
+func missing(path string, e Entry) (Finding, bool) {
+	return when(e.Kind == Missing, Close, ReasonPathMissing, "%s does not exist", path)
+}
+
+func notADirectory(path string, e Entry) (Finding, bool) {
+	return when(e.Kind == NotDir, Close, ReasonNotADirectory, "%s is not a directory", path)
+}
+
+func symlinkInPath(path string, e Entry) (Finding, bool) {
+	return when(e.Kind == Symlink, Close, ReasonSymlinkInPath, "%s goes through a symbolic link", path)
+}
+
+func unreadable(path string, e Entry) (Finding, bool) {
+	return when(e.Kind == Failing, Close, ReasonPathUnreadable, "%s: %s", path, e.Error)
+}
+
+func notMounted(v view) (Finding, bool) {
+	there := v.saw.MountPoint.Kind == Directory || v.saw.MountPoint.Kind == Unseen
+	tableSeen := len(v.saw.Mounts) > 0 || v.saw.MountError == "" && v.saw.Unanswered == ""
+	return when(v.want.RequireMount && tableSeen && there && !v.mounted, Close, ReasonNotMounted,
+		"%s is not a mount point: it lies on %s", v.want.MountPoint, described(v.on))
+}
+
+// rootFilesystem is also what a service sees whose unit binds an unmounted mount point onto itself
+// (systemd's ReadWritePaths=): it looks mounted, and it is the host's own disk.
+func rootFilesystem(v view) (Finding, bool) {
+	same := v.root.Point != "" && v.root.Major == v.on.Major && v.root.Minor == v.on.Minor
+	return when(v.want.RequireMount && v.mounted && same, Close, ReasonRootFilesystem,
+		"%s shows the host's root filesystem (%s, %s)", v.want.MountPoint, v.on.FSType, v.on.Source)
+}
+
+// mountedOnItself is the same on any other filesystem, or over the live mount: then an unmount on
+// the host would go unseen, because this mount stays.
+func mountedOnItself(v view) (Finding, bool) {
+	n := len(v.stack)
+	twice := n > 1 && v.stack[n-1].Major == v.stack[n-2].Major && v.stack[n-1].Minor == v.stack[n-2].Minor &&
+		v.stack[n-1].Root == v.stack[n-2].Root
+	under, top := v.saw.Under.Identity, v.saw.MountPoint.Identity
+	same := top.Inode != 0 && under.Inode == top.Inode && under.DevMajor == top.DevMajor && under.DevMinor == top.DevMinor
+	return when(v.want.RequireMount && v.mounted && (twice || same), Close, ReasonMountedOnItself,
+		"%s is mounted over itself, so that an unmount would not be seen", v.want.MountPoint)
+}
+
+func wrongMount(v view) (Finding, bool) {
+	bad := v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID
+	if !bad && v.saw.Path.Kind == OtherMount {
+		return when(true, Close, ReasonWrongMount, "%s does not lie on %s: another mount stands between", v.want.Path, described(v.on))
+	}
+	return when(bad, Close, ReasonWrongMount, "%s lies on %s, not on %s", v.want.Path, described(v.pathOn), described(v.on))
+}
+
+// mountsChanging compares what was opened with what the table says: two looks at two moments.
+func mountsChanging(v view) (Finding, bool) {
+	other := func(e Entry) bool { return e.Kind == Directory && e.MountID != v.on.ID }
+	return when(v.placed && (v.want.RequireMount && other(v.saw.MountPoint) || other(v.saw.Path)), Close, ReasonMountsChanging,
+		"the mounts at %s changed while they were looked at", v.want.Path)
+}
+
+func wrongFilesystem(v view) (Finding, bool) {
+	return when(v.placed && v.want.Filesystem != "" && v.on.FSType != v.want.Filesystem, Close, ReasonWrongFilesystem,
+		"the filesystem of %s is %s, not %s", v.on.Point, v.on.FSType, v.want.Filesystem)
+}
+
+func deviceMissing(v view) (Finding, bool) {
+	d := v.saw.Device
+	return when(v.placed && d.Path != "" && d.UUID == "" && d.Expected == "", Close, ReasonDeviceMissing,
+		"this host has no device %s (%s)", v.want.Device, d.Path)
+}
+
+func wrongDevice(v view) (Finding, bool) {
+	return when(v.placed && deviceDiffers(v), Close, ReasonWrongDevice,
+		"%s is a mount of %s, not of %s", v.on.Point, v.on.Source, v.want.Device)
+}
+
+// deviceDiffers asks the filesystem itself for its UUID, where it can tell; else it compares device
+// numbers: of the mount, and of the node that the mount names, because btrfs has a number of its own.
+func deviceDiffers(v view) bool {
+	d, want := v.saw.Device, v.want.Device
+	uuid, byUUID := strings.CutPrefix(want, "UUID=")
+	switch {
+	case want == "":
+		return false
+	case byUUID && d.UUID != "":
+		return !strings.EqualFold(uuid, d.UUID)
+	case deviceNode(want) == "":
+		return strings.TrimRight(v.on.Source, "/") != strings.TrimRight(want, "/")
+	case d.Expected == "":
+		return false // deviceMissing speaks
+	}
+	return d.Expected != number(v.on.Major, v.on.Minor) && d.Expected != d.Source
+}
+
+func number(major, minor uint32) string { return fmt.Sprintf("%d:%d", major, minor) }
+
+func readOnly(v view) (Finding, bool) {
+	return when(v.placed && (v.on.ReadOnly() || v.saw.Space.ReadOnly), Close, ReasonReadOnly, "%s is read-only", described(v.on))
+}
+
+func notAnswering(v view) (Finding, bool) {
+	return when(v.saw.Unanswered != "", Close, ReasonNotAnswering, "%s: no answer for %s", v.saw.Unanswered, roughly(v.saw.Waited))
+}
+
+// roughly keeps a message from changing with every look.
+func roughly(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(10 * time.Second)
+}
+
+func failing(v view) (Finding, bool) {
+	return when(v.saw.Failed != "", Close, ReasonUnreadable, "%s", v.saw.Failed)
+}

@@ -1,0 +1,102 @@
+package hostcheck
+
+// looked is how serious it is that the directory under the mount point is not known to be
+// immutable, and whether anybody asked.
+func (v view) looked() (Severity, bool) {
+	if !v.want.RequireMount || v.want.Immutable == ImmutableOff || !v.saw.Under.Looked {
+		return 0, false
+	}
+	if v.want.Immutable == ImmutableWarn {
+		return Warn, true
+	}
+	return Close, true
+}
+
+// bare names the directory that should be immutable.
+func (v view) bare() string {
+	if v.mounted {
+		return "the directory under the mount point " + v.want.MountPoint
+	}
+	return "the bare directory " + v.want.MountPoint
+}
+
+func notImmutable(v view) (Finding, bool) {
+	s, asked := v.looked()
+	return when(asked && v.saw.Under.Trouble == "" && !v.saw.Under.Immutable, s, ReasonNotImmutable, "%s is not immutable", v.bare())
+}
+
+func immutableUnknown(v view) (Finding, bool) {
+	s, asked := v.looked()
+	return when(asked && v.saw.Under.Trouble == CannotTell, s, ReasonImmutableUnknown,
+		"%s is on a filesystem that cannot tell whether it is immutable", v.bare())
+}
+
+func lookNotPermitted(v view) (Finding, bool) {
+	s, asked := v.looked()
+	return when(asked && v.saw.Under.Trouble == NotPermitted, s, ReasonLookNotPermitted,
+		"%s cannot be seen: %s", v.bare(), v.saw.Under.Error)
+}
+
+func lookFailed(v view) (Finding, bool) {
+	s, asked := v.looked()
+	return when(asked && v.saw.Under.Trouble == LookFailed, s, ReasonLookFailed, "%s cannot be seen: %s", v.bare(), v.saw.Under.Error)
+}
+
+func (v view) markerLooked() bool { return v.placed && v.saw.Marker.Looked }
+
+// unmarked is a pool in which there is no marker at all.
+func (v view) unmarked() bool {
+	return v.markerLooked() && v.saw.Marker.Error == "" && v.saw.Marker.Marker.ID == ""
+}
+
+func notPrepared(v view) (Finding, bool) {
+	return when(v.unmarked() && v.want.Remembered == "", Close, ReasonNotPrepared,
+		"%s was never prepared as a pool: it has no %s", v.want.Path, MarkerPath)
+}
+
+func markerMissing(v view) (Finding, bool) {
+	return when(v.unmarked() && v.want.Remembered != "", Close, ReasonMarkerMissing,
+		"%s has no %s, but this pool had marker %s: another filesystem is in its place", v.want.Path, MarkerPath, v.want.Remembered)
+}
+
+func markerDamaged(v view) (Finding, bool) {
+	return when(v.markerLooked() && v.saw.Marker.Error != "", Close, ReasonMarkerDamaged,
+		"%s/%s: %s", v.want.Path, MarkerPath, v.saw.Marker.Error)
+}
+
+func markerChanged(v view) (Finding, bool) {
+	id := v.saw.Marker.Marker.ID
+	return when(v.markerLooked() && id != "" && v.want.Remembered != "" && id != v.want.Remembered, Close, ReasonMarkerChanged,
+		"%s has marker %s, but this pool had %s: another filesystem is in its place", v.want.Path, id, v.want.Remembered)
+}
+
+func markerForeign(v view) (Finding, bool) {
+	m := v.saw.Marker.Marker
+	return when(v.markerLooked() && m.ID != "" && m.Pool != v.want.Pool, Close, ReasonMarkerForeign,
+		"%s was prepared as pool %q, not %q", v.want.Path, m.Pool, v.want.Pool)
+}
+
+func lowSpace(v view) (Finding, bool) {
+	return when(v.placed && v.saw.Space.Asked && v.saw.Space.Available < v.reserve, Full, ReasonLowSpace,
+		"%s of %s are available, less than the reserve of %s", amount(v.saw.Space.Available), amount(v.saw.Space.Size), amount(v.reserve))
+}
+
+// inodesMin is how many inodes must be free: each volume takes three, and what tenants need is
+// theirs to measure. A filesystem that does not count inodes says that it has none.
+func inodesMin(inodes uint64) uint64 { return max(1, min(inodes/100, 1000)) }
+
+func lowInodes(v view) (Finding, bool) {
+	s := v.saw.Space
+	return when(v.placed && s.Asked && s.Inodes > 0 && s.InodesFree < inodesMin(s.Inodes), Full, ReasonLowInodes,
+		"%d of %d inodes are free, less than %d", s.InodesFree, s.Inodes, inodesMin(s.Inodes))
+}
+
+func openToOthers(v view) (Finding, bool) {
+	return when(v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o077 != 0, Warn, ReasonOpenToOthers,
+		"%s has mode %04o, so that other users of this host get into it", v.want.Path, v.saw.Path.Mode)
+}
+
+func plainDirectory(v view) (Finding, bool) {
+	return when(!v.want.RequireMount, Warn, ReasonPlainDirectory,
+		"%s is a plain directory on %s: nothing tells it from the host's own disk", v.want.Path, described(v.on))
+}
