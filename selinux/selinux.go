@@ -1,0 +1,59 @@
+// Package selinux makes files that are born with a label.
+//
+// A label that is set after mkdir leaves a moment in which the directory has the wrong one, and a
+// relabelling walk over a volume with data takes minutes; the kernel's fscreate attribute has
+// neither trouble. This package will not relabel what exists, and it does not judge a host's policy.
+package selinux
+
+import (
+	"fmt"
+	"runtime"
+
+	lib "github.com/opencontainers/selinux/go-selinux"
+)
+
+const (
+	// DefaultType is the type that container_t may read and write (container-selinux, container.te).
+	DefaultType = "container_file_t"
+	// DefaultLabel is a volume's label when nobody asks for categories: any container may use it.
+	DefaultLabel = "system_u:object_r:" + DefaultType + ":s0"
+)
+
+// Enabled says whether this kernel enforces or logs by an SELinux policy (selinuxfs is mounted).
+func Enabled() bool { return lib.GetEnabled() }
+
+// CreatedAs calls fn, and everything that fn creates on its own goroutine has the label. Without
+// SELinux, or with an empty label, fn is simply called. The label belongs to the thread
+// (/proc/thread-self/attr/fscreate), so fn must not start goroutines that create files.
+//
+// A label that the policy does not know is an error of the kernel's (EINVAL), and fn is not called.
+func CreatedAs(label string, fn func() error) error {
+	if label == "" || !Enabled() {
+		return fn()
+	}
+	return createdAs(lib.SetFSCreateLabel, label, fn)
+}
+
+// createdAs keeps a thread whose label could not be taken back locked, so that the runtime ends it
+// with its goroutine (runtime.LockOSThread) and nobody else creates files with that label. The
+// caller's goroutine is not the one that is spent for it.
+func createdAs(set func(label string) error, label string, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err, clean := labelled(set, label, fn)
+		if clean {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func labelled(set func(label string) error, label string, fn func() error) (err error, clean bool) {
+	if err := set(label); err != nil {
+		return fmt.Errorf("label %q for new files: %w", label, err), false
+	}
+	err = fn()
+	return err, set("") == nil
+}
