@@ -1,0 +1,152 @@
+package systemd
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// journald puts a socket where journald has its own, in the test's mount namespace.
+func journald(t *testing.T) (receive func() map[string]string) {
+	t.Helper()
+	hosttest.Mount(t, "-t", "tmpfs", "journal", "/run")
+	t.Cleanup(func() { hosttest.UnmountLazy(t, "/run") })
+	if err := os.MkdirAll("/run/systemd/journal", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	datagram := listen(t, "/run/systemd/journal/socket")
+	return func() map[string]string { t.Helper(); return fields(t, datagram()) }
+}
+
+// fields reads one entry as https://systemd.io/JOURNAL_NATIVE_PROTOCOL/ describes it.
+func fields(t *testing.T, entry string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	for entry != "" {
+		head, rest, _ := strings.Cut(entry, "\n")
+		name, value, short := strings.Cut(head, "=")
+		if !short {
+			size := binary.LittleEndian.Uint64([]byte(rest[:8]))
+			value, rest = rest[8:8+size], rest[9+size:]
+		}
+		got[name], entry = value, rest
+	}
+	return got
+}
+
+// onJournal makes the environment say that stderr is the journal's stream, as systemd does.
+func onJournal(t *testing.T, offset uint64) {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Fstat(2, &stat); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino+offset))
+}
+
+type claim struct{ namespace, name string }
+
+func (c claim) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("namespace", c.namespace), slog.String("claim", c.name))
+}
+
+func TestJournalRecords(t *testing.T) {
+	receive := journald(t)
+	onJournal(t, 0)
+	log := slog.New(NewHandler(os.Stderr, slog.LevelInfo))
+	for _, c := range []struct {
+		say  func()
+		want map[string]string
+	}{
+		{func() { log.Info("volume made", "pool", "fast", "pv", "pvc-1", "took", 1500*time.Microsecond) }, map[string]string{
+			"MESSAGE": "volume made pool=fast pv=pvc-1 took=1.5ms", "PRIORITY": "6",
+			"HOSTPATH_POOL": "fast", "HOSTPATH_PV": "pvc-1", "HOSTPATH_TOOK": "1.5ms",
+		}},
+		{func() { log.Warn("pool closed", "message", "not mounted", "n", 3, "none", "") }, map[string]string{
+			"MESSAGE": `pool closed message="not mounted" n=3 none=""`, "PRIORITY": "4",
+			"HOSTPATH_MESSAGE": "not mounted", "HOSTPATH_N": "3", "HOSTPATH_NONE": "",
+		}},
+		{func() { log.Error("refused", "err", errors.New("first\nsecond")) }, map[string]string{
+			"MESSAGE": `refused err="first\nsecond"`, "PRIORITY": "3", "HOSTPATH_ERR": "first\nsecond",
+		}},
+		{func() {
+			log.With("pool", "fast").WithGroup("disk").With("dev", "sda").Info("seen", "free", 5, slog.Group("inodes", "n", 7), slog.Group("", "in", "line"))
+		}, map[string]string{
+			"MESSAGE": "seen pool=fast disk.dev=sda disk.free=5 disk.inodes.n=7 disk.in=line", "PRIORITY": "6",
+			"HOSTPATH_POOL": "fast", "HOSTPATH_DISK_DEV": "sda", "HOSTPATH_DISK_FREE": "5", "HOSTPATH_DISK_INODES_N": "7", "HOSTPATH_DISK_IN": "line",
+		}},
+		{func() {
+			log.WithGroup("").Info("", "of", claim{"shop", "data"}, slog.Attr{}, "at", time.Unix(0, 0).UTC())
+		}, map[string]string{
+			"MESSAGE": " of.namespace=shop of.claim=data at=1970-01-01T00:00:00Z", "PRIORITY": "6",
+			"HOSTPATH_OF_NAMESPACE": "shop", "HOSTPATH_OF_CLAIM": "data", "HOSTPATH_AT": "1970-01-01T00:00:00Z",
+		}},
+		{func() { log.Info("key", "größe in/µm", 1, strings.Repeat("k", 80), 2) }, map[string]string{
+			"MESSAGE": "key größe in/µm=1 " + strings.Repeat("k", 80) + "=2", "PRIORITY": "6",
+			"HOSTPATH_GR__E_IN__M": "1", "HOSTPATH_" + strings.Repeat("K", 55): "2",
+		}},
+	} {
+		c.say()
+		c.want["SYSLOG_IDENTIFIER"] = "hostpath-provisioner"
+		if got := receive(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("got\n%q\nwant\n%q", got, c.want)
+		}
+	}
+	if log.Debug("below the level"); log.Enabled(context.Background(), slog.LevelDebug) {
+		t.Error("debug records are wanted at level info")
+	}
+	log.Info("next")
+	if got := receive()["MESSAGE"]; got != "next" {
+		t.Errorf("%q came first", got)
+	}
+}
+
+// A logger never loses a record to a journal that is away: the stream it inherited still takes text.
+func TestJournalAway(t *testing.T) {
+	hosttest.Mount(t, "-t", "tmpfs", "journal", "/run")
+	t.Cleanup(func() { hosttest.UnmountLazy(t, "/run") })
+	var text bytes.Buffer
+	fallback := slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: noTime})
+	log := slog.New(&journalHandler{level: slog.LevelInfo, fallback: fallback})
+	log.With("pool", "fast").WithGroup("disk").Info("seen", "free", 5)
+	if got, want := text.String(), "level=INFO msg=seen pool=fast disk.free=5\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func noTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// Plain text everywhere but on the very stream that JOURNAL_STREAM names: a redirected stderr keeps
+// the variable.
+func TestWhichHandler(t *testing.T) {
+	onJournal(t, 0)
+	if _, ok := NewHandler(os.Stderr, slog.LevelInfo).(*journalHandler); !ok {
+		t.Error("stderr is the journal and gets text")
+	}
+	if _, ok := NewHandler(new(bytes.Buffer), slog.LevelInfo).(*slog.TextHandler); !ok {
+		t.Error("a buffer gets journal records")
+	}
+	for _, stream := range []string{"", "1:2", "nonsense"} {
+		t.Setenv("JOURNAL_STREAM", stream)
+		if _, ok := NewHandler(os.Stderr, slog.LevelInfo).(*slog.TextHandler); !ok {
+			t.Errorf("JOURNAL_STREAM=%q: journal records", stream)
+		}
+	}
+}
