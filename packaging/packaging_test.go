@@ -1,0 +1,145 @@
+package packaging
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+)
+
+func load(t *testing.T, text string) config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var off = regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
+
+// The example as it is installed is valid, and what it shows as a default is the default: switching
+// on every line that is off changes only what the text says is not one.
+func TestConfig(t *testing.T) {
+	asInstalled, allOn := load(t, Config), load(t, off.ReplaceAllString(Config, "$1"))
+	pool := config.DefaultPool("fast")
+	pool.Path, pool.MountPoint, pool.Default = "/srv/fast", "/srv/fast", true
+	want := config.Default()
+	want.Node, want.Pools, want.Warnings = asInstalled.Node, []config.Pool{pool}, asInstalled.Warnings
+	if !reflect.DeepEqual(asInstalled, want) {
+		t.Errorf("as installed\n%+v\nwant\n%+v", asInstalled, want)
+	}
+	want.Node = "node-a"
+	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
+	if !reflect.DeepEqual(allOn, want) {
+		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)
+	}
+}
+
+func TestConfigHasEveryKey(t *testing.T) {
+	for _, key := range config.Keys() {
+		name := strings.TrimPrefix(key, "pool.NAME.")
+		if n := len(regexp.MustCompile(`(?m)^#?`+name+` = `).FindAllString(Config, -1)); n != 1 {
+			t.Errorf("%s stands %d times in config.toml", key, n)
+		}
+	}
+	for line := range strings.Lines(Config) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// objects parses every document strictly into its own type, as the API server would, and lists what
+// there is.
+func objects(t *testing.T, text string) (list []string, all map[string]any) {
+	t.Helper()
+	all = map[string]any{}
+	for _, doc := range strings.Split(text, "\n---\n") {
+		var meta metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
+			t.Fatalf("%v in\n%s", err, doc)
+		}
+		kinds := map[string]any{
+			"v1/Namespace": &corev1.Namespace{}, "v1/ServiceAccount": &corev1.ServiceAccount{}, "v1/Secret": &corev1.Secret{},
+			"rbac.authorization.k8s.io/v1/ClusterRole":        &rbacv1.ClusterRole{},
+			"rbac.authorization.k8s.io/v1/ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+			"storage.k8s.io/v1/StorageClass":                  &storagev1.StorageClass{},
+		}
+		kind := meta.APIVersion + "/" + meta.Kind
+		if meta.Kind == "" {
+			continue // the instructions
+		}
+		if err := yaml.UnmarshalStrict([]byte(doc), kinds[kind]); err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		name := strings.TrimPrefix(meta.Namespace+"/"+meta.Name, "/")
+		list = append(list, meta.Kind+" "+name)
+		all[meta.Kind+" "+name] = kinds[kind]
+	}
+	return list, all
+}
+
+func TestManifests(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
+		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "ServiceAccount kube-system/hostpath-provisioner, "},
+		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true}, "Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
+	} {
+		text := Manifests(c.o)
+		list, all := objects(t, text)
+		want := c.want + "ClusterRole hostpath-provisioner, ClusterRoleBinding hostpath-provisioner, StorageClass hostpath, StorageClass hostpath-retain"
+		if got := strings.Join(list, ", "); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		for _, class := range []string{"hostpath", "hostpath-retain"} {
+			if got := all["StorageClass "+class].(*storagev1.StorageClass).Provisioner; got != c.o.Provisioner {
+				t.Errorf("class %s of provisioner %q", class, got)
+			}
+		}
+		subject := all["ClusterRoleBinding hostpath-provisioner"].(*rbacv1.ClusterRoleBinding).Subjects[0]
+		if subject.Namespace != c.o.Namespace || subject.Name != "hostpath-provisioner" || subject.Kind != "ServiceAccount" {
+			t.Errorf("bound to %+v", subject)
+		}
+		if left := regexp.MustCompile(`NAMESPACE|PROVISIONER|@`).FindString(text); left != "" {
+			t.Errorf("%s was left in\n%s", left, text)
+		}
+	}
+}
+
+// The privileges, all of them: a new verb has to be written down here too.
+func TestLeastPrivileges(t *testing.T) {
+	_, all := objects(t, Manifests(Options{Namespace: "s", Provisioner: "p"}))
+	var got []string
+	for _, rule := range all["ClusterRole hostpath-provisioner"].(*rbacv1.ClusterRole).Rules {
+		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs, rule.Verbs))
+	}
+	want := []string{
+		"[] [persistentvolumeclaims] [] [] [get list watch patch]",
+		"[] [persistentvolumes] [] [] [get list watch create patch delete]",
+		"[] [nodes] [] [] [get list watch]",
+		"[] [events] [] [] [create get patch]",
+		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
