@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
+
+// arrows are all imports that the project's own packages may make of each other. A package that is
+// not here may not exist: where does the new room belong?
+var arrows = map[string][]string{
+	"cmd/hostpath-provisioner": {"daemon", "daemon/config", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "packaging", "systemd"},
+	"daemon":                   {"daemon/config", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"daemon/config":            {},
+	"daemon/controller":        {"daemon/gate", "daemon/plan", "hostcheck", "hostcheck/mounts"},
+	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
+	"daemon/kube":              {"daemon/plan"},
+	"daemon/metrics":           {"daemon/gate"},
+	"daemon/plan":              {},
+	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
+	"daemon/state":             {"hostcheck"},
+	"daemon/volume":            {"hostcheck", "hostcheck/mounts", "selinux"},
+	"hostcheck":                {"hostcheck/mounts"},
+	"hostcheck/mounts":         {},
+	"packaging":                {},
+	"selinux":                  {},
+	"systemd":                  {},
+}
+
+// TestArrows reads the imports of every package that is shipped.
+func TestArrows(t *testing.T) {
+	root := os.DirFS("..")
+	seen := map[string]bool{}
+	for _, top := range []string{"cmd", "daemon", "hostcheck", "packaging", "selinux", "systemd"} {
+		err := fs.WalkDir(root, top, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "/testdata/") {
+				return err
+			}
+			pkg := path.Dir(name)
+			seen[pkg] = true
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.ImportsOnly)
+			if err != nil {
+				return err
+			}
+			for _, spec := range file.Imports {
+				imported, _ := strconv.Unquote(spec.Path.Value)
+				own, ok := strings.CutPrefix(imported, module)
+				if ok && !slices.Contains(arrows[pkg], own) {
+					t.Errorf("%s imports %s", name, own)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pkg := range seen {
+		if _, known := arrows[pkg]; !known {
+			t.Errorf("package %s has no place in the list of arrows", pkg)
+		}
+	}
+	for pkg := range arrows {
+		if !seen[pkg] {
+			t.Errorf("package %s is in the list of arrows and does not exist", pkg)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// Package config turns TOML files into a Config, and says everything that is wrong with them at once.
+//
+// It reads the configuration files, the user database and the permissions of the kubeconfig. It does
+// not look at a pool's disk (hostcheck does), does not contact the API, does not log, and has no
+// advice: an error is a fact with its file, line and key.
+package config
+
+import "io/fs"
+
+// Values of Pool.Immutable.
+const (
+	ImmutableRequire = "require" // the gate closes without the flag
+	ImmutableWarn    = "warn"    // its absence is reported
+	ImmutableOff     = "off"     // it is not looked at
+)
+
+// Values of Pool.Scope, Pool.Source and Pool.OnDelete.
+const (
+	ScopeNode     = "node"
+	SourceHost    = "hostPath"
+	SourceLocal   = "local"
+	DeleteRemove  = "delete"
+	DeleteArchive = "archive"
+)
+
+// Config is a whole, valid configuration.
+type Config struct {
+	Provisioner string // StorageClass.provisioner that the daemon answers to
+	Node        string // name of this host's Node object
+	Kubeconfig  string // absolute path; whether it is there is found out at run time
+	Metrics     string // host:port to listen on, "" for none
+	Pools       []Pool // at least one, sorted by name
+	// Warnings are findings that do not stop the daemon, in the form of an error's line.
+	Warnings []string
+}
+
+// Pool is one [pool.NAME] table. Pools compare with ==.
+type Pool struct {
+	Name       string // a DNS label, because it becomes a label's value
+	Path       string // absolute and clean; at or below MountPoint
+	MountPoint string // absolute and clean; Path where the file does not say
+	// RequireMount false means a plain directory on the host's own filesystem.
+	RequireMount bool
+	Immutable    string // ImmutableRequire, ImmutableWarn or ImmutableOff
+	Filesystem   string // type as in mountinfo, "" for any
+	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
+	Scope        string // ScopeNode
+	Source       string // SourceHost or SourceLocal
+
+	Mode  fs.FileMode // of a volume's directory; setgid and sticky are fs.ModeSetgid, fs.ModeSticky
+	Owner string      // as written; UID is what it means
+	Group string      // as written; GID is what it means
+	UID   int
+	GID   int
+
+	Directory Pattern // name of a volume's directory
+	OnDelete  string  // DeleteRemove or DeleteArchive
+
+	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
+	ReservePercent float64
+	ReserveBytes   uint64
+	// Default: the pool of classes that name none. The only pool is the default one unless its
+	// table says default = false.
+	Default bool
+}
+
+// Default is the configuration of an empty file: everything but the node's name, which is the host's,
+// and the pools, for which there is no default.
+func Default() Config {
+	return Config{
+		Provisioner: "hostpath-provisioner",
+		Kubeconfig:  "/etc/hostpath-provisioner/kubeconfig",
+		Metrics:     "127.0.0.1:9812",
+	}
+}
+
+// DefaultPool is a pool of which the file says nothing but its name. It has no path.
+func DefaultPool(name string) Pool {
+	return Pool{
+		Name:           name,
+		RequireMount:   true,
+		Immutable:      ImmutableRequire,
+		Scope:          ScopeNode,
+		Source:         SourceHost,
+		Mode:           0o777,
+		Owner:          "root",
+		Group:          "root",
+		Directory:      Pattern{"{{.PV}}"},
+		OnDelete:       DeleteRemove,
+		ReservePercent: 5,
+	}
+}
+
+// Pool finds a pool by its name.
+func (c Config) Pool(name string) (Pool, bool) {
+	for _, p := range c.Pools {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Pool{}, false
+}

@@ -1,0 +1,346 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"net"
+	"os/user"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// rootKeys and poolKeys are the keys there are, each with what checks and takes its value.
+var (
+	rootKeys = map[string]func(*Config, any) error{
+		"provisioner": text(func(c *Config, s string) error { c.Provisioner = s; return checkProvisioner(s) }),
+		"node":        text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
+		"kubeconfig":  text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
+		"metrics":     text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
+	}
+	poolKeys = map[string]func(*Pool, any) error{
+		"path":          text(func(p *Pool, s string) error { p.Path = s; return checkPoolPath(s) }),
+		"mount_point":   text(func(p *Pool, s string) error { p.MountPoint = s; return checkPoolPath(s) }),
+		"require_mount": truth(func(p *Pool, b bool) { p.RequireMount = b }),
+		"immutable": text(func(p *Pool, s string) error {
+			p.Immutable = s
+			return oneOf(s, ImmutableRequire, ImmutableWarn, ImmutableOff)
+		}),
+		"filesystem": text(func(p *Pool, s string) error { p.Filesystem = s; return checkFilesystem(s) }),
+		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
+		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
+		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal) }),
+		"mode":       text(setMode),
+		"owner":      text(setOwner),
+		"group":      text(setGroup),
+		"directory": text(func(p *Pool, s string) (err error) {
+			p.Directory, err = ParsePattern(s)
+			return err
+		}),
+		"on_delete": text(func(p *Pool, s string) error { p.OnDelete = s; return oneOf(s, DeleteRemove, DeleteArchive) }),
+		"reserve":   text(setReserve),
+		"default":   truth(func(p *Pool, b bool) { p.Default = b }),
+	}
+)
+
+// Keys are the paths of all keys, sorted, with NAME for a pool's name: "pool.NAME.path".
+func Keys() []string {
+	all := names(rootKeys)
+	for _, key := range names(poolKeys) {
+		all = append(all, "pool.NAME."+key)
+	}
+	return all
+}
+
+func text[T any](take func(*T, string) error) func(*T, any) error {
+	return func(t *T, v any) error {
+		s, ok := v.(string)
+		if !ok {
+			return fmt.Errorf("want a string, got %s", typeName(v))
+		}
+		return take(t, s)
+	}
+}
+
+func truth(take func(*Pool, bool)) func(*Pool, any) error {
+	return func(p *Pool, v any) error {
+		b, ok := v.(bool)
+		if !ok {
+			return fmt.Errorf("want true or false, got %s", typeName(v))
+		}
+		take(p, b)
+		return nil
+	}
+}
+
+func typeName(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "a table"
+	case string:
+		return fmt.Sprintf("the string %q", v)
+	case bool:
+		return fmt.Sprintf("%t", v)
+	case int64:
+		return fmt.Sprintf("the number %d", v)
+	case float64:
+		return fmt.Sprintf("the number %v", v)
+	case time.Time:
+		return "a date"
+	default:
+		return "an array"
+	}
+}
+
+func oneOf(s string, allowed ...string) error {
+	if slices.Contains(allowed, s) {
+		return nil
+	}
+	return fmt.Errorf("%q is not one of %s", s, strings.Join(allowed, ", "))
+}
+
+// checkScope names the scopes to come, so that nobody looks for a misspelling.
+func checkScope(s string) error {
+	if s == "shared" || s == "every-node" {
+		return fmt.Errorf("%q comes with a later release; this one has %s", s, ScopeNode)
+	}
+	return oneOf(s, ScopeNode)
+}
+
+// checkProvisioner is what the API server asks of StorageClass.provisioner
+// (k8s.io/kubernetes/pkg/apis/storage/validation.validateProvisioner).
+func checkProvisioner(s string) error {
+	if len(validation.IsQualifiedName(strings.ToLower(s))) > 0 {
+		return fmt.Errorf("%q cannot be a StorageClass's provisioner", s)
+	}
+	return nil
+}
+
+func checkNode(s string) error {
+	if len(validation.IsDNS1123Subdomain(s)) > 0 {
+		return fmt.Errorf("%q cannot be a node's name", s)
+	}
+	return nil
+}
+
+func checkPoolName(s string) error {
+	if len(validation.IsDNS1123Label(s)) > 0 {
+		return fmt.Errorf("%q is not a pool's name: want lower-case letters, digits and - between them, 63 at most", s)
+	}
+	return nil
+}
+
+func checkListen(s string) error {
+	if s == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", s)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is not host:port: port %q is not a number up to %d", s, port, math.MaxUint16)
+	} else if n == 0 {
+		return fmt.Errorf("%q has port 0, at which nobody would find it", s)
+	}
+	return nil
+}
+
+func checkPath(s string) error {
+	switch {
+	case !path.IsAbs(s):
+		return fmt.Errorf("%q is not an absolute path", s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("%q has a control character", s)
+	case path.Clean(s) != s:
+		return fmt.Errorf("%q is not the plain form of a path, which is %q", s, path.Clean(s))
+	}
+	return nil
+}
+
+// systemTrees hold no volumes, nor does anything below the first group.
+var systemTrees = map[string]bool{
+	"/proc": true, "/sys": true, "/dev": true, "/etc": true, "/boot": true, "/usr": true,
+	"/": false, "/bin": false, "/sbin": false, "/lib": false, "/lib64": false,
+	"/root": false, "/run": false, "/var": false, "/var/lib": false, "/home": false,
+}
+
+func checkPoolPath(s string) error {
+	if err := checkPath(s); err != nil {
+		return err
+	}
+	if _, exact := systemTrees[s]; exact {
+		return fmt.Errorf("%q belongs to the operating system", s)
+	}
+	for tree, deep := range systemTrees {
+		if deep && under(s, tree) {
+			return fmt.Errorf("%q is in %s, which belongs to the operating system", s, tree)
+		}
+	}
+	return nil
+}
+
+// under says whether p is dir or lies below it. Both are clean.
+func under(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+var fsType = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+
+func checkFilesystem(s string) error {
+	if !fsType.MatchString(s) {
+		return fmt.Errorf("%q is not a filesystem type as in /proc/filesystems", s)
+	}
+	return nil
+}
+
+// network is server:/export; the server may be an IPv6 address in brackets.
+var network = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%a-z]+\]|[^/:\s\[\]]+):/\S*$`)
+
+func checkDevice(s string) error {
+	for _, tag := range []string{"UUID=", "LABEL=", "PARTUUID=", "PARTLABEL="} {
+		if value, ok := strings.CutPrefix(s, tag); ok && value != "" && !strings.Contains(value, "/") {
+			return nil
+		}
+	}
+	if strings.HasPrefix(s, "/dev/") {
+		return checkPath(s)
+	}
+	if network.MatchString(s) {
+		return nil
+	}
+	return fmt.Errorf(`%q is none of "UUID=..", "LABEL=..", "/dev/..", "server:/export"`, s)
+}
+
+// setMode takes octal digits as chmod(1) does. Setuid means nothing on a directory.
+func setMode(p *Pool, s string) error {
+	bits, err := strconv.ParseUint(s, 8, 32)
+	switch {
+	case err != nil || len(s) < 3 || len(s) > 5 || bits > 0o7777:
+		return fmt.Errorf("%q is not a mode: want octal digits such as \"0777\"", s)
+	case bits&0o4000 != 0:
+		return fmt.Errorf("%q has the setuid bit, which means nothing on a directory", s)
+	}
+	p.Mode = fs.FileMode(bits & 0o777)
+	if bits&0o2000 != 0 {
+		p.Mode |= fs.ModeSetgid
+	}
+	if bits&0o1000 != 0 {
+		p.Mode |= fs.ModeSticky
+	}
+	return nil
+}
+
+func setOwner(p *Pool, s string) (err error) {
+	p.Owner = s
+	p.UID, err = id(s, "user", func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	return err
+}
+
+func setGroup(p *Pool, s string) (err error) {
+	p.Group = s
+	p.GID, err = id(s, "group", func(name string) (string, error) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	})
+	return err
+}
+
+// id takes a number as it is, whether or not the host knows it (pods run as numbers that no host
+// knows), and looks a name up. Names are those of /etc/passwd and /etc/group: the binary is static.
+func id(s, kind string, lookup func(string) (string, error)) (int, error) {
+	number, numeric := s, s != "" && strings.Trim(s, "0123456789") == ""
+	if !numeric {
+		found, err := lookup(s)
+		if errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownGroupError)) {
+			return 0, fmt.Errorf("%q is no %s of this host", s, kind)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s %q: %w", kind, s, err)
+		}
+		number = found
+	}
+	n, err := strconv.ParseUint(number, 10, 32)
+	if err != nil || n == math.MaxUint32 { // (uid_t)-1 means "leave it" to chown(2)
+		return 0, fmt.Errorf("%q is not the number of a %s", s, kind)
+	}
+	return int(n), nil
+}
+
+// setReserve takes "5%" of the filesystem or an amount as Kubernetes writes it.
+func setReserve(p *Pool, s string) error {
+	p.ReservePercent, p.ReserveBytes = 0, 0
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		percent, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(percent >= 0 && percent < 100) {
+			return fmt.Errorf("%q is not a percentage from 0 to below 100", s)
+		}
+		p.ReservePercent = percent
+		return nil
+	}
+	amount, err := resource.ParseQuantity(s)
+	switch {
+	case err != nil || amount.Sign() < 0:
+		return fmt.Errorf(`%q is neither a percentage ("5%%") nor an amount ("10Gi")`, s)
+	case strings.ContainsAny(s[len(s)-1:], "mun"): // milli, not mega: 100m is a tenth of a byte
+		return fmt.Errorf("%q is a fraction of a byte", s)
+	}
+	p.ReserveBytes = uint64(amount.Value())
+	return nil
+}
+
+func names[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
+// nearest names the key that was probably meant, if one is at most two letters away.
+func nearest(key string, all []string) string {
+	best, distance := "", 3
+	for _, one := range all {
+		if d := edits(key, one); d < distance {
+			best, distance = one, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the nearest is %q", best)
+}
+
+// edits is the Levenshtein distance in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Load reads file and the conf.d/*.toml beside it in name order, where a later file's value replaces
+// an earlier one's key by key. The error is Errors: everything that is wrong, not the first of it.
+func Load(file string) (Config, error) {
+	l := loader{files: []string{file}, config: Default()}
+	more, err := dropIns(file)
+	if err != nil {
+		l.found = append(l.found, err.(Errors)...)
+		l.partial = true
+	}
+	l.files = append(l.files, more...)
+	settings := l.read()
+	l.apply(settings)
+	l.finish()
+	if len(l.found) > 0 {
+		return Config{}, Errors(order(l.found, l.files))
+	}
+	for _, w := range order(l.warnings, l.files) {
+		l.config.Warnings = append(l.config.Warnings, w.Error())
+	}
+	return l.config, nil
+}
+
+// loader carries one Load.
+type loader struct {
+	files    []string
+	config   Config
+	pools    map[string]*draft
+	set      map[string]setting // by key: which file and line decided
+	found    []Error
+	warnings []Error
+	partial  bool // a file could not be read: what is absent may stand in it
+}
+
+// draft is a pool that is being read.
+type draft struct {
+	Pool
+	at     setting         // where the pool was opened first
+	broken map[string]bool // keys that had an error, about which nothing more is said
+}
+
+// read collects the settings of all files, in the order of files and lines.
+func (l *loader) read() []setting {
+	var all []setting
+	for _, file := range l.files {
+		found, errs := readFile(file)
+		slices.SortFunc(found, func(a, b setting) int {
+			return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.key(), b.key()))
+		})
+		all = append(all, found...)
+		l.found = append(l.found, errs...)
+		l.partial = l.partial || len(errs) > 0
+	}
+	return all
+}
+
+func (l *loader) apply(settings []setting) {
+	l.pools, l.set = map[string]*draft{}, map[string]setting{}
+	for _, s := range settings {
+		switch {
+		case s.path[0] != "pool":
+			l.top(s)
+		case len(s.path) == 1:
+			l.wantTable(s, "[pool.NAME]")
+		case len(s.path) == 2:
+			if l.wantTable(s, "a table") {
+				l.draft(s)
+			}
+		case len(s.path) == 3:
+			l.poolKey(s)
+		default: // below a key that was refused as a table already
+		}
+	}
+}
+
+func (l *loader) wantTable(s setting, want string) bool {
+	if s.value != nil {
+		l.set["pool"] = s
+		l.refuse(s, "want %s, got %s", want, typeName(s.value))
+	}
+	return s.value == nil
+}
+
+func (l *loader) top(s setting) {
+	if len(s.path) > 1 {
+		return // its table was refused
+	}
+	set, ok := rootKeys[s.path[0]]
+	if !ok {
+		l.refuse(s, "no such key%s", nearest(s.path[0], append(names(rootKeys), "pool")))
+		return
+	}
+	l.set[s.key()] = s
+	if err := set(&l.config, s.value); err != nil {
+		l.refuse(s, "%v", err)
+	}
+}
+
+// draft returns the pool that a setting belongs to, and makes it the first time it is named.
+func (l *loader) draft(s setting) *draft {
+	name := s.path[1]
+	d := l.pools[name]
+	if d == nil {
+		at := s
+		at.path = s.path[:2]
+		d = &draft{Pool: DefaultPool(name), at: at, broken: map[string]bool{}}
+		l.pools[name] = d
+		if err := checkPoolName(name); err != nil {
+			l.refuse(at, "%v", err)
+		}
+	}
+	return d
+}
+
+func (l *loader) poolKey(s setting) {
+	d := l.draft(s)
+	key := s.path[2]
+	set, ok := poolKeys[key]
+	if !ok {
+		l.refuse(s, "no such key%s", nearest(key, names(poolKeys)))
+		return
+	}
+	l.set[s.key()] = s
+	d.broken[key] = false
+	if err := set(&d.Pool, s.value); err != nil {
+		d.broken[key] = true
+		l.refuse(s, "%v", err)
+	}
+}
+
+func (l *loader) refuse(s setting, format string, args ...any) {
+	l.found = append(l.found, Error{s.file, s.line, s.key(), fmt.Sprintf(format, args...)})
+}
+
+// where is the place of a pool's key, or of the pool where the key is not written.
+func (l *loader) where(d *draft, key string) setting {
+	path := []string{"pool", d.Name, key}
+	if s, ok := l.set[setting{path: path}.key()]; ok {
+		return s
+	}
+	at := d.at
+	at.path = path
+	return at
+}
+
+// whole is the place of something that no line says.
+func (l *loader) whole(key string) setting {
+	if s, ok := l.set[key]; ok {
+		return s
+	}
+	return setting{path: strings.Split(key, "."), file: l.files[0]}
+}
+
+// finish fills in what depends on other keys or on the host, and checks what takes more than one key.
+func (l *loader) finish() {
+	if l.config.Node == "" && l.set["node"].file == "" {
+		node, err := HostNodeName()
+		if err != nil {
+			l.refuse(l.whole("node"), "%v", err)
+		}
+		l.config.Node = node
+	}
+	for _, name := range names(l.pools) {
+		l.finishPool(l.pools[name])
+		l.config.Pools = append(l.config.Pools, l.pools[name].Pool)
+	}
+	if _, tried := l.set["pool"]; len(l.pools) == 0 && !l.partial && !tried {
+		l.refuse(l.whole("pool"), "there is no pool")
+	}
+	l.checkOverlaps()
+	l.checkDefaults()
+	l.warnKubeconfig()
+	l.warnMetrics()
+}
+
+func (l *loader) warn(s setting, format string, args ...any) {
+	l.warnings = append(l.warnings, Error{s.file, s.line, s.key(), fmt.Sprintf(format, args...)})
+}
+
+// warnKubeconfig looks at who else can read the key to the cluster. That it is absent or unreadable
+// is found out, and said, by the daemon that wants it.
+func (l *loader) warnKubeconfig() {
+	info, err := os.Stat(l.config.Kubeconfig)
+	if err == nil && info.Mode().Perm()&0o004 != 0 {
+		l.warn(l.whole("kubeconfig"), "every user of the host can read %s (mode %04o)", l.config.Kubeconfig, info.Mode().Perm())
+	}
+}

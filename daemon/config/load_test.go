@@ -1,0 +1,360 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// write makes a configuration directory: "config.toml" and, with the other pairs, files beside it.
+func write(t testing.TB, config string, more ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := append([]string{"config.toml", config}, more...)
+	for i := 0; i < len(files); i += 2 {
+		file := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "config.toml")
+}
+
+// said is an error or a list of warnings without the directory of the test.
+func said(file, text string) string {
+	return strings.ReplaceAll(text, filepath.Dir(file)+"/", "")
+}
+
+func load(t testing.TB, config string, more ...string) Config {
+	t.Helper()
+	c, err := Load(write(t, config, more...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func same(t testing.TB, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+const minimal = "node = 'n'\n[pool.p]\npath = '/srv/p'\n"
+
+func TestDefaults(t *testing.T) {
+	want := Default()
+	want.Node = "n"
+	pool := DefaultPool("p")
+	pool.Path, pool.MountPoint, pool.Default = "/srv/p", "/srv/p", true
+	want.Pools = []Pool{pool}
+	same(t, load(t, minimal), want)
+}
+
+func TestEveryKey(t *testing.T) {
+	got, err := Load("testdata/full/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bulk := DefaultPool("bulk")
+	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
+	same(t, got, Config{
+		Provisioner: "torchbox.com/hostpath",
+		Node:        "node-a.example",
+		Kubeconfig:  "/nonexistent/kubeconfig",
+		Metrics:     "[::1]:9812",
+		Pools: []Pool{bulk, {
+			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
+			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
+			Scope: "node", Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
+			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive",
+			ReserveBytes: 10 << 30, Default: true,
+		}},
+		Warnings: []string{"testdata/full/config.toml:25: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+	})
+	// The file above has every key there is, so that this test cannot forget one.
+	text, err := os.ReadFile("testdata/full/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range Keys() {
+		if name := strings.TrimPrefix(key, "pool.NAME."); !strings.Contains(string(text), "\n"+name+" ") && !strings.HasPrefix(string(text), name+" ") {
+			t.Errorf("testdata/full/config.toml has no %s", key)
+		}
+	}
+}
+
+// Everything wrong is said in one run, in the order of files and lines.
+func TestEverythingAtOnce(t *testing.T) {
+	_, err := Load("testdata/everything/config.toml")
+	var all Errors
+	if !errors.As(err, &all) {
+		t.Fatalf("%T %v, want Errors", err, err)
+	}
+	golden := "testdata/everything/expected.txt"
+	got := err.Error() + "\n"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	pool := func(lines string) string { return minimal + lines }
+	for _, c := range []struct{ name, config, want string }{
+		{"empty", "", "config.toml: pool: there is no pool"},
+		{"no pool in the table", "node='n'\n[pool]\n", "config.toml: pool: there is no pool"},
+		{"no path", "node='n'\n\n[pool.p]\nmode='0777'\n", "config.toml:3: pool.p.path: is missing"},
+		{"syntax", "node='n'\n[pool.p\n", "config.toml:2: expected '.' or ']' to end table name, but got '\\n' instead"},
+		{"key twice", minimal + "path = '/srv/q'\n", "config.toml:4: Key 'pool.p.path' has already been defined."},
+		{"not UTF-8", "node = '\xff'\n", "config.toml:1: invalid UTF-8 byte: 0xff"},
+		{"pool is no table", "pool = 3\n", "config.toml:1: pool: want [pool.NAME], got the number 3"},
+		{"array of pools", "node='n'\n[[pool]]\nname='fast'\n", "config.toml:2: pool: want [pool.NAME], got an array"},
+		{"pool key outside", "node='n'\npath='/srv/q'\n[pool.p]\npath='/srv/p'\n", "config.toml:2: path: no such key"},
+		{"forgot the name", "node='n'\n[pool]\npath='/srv/p'\n", "config.toml:3: pool.path: want a table, got the string \"/srv/p\""},
+		{"unknown table", minimal + "[qool.q]\nx=1\n", "config.toml:4: qool: no such key; the nearest is \"pool\""},
+		{"table for a value", minimal + "[pool.p.mode]\nx=1\n", "config.toml:4: pool.p.mode: want a string, got a table"},
+		{"array for a value", pool("owner = ['root']\n"), "config.toml:4: pool.p.owner: want a string, got an array"},
+		{"date for a value", pool("owner = 2026-01-01\n"), "config.toml:4: pool.p.owner: want a string, got a date"},
+		{"misspelt", pool("immutible = 'off'\n"), `config.toml:4: pool.p.immutible: no such key; the nearest is "immutable"`},
+		{"nothing near", pool("quotas = 'off'\n"), `config.toml:4: pool.p.quotas: no such key`},
+		{"case matters", pool("Mode = '0700'\n"), `config.toml:4: pool.p.Mode: no such key; the nearest is "mode"`},
+		{"dotted", "node='n'\npool.p.path='srv'\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},
+		{"inline", "node='n'\npool = { p = { path='srv' } }\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},
+		{"crlf", "node='n'\r\n[pool.p]\r\npath='srv'\r\n", `config.toml:3: pool.p.path: "srv" is not an absolute path`},
+		{"byte order mark", "\xef\xbb\xbfnode='n'\n[pool.p]\npath='srv'\n", `config.toml:3: pool.p.path: "srv" is not an absolute path`},
+
+		{"provisioner", "provisioner=''\n" + minimal, `config.toml:1: provisioner: "" cannot be a StorageClass's provisioner`},
+		{"node empty", "node = ''\n[pool.p]\npath = '/srv/p'\n", `config.toml:1: node: "" cannot be a node's name`},
+		{"kubeconfig", "kubeconfig='~/.kube/config'\n" + minimal, `config.toml:1: kubeconfig: "~/.kube/config" is not an absolute path`},
+		{"metrics no port", "metrics='127.0.0.1'\n" + minimal, `config.toml:1: metrics: "127.0.0.1" is not host:port`},
+		{"metrics bad port", "metrics='127.0.0.1:http'\n" + minimal, `config.toml:1: metrics: "127.0.0.1:http" is not host:port: port "http" is not a number up to 65535`},
+		{"metrics any port", "metrics=':0'\n" + minimal, `config.toml:1: metrics: ":0" has port 0, at which nobody would find it`},
+
+		{"pool name", "node='n'\n[pool.'a b']\npath='/srv/p'\n", `config.toml:2: pool."a b": "a b" is not a pool's name: want lower-case letters, digits and - between them, 63 at most`},
+		{"pool name long", "node='n'\n[pool." + strings.Repeat("a", 64) + "]\npath='/srv/p'\n",
+			"config.toml:2: pool." + strings.Repeat("a", 64) + `: "` + strings.Repeat("a", 64) + `" is not a pool's name: want lower-case letters, digits and - between them, 63 at most`},
+		{"path empty", "node='n'\n[pool.p]\npath=''\n", `config.toml:3: pool.p.path: "" is not an absolute path`},
+		{"path with dots", "node='n'\n[pool.p]\npath='/srv/../etc'\n", `config.toml:3: pool.p.path: "/srv/../etc" is not the plain form of a path, which is "/etc"`},
+		{"path with a slash behind", "node='n'\n[pool.p]\npath='/srv/p/'\n", `config.toml:3: pool.p.path: "/srv/p/" is not the plain form of a path, which is "/srv/p"`},
+		{"path with a newline", "node='n'\n[pool.p]\npath=\"/srv/\\n\"\n", `config.toml:3: pool.p.path: "/srv/\n" has a control character`},
+		{"root", "node='n'\n[pool.p]\npath='/'\n", `config.toml:3: pool.p.path: "/" belongs to the operating system`},
+		{"system", "node='n'\n[pool.p]\npath='/var'\n", `config.toml:3: pool.p.path: "/var" belongs to the operating system`},
+		{"below a system tree", "node='n'\n[pool.p]\npath='/etc/volumes'\n", `config.toml:3: pool.p.path: "/etc/volumes" is in /etc, which belongs to the operating system`},
+		{"mount point is the root", pool("mount_point='/'\n"), `config.toml:4: pool.p.mount_point: "/" belongs to the operating system`},
+		{"path beside its mount", pool("mount_point='/srv/p2'\n"), `config.toml:3: pool.p.path: "/srv/p" is not at or below mount_point "/srv/p2"`},
+		{"path above its mount", pool("mount_point='/srv/p/q'\n"), `config.toml:3: pool.p.path: "/srv/p" is not at or below mount_point "/srv/p/q"`},
+		{"same path", minimal + "[pool.q]\npath='/srv/p'\n", `config.toml:5: pool.q.path: "/srv/p" is the path of pool "p" too`},
+		{"nested", minimal + "[pool.q]\npath='/srv/p/deep/q'\n", `config.toml:5: pool.q.path: "/srv/p/deep/q" is inside pool "p" (/srv/p)`},
+		{"nested, the other order", minimal + "[pool.a]\npath='/srv/p/a'\n", `config.toml:5: pool.a.path: "/srv/p/a" is inside pool "p" (/srv/p)`},
+		{"two defaults", minimal + "default=true\n[pool.q]\npath='/srv/q'\ndefault=true\n", `config.toml:7: pool.q.default: pool "p" is the default already`},
+		{"default", pool("default='true'\n"), `config.toml:4: pool.p.default: want true or false, got the string "true"`},
+
+		{"immutable", pool("immutable=false\n"), `config.toml:4: pool.p.immutable: want a string, got false`},
+		{"immutable value", pool("immutable='no'\n"), `config.toml:4: pool.p.immutable: "no" is not one of require, warn, off`},
+		{"filesystem", pool("filesystem=''\n"), `config.toml:4: pool.p.filesystem: "" is not a filesystem type as in /proc/filesystems`},
+		{"device", pool("device='UUID='\n"), `config.toml:4: pool.p.device: "UUID=" is none of "UUID=..", "LABEL=..", "/dev/..", "server:/export"`},
+		{"device path", pool("device='/dev/../etc'\n"), `config.toml:4: pool.p.device: "/dev/../etc" is not the plain form of a path, which is "/etc"`},
+		{"shared", pool("scope='shared'\n"), `config.toml:4: pool.p.scope: "shared" comes with a later release; this one has node`},
+		{"every-node", pool("scope='every-node'\n"), `config.toml:4: pool.p.scope: "every-node" comes with a later release; this one has node`},
+		{"scope", pool("scope='cluster'\n"), `config.toml:4: pool.p.scope: "cluster" is not one of node`},
+		{"source", pool("source='hostpath'\n"), `config.toml:4: pool.p.source: "hostpath" is not one of hostPath, local`},
+		{"mode as a number", pool("mode=0o777\n"), `config.toml:4: pool.p.mode: want a string, got the number 511`},
+		{"mode not octal", pool("mode='0888'\n"), `config.toml:4: pool.p.mode: "0888" is not a mode: want octal digits such as "0777"`},
+		{"mode too long", pool("mode='10777'\n"), `config.toml:4: pool.p.mode: "10777" is not a mode: want octal digits such as "0777"`},
+		{"mode too short", pool("mode='7'\n"), `config.toml:4: pool.p.mode: "7" is not a mode: want octal digits such as "0777"`},
+		{"mode setuid", pool("mode='4755'\n"), `config.toml:4: pool.p.mode: "4755" has the setuid bit, which means nothing on a directory`},
+		{"owner", pool("owner='no-such-user'\n"), `config.toml:4: pool.p.owner: "no-such-user" is no user of this host`},
+		{"owner empty", pool("owner=''\n"), `config.toml:4: pool.p.owner: "" is no user of this host`},
+		{"owner negative", pool("owner='-1'\n"), `config.toml:4: pool.p.owner: "-1" is no user of this host`},
+		{"owner too large", pool("owner='4294967295'\n"), `config.toml:4: pool.p.owner: "4294967295" is not the number of a user`},
+		{"group", pool("group='no-such-group'\n"), `config.toml:4: pool.p.group: "no-such-group" is no group of this host`},
+		{"on_delete", pool("on_delete='retain'\n"), `config.toml:4: pool.p.on_delete: "retain" is not one of delete, archive`},
+		{"reserve", pool("reserve='5 percent'\n"), `config.toml:4: pool.p.reserve: "5 percent" is neither a percentage ("5%") nor an amount ("10Gi")`},
+		{"reserve all", pool("reserve='100%'\n"), `config.toml:4: pool.p.reserve: "100%" is not a percentage from 0 to below 100`},
+		{"reserve NaN", pool("reserve='NaN%'\n"), `config.toml:4: pool.p.reserve: "NaN%" is not a percentage from 0 to below 100`},
+		{"reserve negative", pool("reserve='-1Gi'\n"), `config.toml:4: pool.p.reserve: "-1Gi" is neither a percentage ("5%") nor an amount ("10Gi")`},
+		{"reserve milli", pool("reserve='100m'\n"), `config.toml:4: pool.p.reserve: "100m" is a fraction of a byte`},
+		{"reserve empty", pool("reserve=''\n"), `config.toml:4: pool.p.reserve: "" is neither a percentage ("5%") nor an amount ("10Gi")`},
+		{"reserve number", pool("reserve=5\n"), `config.toml:4: pool.p.reserve: want a string, got the number 5`},
+		{"directory", pool("directory='{{.PV}}/{{.Claim}}'\n"), `config.toml:4: pool.p.directory: "/" has a '/': a directory is one path element`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, c.config)
+			got, err := Load(file)
+			if err == nil {
+				t.Fatalf("accepted as %+v", got)
+			}
+			if got := said(file, err.Error()); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			same(t, got, Config{})
+		})
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	for line, check := range map[string]func(Pool) bool{
+		"mode = '755'":               func(p Pool) bool { return p.Mode == 0o755 },
+		"mode = '1777'":              func(p Pool) bool { return p.Mode == 0o777|fs.ModeSticky },
+		"owner = '4294967294'":       func(p Pool) bool { return p.UID == 4294967294 },
+		"reserve = '0'":              func(p Pool) bool { return p.ReserveBytes == 0 && p.ReservePercent == 0 },
+		"reserve = '0%'":             func(p Pool) bool { return p.ReserveBytes == 0 && p.ReservePercent == 0 },
+		"reserve = '1.5Gi'":          func(p Pool) bool { return p.ReserveBytes == 3<<29 && p.ReservePercent == 0 },
+		"device = 'nas:/export/a'":   func(p Pool) bool { return p.Device == "nas:/export/a" },
+		"device = '[fe80::1%e0]:/x'": func(p Pool) bool { return p.Device == "[fe80::1%e0]:/x" },
+		"device = 'PARTUUID=0a-01'":  func(p Pool) bool { return p.Device == "PARTUUID=0a-01" },
+		"device = 'LABEL=my disk'":   func(p Pool) bool { return p.Device == "LABEL=my disk" },
+		"filesystem = 'fuse.sshfs'":  func(p Pool) bool { return p.Filesystem == "fuse.sshfs" },
+		"mount_point = '/srv'":       func(p Pool) bool { return p.MountPoint == "/srv" && p.Path == "/srv/p" },
+		"default = false":            func(p Pool) bool { return !p.Default },
+	} {
+		if p := load(t, minimal+line+"\n").Pools[0]; !check(p) {
+			t.Errorf("%s: %+v", line, p)
+		}
+	}
+	several := load(t, minimal+"[pool.p2]\npath = '/srv/p2'\n")
+	for _, p := range several.Pools {
+		if p.Default {
+			t.Errorf("pool %s of two became the default unasked", p.Name)
+		}
+	}
+	if p, ok := several.Pool("p2"); !ok || p.Path != "/srv/p2" {
+		t.Errorf("pool p2: %v %+v", ok, p)
+	}
+	if p, ok := several.Pool("p3"); ok {
+		t.Errorf("pool p3: %+v", p)
+	}
+}
+
+// A later file changes a key and leaves the others; it may add a pool; other names are not read.
+func TestMerge(t *testing.T) {
+	got := load(t, minimal+"mode = '0700'\nowner = '5'\n",
+		"conf.d/20-b.toml", "[pool.p]\nmode = '0750'\n[pool.q]\npath = '/srv/q'\n",
+		"conf.d/10-a.toml", "metrics = ''\n[pool.p]\nmode = '0711'\ngroup = '6'\n",
+		"conf.d/.hidden.toml", "broken",
+		"conf.d/30-c.toml.dpkg-old", "broken")
+	p, q := DefaultPool("p"), DefaultPool("q")
+	p.Path, p.MountPoint, p.Mode = "/srv/p", "/srv/p", 0o750
+	p.Owner, p.UID, p.Group, p.GID = "5", 5, "6", 6
+	q.Path, q.MountPoint = "/srv/q", "/srv/q"
+	want := Default()
+	want.Node, want.Metrics, want.Pools = "n", "", []Pool{p, q}
+	same(t, got, want)
+}
+
+// An error in a value stays where it was made, though a later file has a better value; and an
+// overlap is said at the file whose path it is.
+func TestMergeRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		more []string
+		want string
+	}{
+		{"second path", []string{"conf.d/a.toml", "[pool.q]\n\npath='/srv/p'\n"}, `conf.d/a.toml:3: pool.q.path: "/srv/p" is the path of pool "p" too`},
+		{"unknown key", []string{"conf.d/a.toml", "[pool.p]\nmoed='0700'\n"}, `conf.d/a.toml:2: pool.p.moed: no such key; the nearest is "mode"`},
+		{"two files", []string{"conf.d/b.toml", "metrics=1\n", "conf.d/a.toml", "metrics=2\n"},
+			"conf.d/a.toml:1: metrics: want a string, got the number 2\nconf.d/b.toml:1: metrics: want a string, got the number 1"},
+		{"a directory", []string{"conf.d/a.toml/x", ""}, `conf.d/a.toml: is a directory`},
+		{"conf.d is a file", []string{"conf.d", ""}, `conf.d: not a directory`},
+		// The pools may well stand in the file that cannot be read, so their absence is not held against it.
+		{"syntax hides nothing else", []string{"conf.d/a.toml", "[pool", "conf.d/b.toml", "[pool.q]\nmode=1\n"},
+			"conf.d/a.toml:1: expected '.' or ']' to end table name, but got '\\x00' instead\nconf.d/b.toml:2: pool.q.mode: want a string, got the number 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, minimal, c.more...)
+			_, err := Load(file)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if got := said(file, err.Error()); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFileItself(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	for _, c := range []struct {
+		name, want string
+		make       func() error
+	}{
+		{"missing", "config.toml: no such file or directory", func() error { return nil }},
+		{"a directory", "config.toml: is a directory", func() error { return os.Mkdir(file, 0o755) }},
+		{"too large", "config.toml: larger than 1048576 bytes", func() error {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+			return os.WriteFile(file, []byte(strings.Repeat("#", maxFile+1)), 0o600)
+		}},
+	} {
+		if err := c.make(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(file)
+		if err == nil {
+			t.Fatalf("%s: accepted", c.name)
+		}
+		if got := said(file, err.Error()); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chmod := func(mode fs.FileMode) {
+		if err := os.Chmod(kubeconfig, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, config, want string
+		mode               fs.FileMode
+	}{
+		{"none", minimal, "", 0o640},
+		{"world-readable", minimal, "config.toml:1: kubeconfig: every user of the host can read KUBECONFIG (mode 0644)", 0o644},
+		{"metrics everywhere", "metrics=':9812'\n" + minimal, `config.toml:2: metrics: ":9812" is reachable from other machines`, 0o600},
+		{"metrics on a name", "metrics='node-a:9812'\n" + minimal, `config.toml:2: metrics: "node-a:9812" is reachable from other machines`, 0o600},
+		{"metrics on localhost", "metrics='localhost:9812'\n" + minimal, ``, 0o600},
+		{"plain directory", minimal + "require_mount=false\nmount_point='/srv'\n", "config.toml:5: pool.p.require_mount: false: /srv/p may be a plain directory on the host's own filesystem, which volumes can fill\n" +
+			"config.toml:6: pool.p.mount_point: means nothing while require_mount is false", 0o600},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			chmod(c.mode)
+			file := write(t, "kubeconfig='"+kubeconfig+"'\n"+c.config)
+			got, err := Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.ReplaceAll(said(file, strings.Join(got.Warnings, "\n")), kubeconfig, "KUBECONFIG")
+			if text != c.want {
+				t.Errorf("got\n%s\nwant\n%s", text, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"net"
+	"slices"
+)
+
+// finishPool fills in what follows from other keys and checks the pool as a whole.
+func (l *loader) finishPool(d *draft) {
+	_, hasPath := l.set[l.where(d, "path").key()]
+	switch {
+	case d.Path == "" && !hasPath && !l.partial:
+		l.refuse(l.where(d, "path"), "is missing")
+	case d.broken["path"] || d.broken["mount_point"]:
+	case d.MountPoint == "":
+		d.MountPoint = d.Path
+	case d.Path != "" && !under(d.Path, d.MountPoint):
+		l.refuse(l.where(d, "path"), "%q is not at or below mount_point %q", d.Path, d.MountPoint)
+	}
+	if !d.RequireMount {
+		l.warn(l.where(d, "require_mount"), "false: %s may be a plain directory on the host's own filesystem, which volumes can fill", d.Path)
+		if _, said := l.set[l.where(d, "mount_point").key()]; said {
+			l.warn(l.where(d, "mount_point"), "means nothing while require_mount is false")
+		}
+	}
+}
+
+// checkOverlaps refuses two pools that share a directory, or of which one lies in the other: each
+// would take the other's volumes for foreign directories, and purge could meet them.
+func (l *loader) checkOverlaps() {
+	for i, a := range l.config.Pools {
+		for _, b := range l.config.Pools[i+1:] {
+			da, db := l.pools[a.Name], l.pools[b.Name]
+			if a.Path == "" || b.Path == "" || da.broken["path"] || db.broken["path"] {
+				continue
+			}
+			switch {
+			case a.Path == b.Path:
+				l.refuse(l.where(db, "path"), "%q is the path of pool %q too", b.Path, a.Name)
+			case under(b.Path, a.Path):
+				l.refuse(l.where(db, "path"), "%q is inside pool %q (%s)", b.Path, a.Name, a.Path)
+			case under(a.Path, b.Path):
+				l.refuse(l.where(da, "path"), "%q is inside pool %q (%s)", a.Path, b.Name, b.Path)
+			}
+		}
+	}
+}
+
+// checkDefaults allows one default, and makes an only pool the default unless the file says no.
+func (l *loader) checkDefaults() {
+	first := slices.IndexFunc(l.config.Pools, func(p Pool) bool { return p.Default })
+	if first < 0 {
+		if len(l.config.Pools) == 1 {
+			only := &l.config.Pools[0]
+			_, said := l.set[l.where(l.pools[only.Name], "default").key()]
+			only.Default = !said
+		}
+		return
+	}
+	for _, p := range l.config.Pools[first+1:] {
+		if p.Default {
+			l.refuse(l.where(l.pools[p.Name], "default"), "pool %q is the default already", l.config.Pools[first].Name)
+		}
+	}
+}
+
+// warnMetrics says so where other machines can read the metrics, which name namespaces' pools.
+func (l *loader) warnMetrics() {
+	host, _, err := net.SplitHostPort(l.config.Metrics)
+	if err != nil || host == "localhost" {
+		return
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		l.warn(l.whole("metrics"), "%q is reachable from other machines", l.config.Metrics)
+	}
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxFile bounds one configuration file in bytes: nobody writes more by hand.
+const maxFile = 1 << 20
+
+// setting is one key of one file: its path ("pool", "fast", "path"), value and line. A table that
+// is opened by a [header] is a setting with a nil value.
+type setting struct {
+	path  []string
+	value any // string, bool, int64, float64, time.Time, []any; nil for a table
+	file  string
+	line  int
+}
+
+func (s setting) key() string { return toml.Key(s.path).String() }
+
+// readFile returns the settings of one file. A file of which TOML cannot be
+// made has one error, because the parser stops there.
+func readFile(file string) ([]setting, []Error) {
+	data, err := slurp(file)
+	if err != nil {
+		return nil, []Error{{File: file, Text: cause(err).Error()}}
+	}
+	return parse(file, data)
+}
+
+func slurp(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	return data, err
+}
+
+// cause drops the path from an error of package os: the line begins with it already.
+func cause(err error) error {
+	if path := new(os.PathError); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+func parse(file string, data []byte) ([]setting, []Error) {
+	text := strings.TrimPrefix(string(data), "\xef\xbb\xbf") // the parser drops it, and counts from behind it
+	var root map[string]toml.Primitive
+	md, err := toml.Decode(text, &root)
+	if err != nil {
+		return nil, []Error{syntax(file, text, err)}
+	}
+	r := reader{file: file, text: text, md: &md}
+	r.table(nil, root)
+	return r.found, nil
+}
+
+func syntax(file, text string, err error) Error {
+	e := Error{File: file, Text: err.Error()}
+	if at := (toml.ParseError{}); errors.As(err, &at) {
+		e.Line, e.Text = lineOf(text, at.Position), at.Message
+	}
+	e.Text = strings.ReplaceAll(e.Text, "\n", " ")
+	return e
+}
+
+// lineOf counts lines up to where a token starts. The parser's own number is that of its end: the
+// line after, if what it did not expect was the end of a line.
+func lineOf(text string, at toml.Position) int {
+	start := min(max(at.Start, 0), len(text))
+	return 1 + strings.Count(text[:start], "\n")
+}
+
+type reader struct {
+	file, text string
+	md         *toml.MetaData
+	found      []setting
+}
+
+// table takes every value of a table, in order of their keys, and of the tables in it. Inline tables
+// and dotted keys are the same to TOML, and so to us.
+func (r *reader) table(path []string, in map[string]toml.Primitive) {
+	for _, key := range names(in) {
+		raw := in[key]
+		at := append(path[:len(path):len(path)], key)
+		value, line := r.look(raw)
+		if _, isTable := value.(map[string]any); !isTable {
+			r.found = append(r.found, setting{at, value, r.file, line})
+			continue
+		}
+		mine := len(r.found)
+		r.found = append(r.found, setting{at, nil, r.file, line})
+		var inner map[string]toml.Primitive
+		if err := r.md.PrimitiveDecode(raw, &inner); err == nil {
+			r.table(at, inner)
+		}
+		r.found[mine].line = first(r.found[mine:])
+	}
+}
+
+// first is where a table starts: at its own line, or, if another one's header made it ([pool.fast]
+// makes "pool"), at the first of what is in it.
+func first(table []setting) int {
+	line := table[0].line
+	for _, s := range table[1:] {
+		if table[0].line == 0 && s.line > 0 && (line == 0 || s.line < line) {
+			line = s.line
+		}
+	}
+	return line
+}
+
+// look returns a value and its line. The parser knows the place of every key and tells it only in
+// an error, so the value is decoded into something that always has one.
+func (r *reader) look(raw toml.Primitive) (any, int) {
+	var p probe
+	err := r.md.PrimitiveDecode(raw, &p)
+	if at := (toml.ParseError{}); errors.As(err, &at) && at.Position.Line > 0 {
+		return p.value, lineOf(r.text, at.Position)
+	}
+	return p.value, 0
+}
+
+type probe struct{ value any }
+
+var errProbe = errors.New("only the position is wanted")
+
+func (p *probe) UnmarshalTOML(v any) error { p.value = v; return errProbe }
+
+// dropIns are the files of conf.d beside file, in name order. Hidden files and other suffixes are
+// not ours: editors and package managers leave them.
+func dropIns(file string) ([]string, error) {
+	dir := filepath.Join(filepath.Dir(file), "conf.d")
+	entries, err := os.ReadDir(dir) // sorted by name
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, Errors{{File: dir, Text: cause(err).Error()}}
+	}
+	var files []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), ".toml") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
+}

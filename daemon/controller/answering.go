@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// shutter tells those who wait for a pool's disk that the pool was closed meanwhile.
+type shutter struct {
+	mu     sync.Mutex
+	closed chan struct{}
+}
+
+// shut is closed when the pool's gate closes next.
+func (s *shutter) shut() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed == nil {
+		s.closed = make(chan struct{})
+	}
+	return s.closed
+}
+
+// drop lets everybody go who waits now.
+func (s *shutter) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		close(s.closed)
+		s.closed = nil
+	}
+}
+
+// answering is a disk that nobody waits for once its pool is closed: a call that hangs in the kernel
+// goes on alone, and the worker that made it tells the claim. There are at most as many such calls as
+// workers, because a closed pool gets no new ones. Each call can be repeated, so the one left behind
+// does no harm when it ends; what it made and nobody wants any more is found by its record.
+type answering struct {
+	Disk
+	shutter *shutter
+}
+
+func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	shut, done := s.shut(), make(chan answer, 1)
+	go func() {
+		value, err := call()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-shut:
+		var none T
+		return none, fmt.Errorf("%w: it was closed before the call was answered", ErrMoved)
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+func (a answering) do(ctx context.Context, call func() error) error {
+	_, err := within(ctx, a.shutter, func() (struct{}, error) { return struct{}{}, call() })
+	return err
+}
+
+func (a answering) Create(ctx context.Context, id mounts.Identity, m Making) error {
+	return a.do(ctx, func() error { return a.Disk.Create(ctx, id, m) })
+}
+
+func (a answering) Undo(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Undo(ctx, id, pv) })
+}
+
+func (a answering) Trash(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Trash(ctx, id, pv) })
+}
+
+func (a answering) Archive(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Archive(ctx, id, pv) })
+}
+
+func (a answering) Retain(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Retain(ctx, id, pv) })
+}
+
+func (a answering) Purge(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Purge(ctx, id, pv) })
+}
+
+func (a answering) Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error) {
+	return within(ctx, a.shutter, func() (*plan.Record, error) { return a.Disk.Lookup(ctx, id, pv) })
+}
+
+func (a answering) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
+	return within(ctx, a.shutter, func() (bool, error) { return a.Disk.Exists(ctx, id, directory) })
+}
+
+func (a answering) Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error) {
+	return within(ctx, a.shutter, func() ([]plan.Record, error) { return a.Disk.Records(ctx, id) })
+}
+
+func (a answering) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
+	return within(ctx, a.shutter, func() (int, error) { return a.Disk.Sweep(ctx, id) })
+}

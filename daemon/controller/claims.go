@@ -1,0 +1,217 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// claim looks at one claim: gather, decide, act, publish, say.
+func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration, error) {
+	if i == (item{}) {
+		c.pinged.Store(time.Now().UnixNano())
+		return 0, nil
+	}
+	claim, wanted := c.World.Claims.Get(i.namespace + "/" + i.name)
+	if !wanted || string(claim.UID) != i.uid {
+		c.gone(i)
+		return 0, nil
+	}
+	if home := c.rooms[c.poolOf(claim)]; home != r {
+		// Its class became known, or changed, while it waited: never in two rooms at once.
+		home.claims.Add(i)
+		return 0, nil
+	}
+	facts := c.claimFacts(claim)
+	facts.OtherNodes = c.otherNodes(ctx, time.Minute)
+	verdict := plan.ForClaim(facts)
+	if verdict.Reason != "" && !facts.OtherNodes && c.otherNodes(ctx, 2*time.Second) {
+		// Before a claim is kept waiting here: another node may have joined meanwhile.
+		facts.OtherNodes = true
+		verdict = plan.ForClaim(facts)
+	}
+	switch verdict.Action {
+	case plan.Assign:
+		return 0, c.assign(ctx, claim, c.Node)
+	case plan.Release:
+		c.sayClaim(claim, verdict, facts.Pool.Name)
+		return 0, c.assign(ctx, claim, "")
+	case plan.Provision:
+		if wait := c.ledger.awaited(i.uid); wait > 0 {
+			return wait, nil // it was published, and the watch of volumes has not brought it yet
+		}
+		return c.provision(ctx, facts)
+	default:
+		c.sayClaim(claim, verdict, facts.Pool.Name)
+		return verdict.After, nil
+	}
+}
+
+func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
+	f := plan.ClaimFacts{
+		Claim: claim, Provisioner: c.Provisioner, Node: c.Node,
+		Age: c.ledger.seen(string(claim.UID)),
+	}
+	if node, known := c.World.Nodes.Get(c.Node); known {
+		f.NodeLabels = node.Labels
+	}
+	f.Volume, _ = c.World.Volumes.Get(plan.VolumeName(claim))
+	class, known := c.World.Classes.Get(plan.ClassName(claim))
+	if !known {
+		return f
+	}
+	f.Class = class
+	f.Pool, f.Refusal = plan.Resolve(class, c.planPools())
+	if f.Refusal == nil {
+		state := c.Gate.State(f.Pool.Name)
+		_, f.Closed = state.Closed()
+		f.Free = state.Report.Free
+	}
+	return f
+}
+
+// gone ends the work on a claim that is bound, deleted or given to another node. A directory that
+// was made for it and never published is looked at with the pool's records.
+func (c *Controller) gone(i item) {
+	if pool := c.ledger.forget(i.uid); pool != "" {
+		signal(c.rooms[pool].recheck)
+	}
+}
+
+func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
+	won, err := c.API.SetSelectedNode(ctx, claim, node)
+	if err != nil {
+		return c.apiTrouble(claimRef(claim), err)
+	}
+	said := "took the claim for this node"
+	if node == "" {
+		said = "gave the claim back"
+	}
+	if won {
+		c.Log.Info(said, "claim", claim.Namespace+"/"+claim.Name)
+	}
+	return nil // whoever won, the watch brings the claim again
+}
+
+func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
+	if err != nil {
+		return 0, err // plan's badName answered this before
+	}
+	r, pv := c.rooms[f.Pool.Name], plan.NewVolume(f, name)
+	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with
+	// the directory that was checked, so that a mount that changed since is noticed before any write.
+	identity := c.Gate.State(f.Pool.Name).Identity()
+	// Noted before, because a call that was left alone in a hung pool may still make it.
+	c.ledger.made(string(f.Claim.UID), r.Name)
+	if err := r.Disk.Create(ctx, identity, making(f, pv, name)); err != nil {
+		return c.createFailed(ctx, r, f, err)
+	}
+	// A crash here leaves a directory without a volume object: the next start publishes it if the
+	// claim still wants it, and otherwise removes it by its record.
+	existing, err := c.API.CreateVolume(ctx, pv)
+	if err != nil {
+		return 0, c.apiTrouble(claimRef(f.Claim), err)
+	}
+	if existing != nil {
+		if difference := plan.Same(existing, pv); difference != "" {
+			return c.nameTaken(ctx, r, f, difference)
+		}
+	}
+	took := c.ledger.published(string(f.Claim.UID))
+	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
+	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
+		Message: fmt.Sprintf("volume %s is on node %s in pool %s", pv.Name, f.Node, f.Pool.Name)}, r.Name)
+	return 0, nil
+}
+
+func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {
+	request := pv.Spec.Capacity[corev1.ResourceStorage]
+	return Making{
+		Record: plan.Record{
+			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
+			Directory: directory, OnDelete: f.Pool.OnDelete,
+		},
+		Class: f.Class.Name, Provisioner: f.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
+		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),
+		Requested: request.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+	}
+}
+
+// createFailed: a pool that moved is looked at before anything is said; its gate then says why.
+func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFacts, err error) (time.Duration, error) {
+	signal(r.kick)
+	if ctx.Err() != nil || errors.Is(err, ErrMoved) {
+		return 0, err
+	}
+	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonCreateFailed,
+		Message: "node " + f.Node + ": " + err.Error()}, r.Name)
+	return 0, err
+}
+
+// nameTaken: the object of our name is somebody else's, so nobody will ever use our directory.
+func (c *Controller) nameTaken(ctx context.Context, r *room, f plan.ClaimFacts, difference string) (time.Duration, error) {
+	pv := plan.VolumeName(f.Claim)
+	if err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), pv); err != nil {
+		return 0, err
+	}
+	c.ledger.published(string(f.Claim.UID))
+	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
+		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", pv, difference)}, r.Name)
+	return time.Minute, nil
+}
+
+// sayClaim tells a verdict once, in the same words, to the claim, the log and the metric.
+func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) {
+	if v.Reason == "" || !c.ledger.news(string(claim.UID), v.Reason+v.Message) {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	if v.Action == plan.Provision {
+		kind = corev1.EventTypeNormal
+		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
+	} else {
+		c.Observer.Claim(pool, v.Reason, 0)
+		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
+	}
+	c.Speaker.Event(claimRef(claim), kind, v.Reason, v.Message)
+}
+
+// apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
+// told; the others are retried, and package kube reports an API that is away.
+func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
+	permanent := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err)
+	if permanent && c.ledger.news(string(ref.UID), err.Error()) {
+		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
+		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
+	}
+	return err
+}
+
+func claimRef(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
+}
+
+func volumeRef(v *corev1.PersistentVolume) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: v.Name, UID: v.UID}
+}
+
+// nodeRef has the name as UID, as kubelet's own node events do (pkg/kubelet, nodeRef), so that
+// kubectl describe node shows them together.
+func nodeRef(node string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,290 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// PoolParts is one pool as the controllers use it.
+type PoolParts struct {
+	plan.Pool
+	Disk  Disk
+	Probe Prober
+	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker that
+	// was found there, before any work is done in it.
+	Opened func(marker string) error
+}
+
+// Options is the controllers' world.
+type Options struct {
+	Node        string
+	Provisioner string
+	Pools       []PoolParts
+	World       World
+	API         API
+	Speaker     Speaker
+	Observer    Observer
+	Gate        *gate.Gate
+	Mounts      <-chan struct{} // something changed in the mount table
+	Log         *slog.Logger
+	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
+	// take to answer. Both must be positive.
+	Tick, Deadline time.Duration
+	// Workers is how many claims of one pool are worked on at once.
+	Workers int
+}
+
+// Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
+type Controller struct {
+	Options
+	rooms  map[string]*room // by pool; "" takes claims whose class resolves to no pool
+	ledger ledger
+	nodes  nodeCount
+	pinged atomic.Int64 // when the last ping came through a queue, in ns since the epoch
+}
+
+// room is one pool's queues. That of "" takes what belongs to no configured pool.
+type room struct {
+	PoolParts
+	claims  queue
+	volumes queue
+	purges  queue
+	shutter *shutter
+	kick    chan struct{} // look at the pool now
+	recheck chan struct{} // go through its records
+	turned  atomic.Int64  // when the pool's loop last turned, in ns since the epoch
+}
+
+// item is a unit of work: a claim by namespace, name and UID, or a volume by name.
+type item struct{ namespace, name, uid string }
+
+type queue = workqueue.TypedRateLimitingInterface[item]
+
+// New makes the controllers; nothing runs before Run.
+func New(o Options) *Controller {
+	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{others: true}}
+	for _, p := range append([]PoolParts{{}}, o.Pools...) {
+		shutter := &shutter{}
+		p.Disk = answering{p.Disk, shutter}
+		c.rooms[p.Name] = &room{
+			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
+			kick: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		}
+	}
+	return c
+}
+
+func newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
+}
+
+// grace is how long Run waits for work under way when its context ends. A worker that hangs in the
+// kernel is left behind: every step can be repeated by the next process.
+const grace = 3 * time.Second
+
+// Run works until ctx ends. checked is closed when every pool was looked at once; work on volumes
+// and claims begins when started is closed, that is when the watches are complete.
+func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <-chan struct{}) {
+	var all, first sync.WaitGroup
+	for name, r := range c.rooms {
+		if name == "" {
+			continue
+		}
+		first.Add(1)
+		all.Go(func() { c.watchPool(ctx, r, first.Done) })
+	}
+	go func() { first.Wait(); close(checked) }()
+	all.Go(func() { c.fanOut(ctx) })
+	select {
+	case <-started:
+		c.pinged.Store(time.Now().UnixNano())
+		for _, r := range c.rooms {
+			c.staff(ctx, r, &all)
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	for _, r := range c.rooms {
+		r.claims.ShutDown()
+		r.volumes.ShutDown()
+		r.purges.ShutDown()
+	}
+	waitFor(&all, grace)
+}
+
+func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
+	for range c.Workers {
+		all.Go(func() { c.work(ctx, r.claims, func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }) })
+	}
+	for range 4 {
+		all.Go(func() {
+			c.work(ctx, r.volumes, func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) })
+		})
+	}
+	if r.Name == "" {
+		return
+	}
+	all.Go(func() { c.work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
+	all.Go(func() { c.keepRecords(ctx, r) })
+}
+
+// work takes items until the queue shuts down. An error means later, with a growing delay; a
+// duration means at that time.
+func (c *Controller) work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
+	for {
+		i, down := q.Get()
+		if down || ctx.Err() != nil {
+			return
+		}
+		after, err := do(i)
+		switch {
+		case err != nil:
+			q.AddRateLimited(i)
+		case after > 0:
+			q.Forget(i)
+			q.AddAfter(i, after)
+		default:
+			q.Forget(i)
+		}
+		q.Done(i)
+	}
+}
+
+// ClaimChanged is told of each kept claim that came, changed or went (now is nil).
+func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
+	if now != nil {
+		c.ledger.seen(string(now.UID))
+		c.rooms[c.poolOf(now)].claims.Add(claimItem(now))
+		return
+	}
+	// Bound, deleted, or given to another node: what was begun for it is finished or undone.
+	c.rooms[c.poolOf(was)].claims.Add(claimItem(was))
+}
+
+// VolumeChanged is told of each volume of this node that came, changed or went (now is nil).
+func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
+	if now == nil {
+		c.ledger.forget(string(was.UID))
+		return
+	}
+	if !plan.NeedsWork(now) {
+		return
+	}
+	r := c.rooms[now.Labels[plan.PoolLabel]]
+	if r == nil {
+		r = c.rooms[""] // the pool is not configured any more
+	}
+	r.volumes.Add(item{name: now.Name})
+}
+
+// ClassChanged looks again at every claim: a class that came or changed may answer what it waits for.
+func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
+
+// NodeChanged looks again at every claim when this node appears or its labels change.
+func (c *Controller) NodeChanged(was, now *corev1.Node) {
+	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
+		c.requeueClaims("")
+	}
+}
+
+func (c *Controller) requeueClaims(pool string) {
+	for _, claim := range c.World.Claims.List() {
+		if p := c.poolOf(claim); pool == "" || p == pool {
+			c.rooms[p].claims.Add(claimItem(claim))
+		}
+	}
+}
+
+// requeueVolumes looks again at the volumes of a pool that wait to be removed.
+func (c *Controller) requeueVolumes(r *room) {
+	for _, v := range c.World.Volumes.List() {
+		if v.Labels[plan.PoolLabel] == r.Name && plan.NeedsWork(v) {
+			r.volumes.Add(item{name: v.Name})
+		}
+	}
+}
+
+// poolOf is the room whose workers take a claim: "" where its class resolves to none.
+func (c *Controller) poolOf(claim *corev1.PersistentVolumeClaim) string {
+	class, known := c.World.Classes.Get(plan.ClassName(claim))
+	if !known {
+		return ""
+	}
+	pool, refusal := plan.Resolve(class, c.planPools())
+	if refusal != nil {
+		return ""
+	}
+	return pool.Name
+}
+
+func (c *Controller) planPools() []plan.Pool {
+	pools := make([]plan.Pool, 0, len(c.Pools))
+	for _, p := range c.Pools {
+		pools = append(pools, p.Pool)
+	}
+	return pools
+}
+
+// otherNodes says whether the cluster has nodes besides this one, as it was counted at most this long
+// ago. An error keeps the last answer.
+func (c *Controller) otherNodes(ctx context.Context, age time.Duration) bool {
+	c.nodes.mu.Lock()
+	defer c.nodes.mu.Unlock()
+	if time.Since(c.nodes.counted) > age {
+		if n, err := c.API.NodeCount(ctx); err == nil {
+			c.nodes.others, c.nodes.counted = n > 1, time.Now()
+		}
+	}
+	return c.nodes.others
+}
+
+// nodeCount is what is known of the cluster's size. Until it was counted there are others: asking
+// them first costs a moment, racing them costs more.
+type nodeCount struct {
+	mu      sync.Mutex
+	others  bool
+	counted time.Time
+}
+
+// Ping sends an item through a queue; Alive tells whether it came back, and whether every pool's
+// loop turns. A pool that hangs does not stop its loop, because a probe answers by its deadline.
+func (c *Controller) Ping() { c.rooms[""].claims.Add(item{}) }
+
+// Alive names the loop that has not turned for longer than patience, nil if all turn.
+func (c *Controller) Alive(now time.Time, patience time.Duration) error {
+	// Before the API was read nobody was asked to turn.
+	if last := c.pinged.Load(); last != 0 && now.Sub(time.Unix(0, last)) > patience {
+		return fmt.Errorf("the claim workers have not turned for %s", now.Sub(time.Unix(0, last)).Round(time.Second))
+	}
+	for name, r := range c.rooms {
+		last := r.turned.Load()
+		if quiet := now.Sub(time.Unix(0, last)); last != 0 && quiet > patience+c.Tick+c.Deadline {
+			return fmt.Errorf("pool %s: its loop has not turned for %s", name, quiet.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+func claimItem(c *corev1.PersistentVolumeClaim) item {
+	return item{namespace: c.Namespace, name: c.Name, uid: string(c.UID)}
+}
+
+func waitFor(all *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}

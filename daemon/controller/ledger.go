@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"sync"
+	"time"
+)
+
+// ledger remembers, per claim or volume UID, when it was first seen, what was last said about it and
+// whether a directory was made that no volume object points to yet. It forgets with the object.
+type ledger struct {
+	mu      *sync.Mutex
+	entries map[string]*entry
+}
+
+type entry struct {
+	first       time.Time
+	said        string
+	saidAt      time.Time
+	unpublished string    // the pool that has its directory
+	published   time.Time // when its volume object was created; zero: it was not
+}
+
+// repeat is how long the same words are not said again about the same object. Events live an hour
+// (kube-apiserver --event-ttl), so a reason that lasts stays visible.
+const repeat = 15 * time.Minute
+
+func newLedger() ledger { return ledger{mu: &sync.Mutex{}, entries: map[string]*entry{}} }
+
+func (l ledger) get(uid string) *entry {
+	e := l.entries[uid]
+	if e == nil {
+		e = &entry{first: time.Now()}
+		l.entries[uid] = e
+	}
+	return e
+}
+
+// seen answers how long ago the object was first seen.
+func (l ledger) seen(uid string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.get(uid).first)
+}
+
+// news says whether words were not said about the object lately, and notes them.
+func (l ledger) news(uid, words string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.get(uid)
+	if e.said == words && time.Since(e.saidAt) < repeat {
+		return false
+	}
+	e.said, e.saidAt = words, time.Now()
+	return true
+}
+
+// made notes that a directory may exist in pool for which no volume object was created yet.
+func (l ledger) made(uid, pool string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.get(uid).unpublished = pool
+}
+
+// published notes that the directory has its volume object, and answers how long that took.
+func (l ledger) published(uid string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.get(uid)
+	e.unpublished, e.published = "", time.Now()
+	return time.Since(e.first)
+}
+
+// lag is how long a volume that was created may take to come through the watch.
+const lag = 5 * time.Second
+
+// awaited answers how long to wait for the watch to bring a claim's volume, 0 if it was not published
+// lately. Until then the claim would be provisioned once more, for two requests and an fsync.
+func (l ledger) awaited(uid string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[uid]; e != nil && !e.published.IsZero() {
+		return max(0, lag-time.Since(e.published))
+	}
+	return 0
+}
+
+// busy says whether a claim is being provisioned, or was just now.
+func (l ledger) busy(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[uid]
+	return e != nil && (e.unpublished != "" || !e.published.IsZero() && time.Since(e.published) < lag)
+}
+
+// forget drops the object, and answers the pool in which it left an unpublished directory, if any.
+func (l ledger) forget(uid string) (pool string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[uid]; e != nil {
+		pool = e.unpublished
+	}
+	delete(l.entries, uid)
+	return pool
+}

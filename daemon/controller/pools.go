@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// fanOut passes a change of the mount table on to every pool.
+func (c *Controller) fanOut(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.Mounts:
+			c.Look()
+		}
+	}
+}
+
+// Look makes every pool's loop look at its pool now.
+func (c *Controller) Look() {
+	for _, r := range c.rooms {
+		signal(r.kick)
+	}
+}
+
+// watchPool looks at one pool again and again: at once when the mount table changed or work in it
+// failed, and slowly otherwise, so that a lost event costs seconds and not correctness.
+func (c *Controller) watchPool(ctx context.Context, r *room, first func()) {
+	tick := time.NewTicker(c.Tick)
+	defer tick.Stop()
+	for {
+		r.turned.Store(time.Now().UnixNano())
+		c.look(ctx, r)
+		if first != nil {
+			first()
+			first = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.kick:
+		case <-tick.C:
+		}
+	}
+}
+
+// look probes a pool once. The gate closes before anybody is told; it opens after.
+func (c *Controller) look(ctx context.Context, r *room) {
+	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
+	report := r.Probe.Probe(deadline)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	if report.Removable() {
+		if err := r.Opened(report.Marker); err != nil {
+			report.Findings = append(report.Findings, hostcheck.Finding{
+				Reason: plan.ReasonStateUnwritable, Severity: hostcheck.Close,
+				Message: "the pool's identity cannot be remembered: " + err.Error(),
+			})
+		}
+	}
+	before, after := c.Gate.Set(report, time.Now())
+	if !after.Removable() {
+		r.shutter.drop()
+	}
+	c.Observer.Pool(after)
+	if gate.Changed(before, after) {
+		c.sayPool(r, before, after)
+	}
+	moved := before.Identity() != after.Identity()
+	if after.Removable() && (!before.Removable() || moved) {
+		signal(r.recheck)
+		c.requeueVolumes(r)
+	}
+	if after.Open() && (!before.Open() || moved) {
+		c.requeueClaims(r.Name)
+	}
+}
+
+// sayPool tells the log and the Node object what changed, each finding in its own words.
+func (c *Controller) sayPool(r *room, before, after gate.State) {
+	if after.Open() && !before.Open() {
+		message := "pool " + r.Name + ": open, " + plan.Size(after.Report.Free) + " for new volumes"
+		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", r.Name)
+		if before.Checked {
+			c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
+		}
+	}
+	for _, f := range after.Report.Findings {
+		message := "pool " + r.Name + ": " + f.Message
+		c.Log.Warn(message, "reason", f.Reason, "pool", r.Name)
+		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, f.Reason, message)
+	}
+}

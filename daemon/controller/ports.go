@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Store is a view of watched objects; keys are "name" or "namespace/name".
+type Store[T any] interface {
+	Get(key string) (T, bool)
+	List() []T
+}
+
+// World is what the daemon watches.
+type World struct {
+	Claims  Store[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim)
+	Classes Store[*storagev1.StorageClass]       // those of our provisioner
+	Volumes Store[*corev1.PersistentVolume]      // those of this node
+	Nodes   Store[*corev1.Node]                  // this node alone
+}
+
+// Reader reads single objects from the API itself, before something that cannot be undone.
+// An object that does not exist is nil without an error.
+type Reader interface {
+	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	NodeCount(ctx context.Context) (int, error)
+}
+
+// VolumeWriter creates and removes volume objects.
+type VolumeWriter interface {
+	// CreateVolume answers the object that has the name already, if there is one.
+	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
+	// RemoveVolume takes our finalizer off and deletes the object.
+	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
+	// ReleaseFinalizer takes our finalizer off an object that somebody else deleted.
+	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) error
+}
+
+// ClaimWriter writes the node on a claim, unless somebody else changed the claim (won is false).
+type ClaimWriter interface {
+	SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error)
+}
+
+// API is the part of Kubernetes that the controllers use.
+type API interface {
+	Reader
+	VolumeWriter
+	ClaimWriter
+}
+
+// Speaker tells the people who look at an object. It never blocks.
+type Speaker interface {
+	Event(ref corev1.ObjectReference, kind, reason, message string)
+}
+
+// Making is a volume to be made.
+type Making struct {
+	Record      plan.Record
+	Class       string
+	Provisioner string
+	Node        string
+	Source      string
+	Scope       string
+	Reclaim     string
+	Requested   int64 // bytes
+	Mode        fs.FileMode
+	UID, GID    int
+}
+
+// Maker makes volumes in one pool, and takes back those that nobody ever had.
+type Maker interface {
+	Create(ctx context.Context, id mounts.Identity, m Making) error
+	// Undo removes an empty volume and its record; ErrNotEmpty if there is data in it.
+	Undo(ctx context.Context, id mounts.Identity, pv string) error
+}
+
+// Remover takes volumes away. Each step can be repeated.
+type Remover interface {
+	Trash(ctx context.Context, id mounts.Identity, pv string) error
+	Archive(ctx context.Context, id mounts.Identity, pv string) error
+	Retain(ctx context.Context, id mounts.Identity, pv string) error
+	// Purge empties the trash of this volume and forgets its record. It answers how many entries it
+	// had to leave, with the error that names them.
+	Purge(ctx context.Context, id mounts.Identity, pv string) error
+}
+
+// Keeper knows what is in the pool.
+type Keeper interface {
+	// Lookup answers nil for a volume that has no record, ErrDamaged for a record that cannot be read.
+	Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error)
+	// Exists says whether the pool has a directory of this name.
+	Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error)
+	Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error)
+	// Sweep removes what earlier processes left half made.
+	Sweep(ctx context.Context, id mounts.Identity) (int, error)
+}
+
+// Disk is the hands of one pool.
+type Disk interface {
+	Maker
+	Remover
+	Keeper
+}
+
+// Errors that a Disk answers, wrapped.
+var (
+	ErrMoved    = errors.New("the pool's directory is not the one that was checked")
+	ErrNotEmpty = errors.New("the volume is not empty")
+	ErrDamaged  = errors.New("the record cannot be read")
+)
+
+// Prober looks at one pool. It answers by the context's deadline, also when the pool hangs.
+type Prober interface {
+	Probe(ctx context.Context) hostcheck.Report
+}
+
+// Observer counts. It never blocks.
+type Observer interface {
+	Claim(pool, reason string, took time.Duration)
+	Volume(pool, reason string)
+	Pool(s gate.State)
+}

@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// volume looks at one volume object that is released or being deleted. What it destroys it decides
+// on objects read from the API just now, not on the watch's memory.
+func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Duration, error) {
+	pv, err := c.API.GetVolume(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if pv == nil {
+		return 0, nil
+	}
+	facts, err := c.volumeFacts(ctx, r, pv)
+	if err != nil {
+		return 0, c.diskTrouble(r, pv, err)
+	}
+	verdict := plan.ForVolume(facts)
+	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
+		c.sayVolume(r, pv, verdict)
+		return verdict.After, nil
+	}
+	if err := c.remove(ctx, r, pv, verdict.Action); err != nil {
+		return 0, c.diskTrouble(r, pv, err)
+	}
+	c.Observer.Volume(r.Name, verdict.Reason)
+	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "pool", r.Name)
+	if r.Name != "" {
+		r.purges.Add(item{name: pv.Name})
+	}
+	return 0, nil
+}
+
+func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+	f := plan.VolumeFacts{Volume: pv, Provisioner: c.Provisioner, Node: c.Node}
+	var err error
+	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
+		return f, err
+	}
+	f.Pool = &r.Pool
+	state := c.Gate.State(r.Name)
+	if !state.Removable() {
+		_, f.Closed = state.Closed()
+		return f, nil
+	}
+	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
+	if errors.Is(err, ErrDamaged) {
+		f.Unreadable = err.Error()
+		return f, nil
+	}
+	if err != nil || f.Record != nil {
+		return f, err
+	}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		if name, err := r.Directory(pv.Name, ref.Namespace, ref.Name); err == nil {
+			f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name)
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return false, nil
+	}
+	claim, err := c.API.GetClaim(ctx, ref.Namespace, ref.Name)
+	return claim != nil && claim.UID == ref.UID, err
+}
+
+// done says in the log what became of a volume.
+var done = map[plan.Action]string{
+	plan.Delete:  "the volume is deleted; its files follow",
+	plan.Archive: "the volume is archived",
+	plan.Retain:  "the volume's object was let go, its data is kept",
+	plan.LetGo:   "the volume's directory was gone already; its object is deleted",
+}
+
+// remove takes the data out of the way, durably, before the object goes: a crash in between leaves
+// the object, and the next try finds the directory moved and goes on.
+func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentVolume, action plan.Action) error {
+	identity := c.Gate.State(r.Name).Identity()
+	switch action {
+	case plan.Delete:
+		if err := r.Disk.Trash(ctx, identity, pv.Name); err != nil {
+			return err
+		}
+	case plan.Archive:
+		if err := r.Disk.Archive(ctx, identity, pv.Name); err != nil {
+			return err
+		}
+	case plan.Retain:
+		if r.Name == "" { // no disk to note it on
+			return c.API.ReleaseFinalizer(ctx, pv)
+		}
+		if err := r.Disk.Retain(ctx, identity, pv.Name); err != nil {
+			return err
+		}
+		return c.API.ReleaseFinalizer(ctx, pv)
+	}
+	return c.API.RemoveVolume(ctx, pv)
+}
+
+// diskTrouble tells an error and passes it on, so that it is tried again.
+func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
+	if errors.Is(err, ErrMoved) {
+		signal(r.kick)
+		return err
+	}
+	if !errors.Is(err, context.Canceled) {
+		c.sayVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonDeleteFailed, Message: err.Error()})
+	}
+	return err
+}
+
+func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
+	if v.Reason == "" || !c.ledger.news(string(pv.UID), v.Reason+v.Message) {
+		return
+	}
+	c.Observer.Volume(r.Name, v.Reason)
+	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+}
+
+// purge empties one volume's place in the trash, in the background: its object is gone by then.
+func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Duration, error) {
+	state := c.Gate.State(r.Name)
+	if !state.Removable() {
+		return 0, nil // the pool's records are gone through when it opens again
+	}
+	err := r.Disk.Purge(ctx, state.Identity(), pv)
+	if err == nil || ctx.Err() != nil {
+		c.ledger.forget("purge/" + pv)
+		return 0, nil
+	}
+	if errors.Is(err, ErrMoved) {
+		signal(r.kick)
+		return 0, err
+	}
+	if c.ledger.news("purge/"+pv, err.Error()) {
+		c.Observer.Volume(r.Name, plan.ReasonPurgeFailed)
+		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
+		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
+	}
+	return 10 * time.Minute, nil
+}

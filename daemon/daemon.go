@@ -1,0 +1,239 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
+)
+
+// Options are what the command line and the service manager decide.
+type Options struct {
+	Config     string           // path of config.toml
+	Kubeconfig string           // in place of the configured one, if not empty
+	StateDir   string           // what is remembered across restarts; made if it is missing
+	RuntimeDir string           // for status.json; made if it is missing
+	Version    string           // for status and metrics
+	Log        *slog.Logger     // must not be nil
+	Reload     <-chan os.Signal // read the configuration again; may be nil
+}
+
+// Run provisions until ctx ends, which is no error. Its errors are those of the start: a bad
+// configuration (config.Errors), a kubeconfig that cannot be used, a state directory that another
+// daemon holds (*state.HeldError).
+func Run(ctx context.Context, o Options) error {
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{o.StateDir, o.RuntimeDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	release, err := state.Lock(o.StateDir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
+	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1)}
+	d.metrics = metrics.New(o.Version, d.countVolumes)
+	for _, f := range hostcheck.CheckHost(os.DirFS("/")) {
+		o.Log.Warn(f.Message, "reason", f.Reason)
+	}
+	return d.run(ctx, cfg)
+}
+
+// daemon is what lives across reloads.
+type daemon struct {
+	Options
+	systemd systemd.Notifier
+	metrics *metrics.Metrics
+	changed chan struct{} // something that the status tells has changed
+	now     current
+	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
+	// find the same locks as those that began later.
+	hands map[handsKey]*volume.Pool
+}
+
+type handsKey struct{ name, path, mountPoint string }
+
+func (o Options) load() (config.Config, error) {
+	cfg, err := config.Load(o.Config)
+	if err != nil {
+		return cfg, err
+	}
+	if o.Kubeconfig != "" {
+		cfg.Kubeconfig = o.Kubeconfig
+	}
+	for _, w := range cfg.Warnings {
+		o.Log.Warn(w)
+	}
+	return cfg, nil
+}
+
+// run works through one configuration after the other.
+func (d *daemon) run(ctx context.Context, cfg config.Config) error {
+	g, err := d.newGeneration(cfg)
+	if err != nil {
+		return err
+	}
+	life, done := context.WithCancel(ctx)
+	defer done()
+	go d.feedWatchdog(life)
+	go d.tell(life)
+	for g != nil {
+		d.now.set(g)
+		g = d.runOne(ctx, g)
+	}
+	return nil
+}
+
+// runOne runs a generation until ctx ends (nil) or a reload brings the next one. A configuration that
+// is bad leaves the present one in force.
+func (d *daemon) runOne(ctx context.Context, g *generation) *generation {
+	life, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan struct{})
+	go func() { g.run(life); close(ended) }()
+	stop := d.serveMetrics(life, g.cfg.Metrics)
+	defer stop()
+	var next *generation
+	for next == nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			d.systemd.Stopping("stopping: letting work under way end")
+		case <-d.Reload:
+			next = d.reload(g)
+		}
+	}
+	end()
+	<-ended
+	return next
+}
+
+func (d *daemon) reload(g *generation) *generation {
+	d.systemd.Reloading()
+	cfg, err := d.load()
+	var next *generation
+	if err == nil {
+		next, err = d.newGeneration(cfg)
+	}
+	if err != nil {
+		d.Log.Error("the configuration was not reloaded, the old one stays in force: " + err.Error())
+		g.badReload.Store(true)
+		d.systemd.Ready(g.status().Sentence)
+		return nil
+	}
+	d.Log.Info("configuration reloaded", "file", d.Config)
+	return next
+}
+
+// serveMetrics listens for one generation. An address that cannot be had is no reason to leave
+// claims waiting: it is said, and metrics are missing.
+func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func()) {
+	if address == "" {
+		return func() {}
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		d.Log.Error("metrics are not served: " + err.Error())
+		return func() {}
+	}
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(ended)
+		if err := d.metrics.Serve(ctx, listener, d.healthy); err != nil {
+			d.Log.Error("metrics are not served any more: " + err.Error())
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func (d *daemon) healthy() error {
+	g := d.now.get()
+	if !g.ready.Load() {
+		return errors.New("not ready: " + g.status().Sentence)
+	}
+	return g.controller.Alive(time.Now(), time.Minute)
+}
+
+// feedWatchdog proves to systemd, and to /healthz, that the controllers turn; it stops feeding when
+// they do not.
+func (d *daemon) feedWatchdog(ctx context.Context) {
+	interval, err := systemd.WatchdogInterval()
+	if err != nil {
+		d.Log.Warn(err.Error())
+	}
+	watched := interval > 0
+	if !watched {
+		interval = 30 * time.Second // nobody is fed, and health still wants the ping
+	}
+	every := time.NewTicker(interval / 3)
+	defer every.Stop()
+	for {
+		g := d.now.get()
+		if g != nil {
+			g.controller.Ping()
+			if err := g.controller.Alive(time.Now(), interval); err != nil {
+				d.Log.Error("the watchdog is not fed: " + err.Error())
+			} else if watched {
+				d.systemd.Alive()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// tell keeps systemd's STATUS and the status file true: whenever something changed, and now and then
+// for the numbers. While a start or reload lasts it also asks for more time.
+func (d *daemon) tell(ctx context.Context) {
+	every := time.NewTicker(5 * time.Second)
+	defer every.Stop()
+	last := ""
+	for {
+		if g := d.now.get(); g != nil {
+			s := g.status()
+			if err := s.write(d.RuntimeDir); err != nil {
+				d.Log.Warn(fmt.Sprintf("the status file is not written: %v", err))
+			}
+			if s.Sentence != last {
+				d.systemd.Status(s.Sentence)
+				last = s.Sentence
+			}
+			if !s.Ready {
+				d.systemd.Extend(time.Minute)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.changed:
+		case <-every.C:
+		}
+	}
+}
+
+func (d *daemon) countVolumes() map[string]int {
+	if g := d.now.get(); g != nil {
+		return g.countVolumes()
+	}
+	return nil
+}

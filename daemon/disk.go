@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+)
+
+// disk speaks controller's words with volume's hands. It adds only the label that volumes are born
+// with, "" where there is no SELinux.
+type disk struct {
+	*volume.Pool
+	label string
+}
+
+func newDisk(hands *volume.Pool) disk {
+	if selinux.Enabled() {
+		return disk{hands, selinux.DefaultLabel}
+	}
+	return disk{hands, ""}
+}
+
+func (d disk) Create(ctx context.Context, id mounts.Identity, m controller.Making) error {
+	r := m.Record
+	_, err := d.Pool.Create(ctx, id, volume.Spec{
+		Record: volume.Record{
+			PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Directory: r.Directory, OnDelete: r.OnDelete,
+			Class: m.Class, Provisioner: m.Provisioner, Node: m.Node, Scope: m.Scope, Source: m.Source, Reclaim: m.Reclaim,
+			Requested: m.Requested, Created: time.Now().UTC(),
+		},
+		Mode: m.Mode, UID: m.UID, GID: m.GID, Label: d.label,
+	})
+	return translate(err)
+}
+
+func (d disk) Undo(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Undo(ctx, id, pv))
+}
+
+func (d disk) Trash(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Trash(ctx, id, pv))
+}
+
+func (d disk) Archive(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Archive(ctx, id, pv))
+}
+
+func (d disk) Retain(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Retain(ctx, id, pv))
+}
+
+func (d disk) Purge(ctx context.Context, id mounts.Identity, pv string) error {
+	_, err := d.Pool.Purge(ctx, id, pv)
+	return translate(err)
+}
+
+func (d disk) Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error) {
+	r, place, err := d.Pool.Lookup(ctx, id, pv)
+	if errors.Is(err, volume.ErrNotRecorded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, translate(err)
+	}
+	return record(r, place), nil
+}
+
+func (d disk) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
+	there, err := d.Pool.Exists(ctx, id, directory)
+	return there, translate(err)
+}
+
+// Records leaves damaged records out: nothing is done with them, and the volumes command shows them.
+func (d disk) Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error) {
+	inventory, err := d.Pool.List(ctx, id)
+	var all []plan.Record
+	for _, e := range inventory.Volumes {
+		all = append(all, *record(e.Record, e.Place))
+	}
+	return all, translate(err)
+}
+
+func (d disk) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
+	n, err := d.Pool.Sweep(ctx, id)
+	return n, translate(err)
+}
+
+func record(r volume.Record, place volume.Place) *plan.Record {
+	return &plan.Record{
+		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
+		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Place: plan.Place(place),
+	}
+}
+
+// translate puts the error that controller knows into the chain.
+func translate(err error) error {
+	for from, to := range map[error]error{
+		volume.ErrMoved:    controller.ErrMoved,
+		volume.ErrNotEmpty: controller.ErrNotEmpty,
+		volume.ErrDamaged:  controller.ErrDamaged,
+	} {
+		if errors.Is(err, from) {
+			return translated{err, to}
+		}
+	}
+	return err
+}
+
+// translated reads like the original and is also the other.
+type translated struct {
+	error
+	also error
+}
+
+func (t translated) Unwrap() []error { return []error{t.error, t.also} }

@@ -1,0 +1,25 @@
+// Package daemon is where the parts meet: it reads the configuration, connects the watches, the pools
+// and the controllers, and tells the service manager how it goes.
+//
+// One sentence: gather facts, decide in a pure ordered list of rules, act in small named idempotent
+// steps, and say once what happened.
+//
+//	kube (watches) --> controller --> plan    pure: what to do with a claim, a volume, a record
+//	                        |  \----> gate <-- controller/pools <-- hostcheck <-- mounts
+//	                        \-------> volume  the hands, beneath one pool at a time
+//
+// A claim: kube's sieve brings it, controller gathers facts, plan.ForClaim decides, volume.Create makes
+// the directory (record, staging, rename), kube creates the PersistentVolume, an event says so.
+//
+// A mount event: mounts.Watch says that something changed, each pool is looked at again, the gate
+// closes before anybody is told, and opens after the report; then what waited is queued again.
+//
+// A volume: its object is Released, the policy says Delete, the disk has our record, the gate is open:
+// the directory is renamed into the trash and that is made durable, the object goes, the trash is
+// emptied in the background, the record goes last.
+//
+// What holds, whatever happens, is in docs/guarantees.md; where a crash may fall stands at the line.
+//
+// The package will not decide or act itself, and it exits only when it is told to or when its
+// configuration cannot be read at start: an API server that is away is waited for.
+package daemon

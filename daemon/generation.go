@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+const (
+	tick     = 10 * time.Second // how often a pool is looked at without a mount event
+	deadline = 5 * time.Second  // within which it has to answer
+	workers  = 64               // claims of one pool at once: they wait for the API and for fsyncs they share (make bench)
+)
+
+// generation is the daemon under one configuration.
+type generation struct {
+	d          *daemon
+	cfg        config.Config
+	client     *kube.Client
+	gate       *gate.Gate
+	controller *controller.Controller
+	mounts     chan struct{}
+
+	claims  *kube.Sieve[*corev1.PersistentVolumeClaim]
+	classes *kube.Sieve[*storagev1.StorageClass]
+	volumes *kube.Sieve[*corev1.PersistentVolume]
+	nodes   *kube.Sieve[*corev1.Node]
+
+	trouble   atomic.Value // string: what is wrong with the API
+	ready     atomic.Bool
+	badReload atomic.Bool // the file on disk is not what is in force
+}
+
+// newGeneration connects everything and starts nothing, so that a configuration that cannot work is
+// known before the one in force is given up.
+func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
+	g := &generation{d: d, cfg: cfg, mounts: make(chan struct{}, 1)}
+	g.trouble.Store("")
+	if d.Kubeconfig != "" { // config warned about the configured one
+		if warning := kube.KubeconfigWarning(d.Kubeconfig); warning != "" {
+			d.Log.Warn(warning)
+		}
+	}
+	var err error
+	g.client, err = kube.New(kube.Options{
+		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner,
+		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range cfg.Pools {
+		names = append(names, p.Name)
+	}
+	g.gate = gate.New(names...)
+	keep := func(c *corev1.PersistentVolumeClaim) bool { return plan.KeepClaim(c, cfg.Provisioner, cfg.Node) }
+	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) { g.controller.ClaimChanged(was, now) })
+	g.classes = g.client.Classes(func(was, now *storagev1.StorageClass) { g.controller.ClassChanged(was, now) })
+	g.volumes = g.client.Volumes(plan.NodeLabelValue(cfg.Node), func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) })
+	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
+	g.controller = controller.New(controller.Options{
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Pools: d.pools(cfg),
+		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.volumes, Nodes: g.nodes},
+		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		Tick: tick, Deadline: deadline, Workers: workers,
+	})
+	return g, nil
+}
+
+// run works until ctx ends.
+func (g *generation) run(ctx context.Context) {
+	g.d.metrics.Forget()
+	g.watchMounts(ctx)
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents} {
+		all.Go(func() { run(ctx) })
+	}
+	checked, started := make(chan struct{}), make(chan struct{})
+	all.Go(func() { g.becomeReady(ctx, checked, started) })
+	g.controller.Run(ctx, checked, started)
+	// What was said and not yet written still reaches the claims, if the API answers.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	all.Wait()
+	if err := g.client.Flush(last); err != nil {
+		g.d.Log.Warn("some events were not written: " + err.Error())
+	}
+}
+
+// watchMounts passes the mount table's changes on. Without it the slow look at each pool remains.
+func (g *generation) watchMounts(ctx context.Context) {
+	changes, err := mounts.Watch(ctx)
+	if err != nil {
+		g.d.Log.Error("mount events are not seen, pools are looked at every " + tick.String() + ": " + err.Error())
+		return
+	}
+	go func() {
+		for {
+			select {
+			case <-changes:
+				signal(g.mounts)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// becomeReady waits for the watches to be complete and for each pool to be checked, lets the work
+// begin, and tells systemd.
+func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, started chan<- struct{}) {
+	for _, ready := range []<-chan struct{}{checked, g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return
+		}
+	}
+	close(started)
+	g.ready.Store(true)
+	s := g.status()
+	g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
+	g.d.systemd.Ready(s.Sentence)
+	signal(g.d.changed)
+}
+
+// onTrouble is told once when the API cannot be used, and with nil when it can again.
+func (g *generation) onTrouble(err error) {
+	if err != nil {
+		g.trouble.Store(err.Error())
+		g.d.Log.Warn("the API cannot be used, work waits: " + err.Error())
+	} else {
+		g.trouble.Store("")
+		g.d.Log.Info("the API answers")
+	}
+	signal(g.d.changed)
+}
+
+func (g *generation) status() Status {
+	s := Status{
+		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
+		Ready: g.ready.Load(), API: g.trouble.Load().(string),
+	}
+	_, known := g.nodes.Get(g.cfg.Node)
+	s.NodeUnknown = s.Ready && !known
+	counts := g.countVolumes()
+	for i, state := range g.gate.All() {
+		s.Pools = append(s.Pools, poolStatus(state, g.cfg.Pools[i].Path, counts[g.cfg.Pools[i].Name]))
+	}
+	s.Sentence = sentence(s)
+	if g.badReload.Load() {
+		s.Sentence = "the configuration file has errors and an older one is in force; " + s.Sentence
+	}
+	return s
+}
+
+func (g *generation) countVolumes() map[string]int {
+	counts := map[string]int{}
+	for _, p := range g.cfg.Pools {
+		counts[p.Name] = 0
+	}
+	for _, v := range g.volumes.List() {
+		counts[v.Labels[plan.PoolLabel]]++
+	}
+	return counts
+}
+
+// current is the generation in force.
+type current struct{ p atomic.Pointer[generation] }
+
+func (c *current) set(g *generation) { c.p.Store(g) }
+func (c *current) get() *generation  { return c.p.Load() }
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// component is the name that events and requests bear, whatever the provisioner is called.
+const component = "hostpath-provisioner"
+
+// callTimeout bounds every single request but the watches. The API server's own limit is a minute
+// (--request-timeout).
+const callTimeout = 30 * time.Second
+
+// Options say which cluster and for whom.
+type Options struct {
+	// Kubeconfig is the path of the kubeconfig. Token and certificate files that it names are read
+	// again when they change; the file itself is read once, by New.
+	Kubeconfig string
+	// Node is this node's name, Provisioner the StorageClass.provisioner that is answered to.
+	Node, Provisioner string
+	// UserAgent is sent with each request. Empty: hostpath-provisioner.
+	UserAgent string
+	// OnTrouble may be nil. It is called with what keeps the client from its work, once for each
+	// trouble however often it is met, and with nil when none is left. Calls are serial; it must
+	// neither block nor call the client.
+	OnTrouble func(error)
+
+	// wrap is the tests' way to see and to spoil the traffic.
+	wrap func(http.RoundTripper) http.RoundTripper
+}
+
+// Client talks to one API server. All its methods may be called concurrently.
+type Client struct {
+	options Options
+	core    rest.Interface // the API group "" at v1
+	storage rest.Interface // storage.k8s.io at v1
+	params  runtime.ParameterCodec
+	trouble *trouble
+	traffic traffic
+	events  *events
+}
+
+// New reads the kubeconfig and makes no request: a server that is away is no error here. Errors name
+// the file; one that does not exist matches fs.ErrNotExist.
+func New(o Options) (*Client, error) {
+	config, err := loadKubeconfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	tune(config, o)
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), trouble: newTrouble(o.OnTrouble)}
+	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
+	if c.storage, err = group(config, transport, scheme, "/apis", storagev1.SchemeGroupVersion); err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
+	c.events = newEvents(c)
+	return c, nil
+}
+
+// tune takes client-go's limit of 5 requests a second away and asks for protobuf. Answers of more
+// than 128 KiB come compressed, because net/http asks for gzip and undoes it by itself.
+func tune(config *rest.Config, o Options) {
+	config.QPS = -1
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.UserAgent = o.UserAgent
+	if config.UserAgent == "" {
+		config.UserAgent = component
+	}
+	// The default handler logs what the server warns of, and this package does not log.
+	config.WarningHandler = rest.NoWarnings{}
+	if o.wrap != nil {
+		config.Wrap(o.wrap)
+	}
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, path string, version schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(base)
+	config.APIPath, config.GroupVersion = path, &version
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(config, transport)
+}
+
+// Claims is a sieve of the claims of all namespaces. onChange may be nil.
+func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Sieve[*corev1.PersistentVolumeClaim] {
+	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
+	return sieve(c, source, keep, onChange)
+}
+
+// Volumes is a sieve of the volumes of Options.Provisioner whose plan.NodeLabel has this value
+// (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
+// provisioner names on the same node share it. onChange may be nil.
+func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
+	source.labels = plan.NodeLabel + "=" + node
+	keep := func(pv *corev1.PersistentVolume) bool {
+		return pv.Annotations[plan.ProvisionedBy] == c.options.Provisioner
+	}
+	return sieve(c, source, keep, onChange)
+}
+
+// Classes is a sieve of the StorageClasses of Options.Provisioner. onChange may be nil.
+func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve[*storagev1.StorageClass] {
+	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
+	keep := func(class *storagev1.StorageClass) bool { return class.Provisioner == c.options.Provisioner }
+	return sieve(c, source, keep, onChange)
+}
+
+// OwnNode is a sieve of the one Node that Options.Node names, if it exists. onChange may be nil.
+func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Sieve[*corev1.Node] {
+	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
+	source.fields = "metadata.name=" + c.options.Node
+	return sieve(c, source, nil, onChange)
+}
+
+func sieve[T Object](c *Client, from *source, keep func(T) bool, onChange func(old, new T)) *Sieve[T] {
+	s := NewSieve(from, keep, onChange)
+	s.fail = func(err error) { c.trouble.met(from.resource, err) }
+	s.fine = func() { c.trouble.over(from.resource) }
+	return s
+}

@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func newClaimList() runtime.Object { return &corev1.PersistentVolumeClaimList{} }
+
+type mode int
+
+const (
+	swallow mode = iota // no event arrives, nor the end of the watch
+	repeat              // each event arrives twice, and all earlier ones again after it
+	future              // the first list claims a version that the server has yet to reach
+)
+
+// decorated is the real server with a fault.
+type decorated struct {
+	*source
+	mode    mode
+	lists   atomic.Int32
+	watches atomic.Int32
+}
+
+func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	page, err := d.source.List(ctx, o)
+	if d.lists.Add(1) == 1 && d.mode == future && err == nil {
+		if list, ok := page.(*corev1.PersistentVolumeClaimList); ok {
+			list.ResourceVersion = "999999999"
+		}
+	}
+	return page, err
+}
+
+func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	d.watches.Add(1)
+	real, err := d.source.Watch(ctx, o)
+	if err != nil || d.mode == future {
+		return real, err
+	}
+	spoiled := &spoiledWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go spoiled.run(d.mode)
+	return spoiled, nil
+}
+
+type spoiledWatch struct {
+	real    watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (s *spoiledWatch) ResultChan() <-chan watch.Event { return s.events }
+
+func (s *spoiledWatch) Stop() {
+	s.once.Do(func() { close(s.stopped); s.real.Stop() })
+}
+
+func (s *spoiledWatch) run(m mode) {
+	var past []watch.Event
+	for event := range s.real.ResultChan() {
+		if m == swallow {
+			continue
+		}
+		past = append(past, event)
+		for _, e := range append([]watch.Event{event, event}, slices.Clone(past)...) {
+			copied := watch.Event{Type: e.Type, Object: e.Object.DeepCopyObject()}
+			select {
+			case s.events <- copied:
+			case <-s.stopped:
+				return
+			}
+		}
+	}
+}
+
+// troubles is what OnTrouble was told; "well" is the end of all.
+type troubles struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (t *troubles) add(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.told = append(t.told, "well")
+		return
+	}
+	t.told = append(t.told, err.Error())
+}
+
+func (t *troubles) read() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.told)
+}

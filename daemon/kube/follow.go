@@ -1,0 +1,217 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// MaxSilence is how long a sieve that is well may not have heard anything: the longest watch, and
+// what it takes to notice that it did not end.
+const MaxSilence = 11 * time.Minute
+
+// pace is the times of a sieve; tests have shorter ones.
+type pace struct {
+	page   int64         // objects in a page
+	watch  time.Duration // a watch is asked to last between this and twice this
+	answer time.Duration // how long a watch may take to begin, or to end after its time
+	settle time.Duration // a watch that lived so long was a good one
+}
+
+var usualPace = pace{page: 500, watch: 5 * time.Minute, answer: 30 * time.Second, settle: 5 * time.Second}
+
+var (
+	errNoAnswer = errors.New("no answer")
+	errCutShort = errors.New("the watch ended as soon as it had begun")
+	errOverdue  = errors.New("the watch did not end at its time")
+)
+
+// Run follows the resource until ctx ends, whatever happens. It must be called once.
+//
+// A watch that ends is begun again where it ended. One that cannot be begun, or ends with an error,
+// is followed by a new list: the server may have forgotten what happened meanwhile (410 Gone), or
+// may be one whose data was restored from an earlier day.
+func (s *Sieve[T]) Run(ctx context.Context) {
+	var wait backoff
+	for failures, listed := 0, false; ctx.Err() == nil; {
+		began := time.Now()
+		var err error
+		if !listed {
+			err = s.list(ctx)
+			listed = err == nil
+		}
+		if listed {
+			began = time.Now()
+			listed, err = s.watch(ctx, func() { failures = 0; s.fine() })
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			failures++
+			// Once is nothing: a list expires, a server restarts, a connection breaks.
+			if failures > 1 {
+				s.fail(err)
+			}
+		}
+		if time.Since(began) >= s.pace.settle {
+			wait.reset()
+			if err == nil {
+				continue
+			}
+		}
+		pause(ctx, wait.next(err))
+	}
+}
+
+// list reads all pages. Objects are told as they come; those that are gone, after the last page.
+func (s *Sieve[T]) list(ctx context.Context) error {
+	fresh := map[string]bool{}
+	for options := (metav1.ListOptions{Limit: s.pace.page}); ; {
+		page, err := s.source.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		s.hear()
+		if err := s.take(page, fresh); err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		about, err := meta.ListAccessor(page)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		s.version = about.GetResourceVersion()
+		if options.Continue = about.GetContinue(); options.Continue == "" {
+			break
+		}
+	}
+	s.forget(fresh)
+	s.sync()
+	return nil
+}
+
+func (s *Sieve[T]) sync() {
+	select {
+	case <-s.synced:
+	default:
+		close(s.synced)
+	}
+}
+
+// watch begins a watch and follows it to its end. It answers whether the next watch can go on from
+// there. well is called when this one works.
+func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lasts := s.pace.watch + rand.N(s.pace.watch)
+	seconds := int64(lasts/time.Second) + 1
+	guard := time.AfterFunc(s.pace.answer, func() { cancel(errNoAnswer) })
+	w, err := s.source.Watch(ctx, metav1.ListOptions{
+		ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	guard.Stop()
+	switch {
+	case context.Cause(ctx) == errNoAnswer && err != nil:
+		return false, fmt.Errorf("watch: %w within %s", errNoAnswer, s.pace.answer)
+	case err != nil:
+		// A server that has too much to do is not asked for the whole list on top.
+		return apierrors.IsTooManyRequests(err), fmt.Errorf("watch: %w", err)
+	}
+	defer w.Stop()
+	goOn, silent, err := s.follow(ctx, w, lasts, well)
+	if err != nil {
+		return false, fmt.Errorf("watch: %w", err)
+	}
+	if goOn && silent {
+		return s.upToDate(ctx)
+	}
+	return goOn, nil
+}
+
+// follow takes events until the watch ends. silent says that there were none at all, bookmarks
+// included.
+func (s *Sieve[T]) follow(ctx context.Context, w watch.Interface, lasts time.Duration, well func()) (goOn, silent bool, err error) {
+	began := time.Now()
+	overdue, settled := time.NewTimer(lasts+s.pace.answer), time.NewTimer(s.pace.settle)
+	defer overdue.Stop()
+	defer settled.Stop()
+	for silent = true; ; {
+		select {
+		case <-ctx.Done():
+			return false, silent, nil
+		case <-s.refresh:
+			return false, silent, nil
+		case <-overdue.C:
+			return false, silent, errOverdue
+		case <-settled.C:
+			s.hear()
+			well()
+		case event, open := <-w.ResultChan():
+			switch {
+			case !open && silent && time.Since(began) < s.pace.settle:
+				// client-go makes an empty watch of a connection that broke before the answer.
+				return false, silent, errCutShort
+			case !open:
+				return true, silent, nil
+			case event.Type == watch.Error:
+				return false, silent, apierrors.FromObject(event.Object)
+			}
+			if silent {
+				well()
+			}
+			silent = false
+			s.event(event)
+		}
+	}
+}
+
+// event notes one event. An event that is not newer than what is known already was sent twice.
+func (s *Sieve[T]) event(event watch.Event) {
+	s.hear()
+	item, ok := event.Object.(T)
+	if !ok || !newer(item.GetResourceVersion(), s.version) {
+		return
+	}
+	s.version = item.GetResourceVersion()
+	switch {
+	case event.Type == watch.Bookmark:
+	case event.Type == watch.Deleted || !s.keep(item):
+		s.drop(item)
+	default:
+		s.put(item)
+	}
+}
+
+// upToDate is asked when a watch ended that brought nothing at all. That is how a watch looks which
+// begins at a version that the server has not reached yet, because its data was restored from an
+// earlier day: it stays silent, and would again.
+func (s *Sieve[T]) upToDate(ctx context.Context) (bool, error) {
+	page, err := s.source.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("list: %w", err)
+	}
+	s.hear()
+	about, err := meta.ListAccessor(page)
+	if err != nil {
+		return false, fmt.Errorf("list: %w", err)
+	}
+	return !newer(s.version, about.GetResourceVersion()), nil
+}
+
+func (s *Sieve[T]) hear() { s.heard.Store(time.Now().UnixNano()) }
+
+// newer compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
+// One that is no number counts as newer.
+func newer(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	return errX != nil || errY != nil || x > y
+}

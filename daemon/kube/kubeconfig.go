@@ -1,0 +1,72 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// KubeconfigWarning says what is unsafe about a kubeconfig that can be used all the same; "" is
+// nothing. A file that cannot be looked at is New's to report.
+func KubeconfigWarning(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		return fmt.Sprintf("kubeconfig %q can be changed by every user of this host (mode %04o)", path, mode)
+	case mode&0o004 != 0:
+		return fmt.Sprintf("kubeconfig %q can be read by every user of this host (mode %04o)", path, mode)
+	default:
+		return ""
+	}
+}
+
+// loadKubeconfig reads one file and nothing else: not $KUBECONFIG, not the home directory, not the
+// ServiceAccount of a pod, because a daemon of the host that finds other credentials than those it
+// was given does something nobody asked for.
+func loadKubeconfig(path string) (*rest.Config, error) {
+	if path == "" {
+		return nil, &KubeconfigError{errors.New("no kubeconfig is configured")}
+	}
+	config, err := readKubeconfig(path)
+	if err != nil {
+		return nil, &KubeconfigError{fmt.Errorf("kubeconfig %q: %w", path, err)}
+	}
+	return config, nil
+}
+
+// KubeconfigError says that a kubeconfig cannot be used. It names the file.
+type KubeconfigError struct{ Err error }
+
+func (e *KubeconfigError) Error() string { return e.Err.Error() }
+
+// Unwrap is the error itself: one for a file that does not exist matches fs.ErrNotExist.
+func (e *KubeconfigError) Unwrap() error { return e.Err }
+
+func readKubeconfig(path string) (*rest.Config, error) {
+	raw, err := clientcmd.LoadFromFile(path)
+	var in *os.PathError
+	switch {
+	case errors.As(err, &in):
+		return nil, in.Err // the path is not said twice
+	case err != nil:
+		return nil, err
+	}
+	// Paths in the file are relative to where it lies.
+	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		// Its own words advise to set KUBERNETES_MASTER, which nothing here reads.
+		return nil, fmt.Errorf("its current context %q names no cluster", raw.CurrentContext)
+	default:
+		return config, err
+	}
+}

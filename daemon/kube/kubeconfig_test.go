@@ -1,0 +1,187 @@
+package kube
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/transport"
+)
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path+".tmp", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each error names the file and says what is wrong with it. DIR stands for its directory.
+func TestBadKubeconfig(t *testing.T) {
+	const head = "apiVersion: v1\nkind: Config\n"
+	const cluster = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+	cases := map[string]struct{ content, want string }{
+		"empty":       {"", `kubeconfig "DIR/empty": its current context "" names no cluster`},
+		"no context":  {head + "current-context: none\n", `kubeconfig "DIR/no context": invalid configuration: [context was not found for specified context: none`},
+		"not yaml":    {"{", `kubeconfig "DIR/not yaml": yaml: line 1: `},
+		"other kind":  {"apiVersion: v1\nkind: Pod\n", `kubeconfig "DIR/other kind": no kind "Pod" is registered for version "v1"`},
+		"no cluster":  {head + "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", `kubeconfig "DIR/no cluster": its current context "x" names no cluster`},
+		"no token":    {head + cluster + "users: [{name: u, user: {tokenFile: gone}}]\n", `kubeconfig "DIR/no token": open DIR/gone: no such file or directory`},
+		"no key":      {head + cluster + "users: [{name: u, user: {client-certificate: gone.crt, client-key: gone.key}}]\n", `kubeconfig "DIR/no key": invalid configuration: [unable to read client-cert DIR/gone.crt`},
+		"bad CA":      {head + strings.Replace(cluster, "server", "certificate-authority-data: aGVsbG8=, server", 1) + "users: [{name: u, user: {token: t}}]\n", `kubeconfig "DIR/bad CA": unable to load root certificates`},
+		"bad address": {head + strings.Replace(cluster, "https://127.0.0.1:1", "://", 1) + "users: [{name: u, user: {token: t}}]\n", `kubeconfig "DIR/bad address": host must be a URL or a host:port pair: "://"`},
+	}
+	dir := t.TempDir()
+	for name, c := range cases {
+		path := filepath.Join(dir, name)
+		write(t, path, c.content)
+		_, err := New(Options{Kubeconfig: path})
+		if err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), dir, "DIR"), c.want) {
+			t.Errorf("%s:\n  %v\nwant\n  %s", name, err, c.want)
+		}
+	}
+}
+
+func TestUnreadableKubeconfig(t *testing.T) {
+	dir := t.TempDir()
+	_, err := New(Options{Kubeconfig: dir + "/gone"})
+	if want := `kubeconfig "` + dir + `/gone": no such file or directory`; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v, want %s", err, want)
+	}
+	_, err = New(Options{Kubeconfig: dir})
+	if want := `kubeconfig "` + dir + `": is a directory`; err == nil || err.Error() != want {
+		t.Errorf("a directory: %v, want %s", err, want)
+	}
+	if _, err = New(Options{}); err == nil || err.Error() != "no kubeconfig is configured" {
+		t.Errorf("none: %v", err)
+	}
+}
+
+func TestKubeconfigWarning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, path, "")
+	for mode, want := range map[os.FileMode]string{
+		0o600: "", 0o640: "",
+		0o644: `kubeconfig "` + path + `" can be read by every user of this host (mode 0644)`,
+		0o602: `kubeconfig "` + path + `" can be changed by every user of this host (mode 0602)`,
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got := KubeconfigWarning(path); got != want {
+			t.Errorf("%04o: %q, want %q", mode, got, want)
+		}
+	}
+	if got := KubeconfigWarning(path + "-gone"); got != "" {
+		t.Errorf("missing: %q", got)
+	}
+}
+
+// Neither the environment nor a dead server matters to New.
+func TestDeadServer(t *testing.T) {
+	t.Setenv("KUBECONFIG", plane.Kubeconfig())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	path := credentials(t, "https://127.0.0.1:1", &clientcmdapi.AuthInfo{Token: "t"})
+	c, err := New(Options{Kubeconfig: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.GetClaim(t.Context(), "ns", "name")
+	if err == nil || !strings.HasPrefix(err.Error(), "read claim ns/name: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+		t.Errorf("a request: %v", err)
+	}
+}
+
+func credentials(t *testing.T, server string, user *clientcmdapi.AuthInfo) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: plane.Config().CAData}
+	config.AuthInfos["u"] = user
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A token file that changes is read again within a minute (client-go's period is 50 s, also when the
+// server refuses the old token).
+func TestTokenFileIsFollowed(t *testing.T) {
+	t.Parallel()
+	ctx, ns := t.Context(), namespace(t)
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, "stale")
+	c, err := New(Options{Kubeconfig: credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{TokenFile: file})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "nauthorized") {
+		t.Fatalf("with a stale token: %v", err)
+	}
+	answer, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, answer.Status.Token)
+	eventuallyWithin(t, 70*time.Second, "the new token", func() bool {
+		_, err := c.GetClaim(ctx, ns, "a")
+		return err != nil && strings.Contains(err.Error(), "forbidden: User \"system:serviceaccount:"+ns+":default\"")
+	})
+}
+
+// Client certificates that change are read again, also by connections that are open.
+func TestCertificateIsFollowed(t *testing.T) {
+	was := transport.CertCallbackRefreshDuration
+	transport.CertCallbackRefreshDuration = 50 * time.Millisecond
+	t.Cleanup(func() { transport.CertCallbackRefreshDuration = was })
+	// client-go looks at the files, and complains, until the process ends: they outlive the test.
+	ctx, dir := t.Context(), filepath.Join(scratch, "certificates")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.AddNode(ctx, "certified", nil); err != nil {
+		t.Fatal(err)
+	}
+	put := func(node string) {
+		path := filepath.Join(dir, node)
+		if err := plane.NodeKubeconfig(ctx, node, path); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, user := range config.AuthInfos {
+			// One file for both, as kubelet has it, so that there is no moment of two that do not match.
+			write(t, dir+"/client.pem", string(user.ClientCertificateData)+string(user.ClientKeyData))
+		}
+	}
+	put("certified-not")
+	c, err := New(Options{Kubeconfig: credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{ClientCertificate: dir + "/client.pem", ClientKey: dir + "/client.pem"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := func() string {
+		_, err := c.CreateVolume(ctx, volume("never", "1"))
+		_, who, _ := strings.Cut(err.Error(), "User ")
+		who, _, _ = strings.Cut(who, " ")
+		return who
+	}
+	if got := user(); got != `"system:node:certified-not"` {
+		t.Fatalf("the user is %s", got)
+	}
+	put("certified")
+	eventually(t, "the new certificate", func() bool { return user() == `"system:node:certified"` })
+}

@@ -1,0 +1,276 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// plane is the real control plane that all tests of this package share; scratch is a directory that
+// lasts as long as the process.
+var (
+	plane   *cluster.Cluster
+	scratch string
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "kube-test-"); err == nil {
+		defer os.RemoveAll(scratch)
+		plane, err = cluster.Start(context.Background(), cluster.Options{})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code = m.Run()
+	if err := plane.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// newClient is one for the shared control plane whose requests are all written down.
+func newClient(t *testing.T, o Options) (*Client, *wire) {
+	t.Helper()
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = plane.Kubeconfig()
+	}
+	if o.Node == "" {
+		o.Node = "node-a"
+	}
+	w := &wire{}
+	o.wrap = func(next http.RoundTripper) http.RoundTripper { w.next = next; return w }
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, w
+}
+
+// wire sees each request, and may answer in the server's place or change what it is asked.
+type wire struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	log  []string
+	// spoil may be nil. It returns nil, nil for a request that is to go through.
+	spoil func(*http.Request) (*http.Response, error)
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	what := r.Method + " " + r.URL.Path
+	for _, key := range []string{"watch", "limit", "continue"} {
+		if r.URL.Query().Has(key) {
+			what += " " + key
+		}
+	}
+	w.mu.Lock()
+	w.log = append(w.log, what)
+	spoil := w.spoil
+	w.mu.Unlock()
+	if spoil != nil {
+		if answer, err := spoil(r); answer != nil || err != nil {
+			return answer, err
+		}
+	}
+	return w.next.RoundTrip(r)
+}
+
+func (w *wire) spoilWith(f func(*http.Request) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spoil = f
+}
+
+// count is how many requests since the last forget contain the words.
+func (w *wire) count(words string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, line := range w.log {
+		if strings.Contains(line, words) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *wire) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.log)
+}
+
+func (w *wire) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = nil
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// eventually waits for a condition that no single watch shows.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	eventuallyWithin(t, 40*time.Second, what, condition)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, limit)
+		}
+	}
+}
+
+func namespace(t *testing.T) string {
+	t.Helper()
+	name, err := plane.NewNamespace(t.Context(), "kube")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// newClaim creates a claim that nobody provisions. mark is an annotation, by which tests know states.
+func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	claim := cluster.Claim(namespace, name, "nobodys", "1Gi")
+	claim.Annotations = map[string]string{"mark": mark}
+	made, err := in.Client().CoreV1().PersistentVolumeClaims(namespace).Create(t.Context(), claim, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func setMark(t *testing.T, namespace, name, mark string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"mark":%q}}}`, mark)
+	_, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Patch(t.Context(), name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deleteClaim(t *testing.T, in *cluster.Cluster, namespace, name string) {
+	t.Helper()
+	claims := in.Client().CoreV1().PersistentVolumeClaims(namespace)
+	if err := claims.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WaitGone[*corev1.PersistentVolumeClaim](t.Context(), claims, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func volume(name, claim string, finalizers ...string) *corev1.PersistentVolume {
+	directory := corev1.HostPathDirectory
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "example.test/nobody"}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              "nobodys",
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "nowhere", Name: claim, UID: types.UID("uid-" + claim)},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/" + name, Type: &directory}},
+		},
+	}
+}
+
+// diary is what onChange was told, one line each: "+name mark", "~name mark", "-name mark". Changes of what
+// is not the mark (kube-controller-manager works on the claims, too) are left out.
+type diary struct {
+	mu      sync.Mutex
+	lines   []string
+	serial  sync.Mutex // held while onChange runs
+	overlap bool
+}
+
+func (d *diary) told(old, new *corev1.PersistentVolumeClaim) {
+	if !d.serial.TryLock() {
+		d.overlap = true
+		return
+	}
+	defer d.serial.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case old == nil:
+		d.lines = append(d.lines, "+"+new.Name+" "+new.Annotations["mark"])
+	case new == nil:
+		d.lines = append(d.lines, "-"+old.Name+" "+old.Annotations["mark"])
+	case old.Annotations["mark"] != new.Annotations["mark"]:
+		d.lines = append(d.lines, "~"+new.Name+" "+new.Annotations["mark"])
+	}
+}
+
+func (d *diary) read() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.lines)
+}
+
+// expect waits until the diary has that many lines, and compares them all.
+func (d *diary) expect(t *testing.T, want ...string) {
+	t.Helper()
+	deadline := time.Now().Add(40 * time.Second)
+	for len(d.read()) < len(want) && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := d.read(); !slices.Equal(got, want) {
+		t.Fatalf("onChange was told:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+	if d.overlap {
+		t.Error("onChange was called while it ran")
+	}
+}
+
+// running runs a sieve until the test ends, and waits until it is synced.
+func running[T Object](t *testing.T, s *Sieve[T]) *Sieve[T] {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("Run did not return when its context ended")
+		}
+	})
+	select {
+	case <-s.Synced():
+	case <-time.After(30 * time.Second):
+		t.Fatal("not synced within 30 s")
+	}
+	return s
+}
+
+func names(s *Sieve[*corev1.PersistentVolumeClaim]) string {
+	var all []string
+	for _, c := range s.List() {
+		all = append(all, c.Name)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// queueLength is how many different events may wait. A burst of claims makes one Normal event each.
+	queueLength = 4096
+	// memory is how many events that were written are remembered, so that a repeat is a count.
+	memory = 1024
+	// repeatEvery is how often one event may be written.
+	repeatEvery = time.Minute
+	// patience is how long a Normal event waits for a quiet moment.
+	patience = 3 * time.Second
+	// longestMessage is the API's limit for newer events (events.k8s.io note), kept for ours too.
+	longestMessage = 1024
+)
+
+// note is one event: the same thing said about the same object is the same note.
+type note struct {
+	namespace, name string // of the event
+	about           corev1.ObjectReference
+	kind            string
+	reason, message string
+
+	first, last time.Time // when it was said
+	added       time.Time // to the queue
+	written     time.Time
+	count       int32 // how often, as the API server has it from us; 0 before the first write
+	unsaid      int32 // how often since
+}
+
+// notes is the queue of what is to be written and the memory of what was. It is not safe for
+// concurrent use, and it knows no clock.
+type notes struct {
+	known   map[string]*note // queued or remembered, by event name
+	queue   []*note          // in the order in which they came
+	past    []*note          // remembered, oldest first
+	dropped [2]int64         // that could not be kept: Normal, Warning
+}
+
+// add notes one event, and answers false if a Warning had to be dropped for want of room.
+func (q *notes) add(n note, now time.Time) bool {
+	n.message = shorten(n.message)
+	n.name = eventName(n)
+	known := q.known[n.key()]
+	if known == nil {
+		n.first = now
+		known = &n
+		q.known[n.key()] = known
+	}
+	known.last = now
+	known.unsaid++
+	if known.unsaid == 1 {
+		known.added = now
+		q.queue = append(q.queue, known)
+		q.past = slices.DeleteFunc(q.past, func(p *note) bool { return p == known })
+	}
+	return len(q.queue) <= queueLength || q.dropOne()
+}
+
+// dropOne makes room: the oldest Normal event goes, and a Warning only if there is nothing else.
+func (q *notes) dropOne() bool {
+	at := slices.IndexFunc(q.queue, func(n *note) bool { return n.kind == corev1.EventTypeNormal })
+	normal := at >= 0
+	if !normal {
+		at = 0
+		q.dropped[1]++
+	} else {
+		q.dropped[0]++
+	}
+	delete(q.known, q.queue[at].key())
+	q.queue = slices.Delete(q.queue, at, at+1)
+	return normal
+}
+
+// next is the note to write now: a Warning before any Normal one, each in the order it came. If there
+// is none, after says when to ask again; 0 is when something is added. A hurry lets nothing wait.
+func (q *notes) next(now time.Time, busy, hurry bool) (n *note, after time.Duration) {
+	var normal *note
+	for _, n := range q.queue {
+		wait := n.wait(now, busy)
+		switch {
+		case wait > 0 && !hurry:
+			if after == 0 || wait < after {
+				after = wait
+			}
+		case n.kind != corev1.EventTypeNormal:
+			return n, 0
+		case normal == nil:
+			normal = n
+		}
+	}
+	return normal, after
+}
+
+// wait is how long a note has to: a repeat for its minute, a Normal one for the traffic to end.
+func (n *note) wait(now time.Time, busy bool) time.Duration {
+	if n.count > 0 {
+		if wait := n.written.Add(repeatEvery).Sub(now); wait > 0 {
+			return wait
+		}
+	}
+	if busy && n.kind == corev1.EventTypeNormal {
+		return min(lull, max(0, n.added.Add(patience).Sub(now)))
+	}
+	return 0
+}
+
+// wrote notes that an event was written, to say that it had happened count times in all, of which
+// said had been unsaid.
+func (q *notes) wrote(n *note, count, said int32, now time.Time) {
+	n.count, n.written = count, now
+	n.unsaid -= said
+	if n.unsaid > 0 || q.known[n.key()] != n {
+		return // said again meanwhile, or dropped
+	}
+	q.queue = slices.DeleteFunc(q.queue, func(p *note) bool { return p == n })
+	q.past = append(q.past, n)
+	if len(q.past) > memory {
+		delete(q.known, q.past[0].key())
+		q.past = slices.Delete(q.past, 0, 1)
+	}
+}
+
+// giveUp forgets a note that the API server does not want.
+func (q *notes) giveUp(n *note) {
+	if q.known[n.key()] == n {
+		delete(q.known, n.key())
+		q.queue = slices.DeleteFunc(q.queue, func(p *note) bool { return p == n })
+	}
+}
+
+func (n *note) key() string { return n.namespace + "/" + n.name }
+
+// object is the event as it is created. Source is what kubectl describe shows; the reporting fields
+// are its successors.
+func (n *note) object(node string, count int32) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: n.namespace, Name: n.name},
+		InvolvedObject: n.about, Type: n.kind, Reason: n.reason, Message: n.message,
+		FirstTimestamp: metav1.NewTime(n.first), LastTimestamp: metav1.NewTime(n.last), Count: count,
+		Source:              corev1.EventSource{Component: component, Host: node},
+		ReportingController: component, ReportingInstance: node,
+	}
+}
+
+// eventName is the same for what is the same, also for the next process, so that a repeat finds the
+// event that is there already.
+func eventName(n note) string {
+	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.about.UID), n.kind, n.reason, n.message}, "\x00")))
+	suffix := "." + hex.EncodeToString(hash[:8])
+	prefix := n.about.Name
+	if room := 253 - len(suffix); len(prefix) > room { // a DNS subdomain
+		prefix = strings.TrimRight(prefix[:room], ".-")
+	}
+	return prefix + suffix
+}
+
+// shorten cuts between two characters.
+func shorten(message string) string {
+	const more = "..."
+	if len(message) <= longestMessage {
+		return message
+	}
+	end := longestMessage - len(more)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + more
+}

@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// GetClaim asks the API server for a claim. One that does not exist is nil without an error.
+func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).
+		Timeout(callTimeout).Do(ctx).Into(claim)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+	}
+	return claim, nil
+}
+
+// GetVolume asks the API server for a volume. One that does not exist is nil without an error.
+func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	pv := &corev1.PersistentVolume{}
+	err := c.core.Get().Resource("persistentvolumes").Name(name).Timeout(callTimeout).Do(ctx).Into(pv)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read volume %s: %w", name, err)
+	}
+	return pv, nil
+}
+
+// NodeCount is how many Nodes the cluster has, by the server's estimate: it sends one, without spec
+// and status, and the number of those that remain.
+func (c *Client) NodeCount(ctx context.Context) (int, error) {
+	page := &metav1.PartialObjectMetadataList{}
+	accept := ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	err := c.core.Get().Resource("nodes").
+		SetHeader("Accept", runtime.ContentTypeProtobuf+accept+","+runtime.ContentTypeJSON+accept).
+		VersionedParams(&metav1.ListOptions{Limit: 1}, c.params).
+		Timeout(callTimeout).Do(ctx).Into(page)
+	if err != nil {
+		return 0, fmt.Errorf("count the nodes: %w", err)
+	}
+	count := len(page.Items)
+	switch {
+	case page.RemainingItemCount != nil:
+		count += int(*page.RemainingItemCount)
+	case page.Continue != "":
+		count++ // at least
+	}
+	return count, nil
+}

@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// TestServerDies is one story on a control plane of its own: killed, started again, killed, its data
+// restored to the earlier day, asked for what it has forgotten.
+func TestServerDies(t *testing.T) {
+	t.Parallel()
+	ctx, ns, d := t.Context(), "default", &diary{}
+	dir := t.TempDir()
+	private, err := cluster.Start(ctx, cluster.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = private.Kill() })
+	var told troubles
+	c, w := newClient(t, Options{Kubeconfig: private.Kubeconfig(), OnTrouble: told.add})
+	newClaim(t, private, ns, "old", "1")
+	s := running(t, c.Claims(in(ns), d.told))
+	running(t, c.Volumes("node-a", nil))
+
+	t.Run("killed", func(t *testing.T) {
+		if err := private.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the trouble", func() bool { return len(told.read()) > 0 })
+		earlierDay(t, dir)
+		if err := private.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its end", func() bool { return slices.Contains(told.read(), "well") })
+		if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "connection refused") {
+			t.Errorf("troubles: %q, want one and its end", got)
+		}
+		if got := names(s); got != "old" {
+			t.Errorf("kept: %q, want old", got)
+		}
+		newClaim(t, private, ns, "new", "1")
+		deleteClaim(t, private, ns, "old")
+		d.expect(t, "+old 1", "+new 1", "-old 1")
+		busyDay(t, private)
+	})
+	t.Run("restored to an earlier day", func(t *testing.T) {
+		if err := private.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		restore(t, dir)
+		if err := private.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+		d.expect(t, "+old 1", "+new 1", "-old 1", "+old 1", "-new 1")
+	})
+	t.Run("asked for what it has forgotten", func(t *testing.T) { expiry(t, c, w, private) })
+}
+
+// expiry: the 410 is the real server's.
+func expiry(t *testing.T, c *Client, w *wire, in *cluster.Cluster) {
+	d := &diary{}
+	var told troubles
+	c.trouble = newTrouble(told.add)
+	var mu sync.Mutex
+	expired := 0
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if isWatch(r) && strings.HasSuffix(r.URL.Path, "claims") && expired < 2 {
+			expired++
+			q := r.URL.Query()
+			q.Set("resourceVersion", "1")
+			r.URL.RawQuery = q.Encode()
+		}
+		return nil, nil
+	})
+	w.forget()
+	running(t, c.Claims(func(*corev1.PersistentVolumeClaim) bool { return true }, d.told))
+	newClaim(t, in, "default", "another", "1")
+	d.expect(t, "+old 1", "+another 1") // each is told once, though old was listed three times
+	eventually(t, "its end", func() bool { return slices.Contains(told.read(), "well") })
+	if lists := w.count("persistentvolumeclaims limit"); lists != 3 {
+		t.Errorf("%d lists, want 3: %q", lists, w.requests())
+	}
+	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "too old resource version: 1") || got[1] != "well" {
+		t.Errorf("troubles: %q, want the second expiry and its end", got)
+	}
+}
+
+func earlierDay(t *testing.T, dir string) {
+	t.Helper()
+	copyTree(t, filepath.Join(dir, "etcd"), filepath.Join(dir, "etcd-earlier"))
+}
+
+// busyDay makes more versions than the components write when they start, so that the restored server
+// does not overtake what was seen before the sieve is back: that is what a restore looks like.
+func busyDay(t *testing.T, in *cluster.Cluster) {
+	t.Helper()
+	maps := in.Client().CoreV1().ConfigMaps("default")
+	made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "busy-"}}, metav1.CreateOptions{})
+	for i := 0; i < 1000 && err == nil; i++ {
+		patch := fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i)
+		_, err = maps.Patch(t.Context(), made.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func restore(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, filepath.Join(dir, "etcd-earlier"), filepath.Join(dir, "etcd"))
+}
+
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", err, out)
+	}
+}
+
+// A server that is away at the start, comes, and goes: told once each, and not asked too often.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	ns, d := namespace(t), &diary{}
+	newClaim(t, plane, ns, "a", "1")
+	g := newGate(t)
+	var told troubles
+	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), OnTrouble: told.add})
+	s := c.Claims(in(ns), d.told)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		running(t, s)
+		running(t, c.Volumes("node-a", nil))
+		running(t, c.OwnNode(nil))
+	}()
+	eventually(t, "three tries", func() bool { return w.count("limit") >= 3 })
+	g.open()
+	<-done
+	d.expect(t, "+a 1")
+	eventually(t, "the end of it", func() bool { return slices.Contains(told.read(), "well") })
+	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "persistentvolumeclaims: list: ") {
+		t.Errorf("troubles: %q, want one and its end", got)
+	}
+
+	g.shut() // all connections break, new ones are not taken
+	w.forget()
+	newClaim(t, plane, ns, "b", "1")
+	eventually(t, "the second trouble", func() bool { return len(told.read()) == 3 })
+	g.open()
+	d.expect(t, "+a 1", "+b 1")
+	eventually(t, "the end of it", func() bool { return len(told.read()) == 4 })
+	if n := w.count("persistentvolumeclaims"); n > 8 {
+		t.Errorf("%d requests for claims in a short absence: %q", n, w.requests())
+	}
+}
+
+// gate is a TCP proxy in front of the shared API server. It begins shut.
+type gate struct {
+	address string
+	mu      sync.Mutex
+	lis     net.Listener
+	conns   []net.Conn
+}
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{address: lis.Addr().String()}
+	_ = lis.Close()
+	t.Cleanup(g.shut)
+	return g
+}
+
+func (g *gate) kubeconfig(t *testing.T) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(plane.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range config.Clusters {
+		c.Server = "https://" + g.address
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (g *gate) open() {
+	lis, err := net.Listen("tcp", g.address)
+	if err != nil {
+		panic(err) // the port was free a moment ago
+	}
+	g.mu.Lock()
+	g.lis = lis
+	g.mu.Unlock()
+	server := strings.TrimPrefix(plane.Config().Host, "https://")
+	go func() {
+		for {
+			client, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns = append(g.conns, client, upstream)
+			g.mu.Unlock()
+			go func() { _, _ = io.Copy(upstream, client); _ = upstream.Close() }()
+			go func() { _, _ = io.Copy(client, upstream); _ = client.Close() }()
+		}
+	}()
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lis != nil {
+		_ = g.lis.Close()
+	}
+	for _, c := range g.conns {
+		_ = c.Close()
+	}
+	g.lis, g.conns = nil, nil
+}
+
+func TestBackoff(t *testing.T) {
+	var b backoff
+	for i, full := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+		if got := b.next(nil); got < full/2 || got > full {
+			t.Errorf("delay %d is %s, want between %s and %s", i, got, full/2, full)
+		}
+	}
+	for range 1000 {
+		if got := b.next(nil); got < longestDelay/2 || got > longestDelay {
+			t.Fatalf("after long: %s", got)
+		}
+	}
+	b.reset()
+	if got := b.next(nil); got > firstDelay {
+		t.Errorf("after a reset: %s", got)
+	}
+}

@@ -1,0 +1,266 @@
+package kube
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// in keeps the claims of one namespace whose mark is not "foreign".
+func in(namespace string) func(*corev1.PersistentVolumeClaim) bool {
+	return func(c *corev1.PersistentVolumeClaim) bool {
+		return c.Namespace == namespace && c.Annotations["mark"] != "foreign"
+	}
+}
+
+func TestSieveFollows(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	newClaim(t, plane, ns, "early", "1")
+	newClaim(t, plane, ns, "other", "foreign")
+	c, _ := newClient(t, Options{})
+	s := running(t, c.Claims(in(ns), d.told))
+	d.expect(t, "+early 1") // told before Synced
+
+	newClaim(t, plane, ns, "late", "1")
+	d.expect(t, "+early 1", "+late 1")
+	setMark(t, ns, "early", "2")
+	d.expect(t, "+early 1", "+late 1", "~early 2")
+	setMark(t, ns, "early", "foreign")
+	d.expect(t, "+early 1", "+late 1", "~early 2", "-early 2")
+	setMark(t, ns, "other", "1")
+	deleteClaim(t, plane, ns, "late")
+	deleteClaim(t, plane, ns, "early") // nobody's any more: nothing is told
+	newClaim(t, plane, ns, "last", "1")
+	d.expect(t, "+early 1", "+late 1", "~early 2", "-early 2", "+other 1", "-late 1", "+last 1")
+
+	if got := names(s); got != "last other" {
+		t.Errorf("kept: %q, want last and other", got)
+	}
+	kept, ok := s.Get(ns + "/other")
+	if !ok || kept.UID == "" || kept.ManagedFields != nil {
+		t.Errorf("kept %+v, want it without managedFields", kept)
+	}
+	if _, ok := s.Get(ns + "/early"); ok {
+		t.Error("what keep refuses is still there")
+	}
+	if age := time.Since(s.LastHeard()); age > 30*time.Second {
+		t.Errorf("heard last %s ago", age)
+	}
+}
+
+func TestSieveReadsPages(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		newClaim(t, plane, ns, name, "1")
+	}
+	c, w := newClient(t, Options{})
+	s := c.Claims(in(ns), d.told)
+	s.pace.page = 2
+	running(t, s)
+	d.expect(t, "+a 1", "+b 1", "+c 1", "+d 1", "+e 1")
+	if n := w.count("limit continue"); n < 2 {
+		t.Errorf("requests: %q, want pages", w.requests())
+	}
+}
+
+// What was deleted, or deleted and made again, while nobody watched is told after the next list.
+func TestSieveTellsWhatWentUnseen(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	newClaim(t, plane, ns, "stays", "1")
+	newClaim(t, plane, ns, "goes", "1")
+	newClaim(t, plane, ns, "returns", "1")
+	c, _ := newClient(t, Options{})
+	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
+	s := running(t, NewSieve(deaf, in(ns), d.told))
+	d.expect(t, "+goes 1", "+returns 1", "+stays 1")
+	deleteClaim(t, plane, ns, "goes")
+	deleteClaim(t, plane, ns, "returns")
+	newClaim(t, plane, ns, "returns", "2")
+	d.expect(t, "+goes 1", "+returns 1", "+stays 1") // it is deaf indeed
+	s.Refresh()
+	d.expect(t, "+goes 1", "+returns 1", "+stays 1", "-returns 1", "+returns 2", "-goes 1")
+}
+
+func TestRefreshAsksKeepAgain(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	newClaim(t, plane, ns, "a", "1")
+	newClaim(t, plane, ns, "b", "2")
+	wanted := make(chan string, 1)
+	wanted <- "1"
+	keep := func(c *corev1.PersistentVolumeClaim) bool {
+		w := <-wanted
+		wanted <- w
+		return c.Namespace == ns && c.Annotations["mark"] == w
+	}
+	c, _ := newClient(t, Options{})
+	s := running(t, c.Claims(keep, d.told))
+	d.expect(t, "+a 1")
+	<-wanted
+	wanted <- "2"
+	s.Refresh()
+	d.expect(t, "+a 1", "+b 2", "-a 1")
+}
+
+// A watch that ends as soon as it begins must not become a storm of requests.
+func TestSieveBacksOff(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, w := newClient(t, Options{})
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		if !isWatch(r) {
+			return nil, nil
+		}
+		header := http.Header{"Content-Type": {"application/json"}}
+		return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	})
+	began := time.Now()
+	running(t, c.Claims(in(ns), d.told))
+	eventually(t, "four watches", func() bool { return w.count("watch") >= 4 })
+	if took := time.Since(began); took < 1700*time.Millisecond { // half of 0.5 + 1 + 2 s
+		t.Errorf("four watches in %s", took)
+	}
+	w.spoilWith(nil)
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1")
+}
+
+// A reply that breaks off in the middle of an event is an error like others.
+func TestSieveSurvivesHalfAReply(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, w := newClient(t, Options{})
+	halves := 0
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		if halves++; !isWatch(r) || halves > 4 {
+			return nil, nil
+		}
+		answer, err := w.next.RoundTrip(r)
+		if err == nil {
+			answer.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(answer.Body, 300), answer.Body}
+		}
+		return answer, err
+	})
+	running(t, c.Claims(in(ns), d.told))
+	newClaim(t, plane, ns, "a", "1")
+	newClaim(t, plane, ns, "b", "1")
+	setMark(t, ns, "a", "2")
+	eventually(t, "the last state", func() bool {
+		lines := strings.Join(d.read(), ",")
+		return strings.Contains(lines, "a 2") && strings.Contains(lines, "+b 1")
+	})
+}
+
+// Events that come twice, and once more much later, change nothing.
+func TestSieveIgnoresRepeats(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, _ := newClient(t, Options{})
+	twice := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: repeat}
+	running(t, NewSieve(twice, in(ns), d.told))
+	newClaim(t, plane, ns, "a", "1")
+	setMark(t, ns, "a", "2")
+	deleteClaim(t, plane, ns, "a")
+	newClaim(t, plane, ns, "b", "1")
+	d.expect(t, "+a 1", "~a 2", "-a 2", "+b 1")
+}
+
+// A watch that stops delivering, and does not even end, is given up after its time.
+func TestSieveNoticesSilence(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, _ := newClient(t, Options{})
+	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
+	s := NewSieve(deaf, in(ns), d.told)
+	s.pace.watch, s.pace.answer = time.Second, 100*time.Millisecond
+	running(t, s)
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1")
+}
+
+// A server whose data was restored from an earlier day is silent to those who know a later one: the
+// watch that begins in the future is accepted and says nothing. It is real here; the version is not.
+func TestSieveNoticesTheFuture(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, _ := newClient(t, Options{})
+	ahead := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: future}
+	s := NewSieve(ahead, in(ns), d.told)
+	s.pace.watch, s.pace.settle = time.Second, 500*time.Millisecond
+	running(t, s)
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1")
+	if n := ahead.watches.Load(); n != 2 {
+		t.Errorf("%d watches, want the one from the future and the one after the list", n)
+	}
+}
+
+// A server that takes a watch and never answers it is left after a while.
+func TestSieveWaitsForNoAnswer(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, w := newClient(t, Options{})
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		if !isWatch(r) {
+			return nil, nil
+		}
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	})
+	s := c.Claims(in(ns), d.told)
+	s.pace.answer = 50 * time.Millisecond
+	running(t, s)
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1") // by the list that follows
+}
+
+func TestOwnThingsOnly(t *testing.T) {
+	ctx := t.Context()
+	c, w := newClient(t, Options{Node: "own-node", Provisioner: "example.test/ours"})
+	for _, name := range []string{"own-node", "own-node-2"} {
+		if err := plane.AddNode(ctx, name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, provisioner := range map[string]string{"ours": "example.test/ours", "theirs": "example.test/theirs"} {
+		class := cluster.StorageClass(name, provisioner, storagev1.VolumeBindingImmediate)
+		if _, err := plane.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, v := range map[string]struct{ node, provisioner string }{
+		"pv-own":     {"own-node", "example.test/ours"},
+		"pv-other":   {"own-node-2", "example.test/ours"},
+		"pv-another": {"own-node", "example.test/theirs"}, // a second daemon on this node
+	} {
+		pv := volume(name, "0")
+		pv.Labels = map[string]string{plan.NodeLabel: v.node}
+		pv.Annotations = map[string]string{plan.ProvisionedBy: v.provisioner}
+		if _, err := plane.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes, classes, volumes := running(t, c.OwnNode(nil)), running(t, c.Classes(nil)), running(t, c.Volumes("own-node", nil))
+	if got := nodes.List(); len(got) != 1 || got[0].Name != "own-node" {
+		t.Errorf("nodes: %v", got)
+	}
+	if got := classes.List(); len(got) != 1 || got[0].Name != "ours" {
+		t.Errorf("classes: %v", got)
+	}
+	if got := volumes.List(); len(got) != 1 || got[0].Name != "pv-own" {
+		t.Errorf("volumes: %v", got)
+	}
+	if n := w.count("limit"); n != 3 {
+		t.Errorf("lists: %q, want one each", w.requests())
+	}
+	total, err := c.NodeCount(ctx)
+	all, listErr := plane.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil || listErr != nil || total != len(all.Items) || total < 2 {
+		t.Errorf("%d nodes (%v), want %d (%v)", total, err, len(all.Items), listErr)
+	}
+}

@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// CreateVolume creates a volume object. If there is one of that name already, it is the answer, and
+// nothing was changed: whether it is the one that was meant is the caller's to say.
+func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
+	defer c.traffic.begin()()
+	err = c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout).Do(ctx).Error()
+	if err == nil {
+		return nil, nil
+	}
+	if apierrors.IsAlreadyExists(err) {
+		existing, readErr := c.GetVolume(ctx, pv.Name)
+		if readErr != nil || existing != nil {
+			return existing, readErr
+		}
+		// It went away between the two requests: the error stands, and the next try will do.
+	}
+	return nil, fmt.Errorf("create volume %s: %w", pv.Name, err)
+}
+
+// RemoveVolume takes our finalizer off a volume object and deletes it, if it still is the object
+// with that UID. One that is gone already is no error.
+//
+// A crash between the two leaves an object without our finalizer, which the next try deletes.
+func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if err := c.ReleaseFinalizer(ctx, pv); err != nil {
+		return err
+	}
+	uid := pv.UID
+	err := c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).
+		Timeout(callTimeout).Do(ctx).Error()
+	// A conflict is another object of that name: ours is gone.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// ReleaseFinalizer takes our finalizer off a volume object, and no other. An object that is gone, or
+// does not have it, is no error.
+func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) error {
+	for uid := pv.UID; ; {
+		at := slices.Index(pv.Finalizers, plan.Finalizer)
+		if at < 0 {
+			return nil
+		}
+		err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, at))
+		switch {
+		case err == nil || apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsInvalid(err) || ctx.Err() != nil:
+			return fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
+		}
+		// A test in the patch failed: somebody changed the list. What it is now decides.
+		now, err := c.GetVolume(ctx, pv.Name)
+		switch {
+		case err != nil:
+			return err
+		case now == nil || now.UID != uid:
+			return nil
+		case slices.Index(now.Finalizers, plan.Finalizer) == at:
+			return fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
+		}
+		pv = now
+	}
+}
+
+func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) error {
+	return c.core.Patch(types.JSONPatchType).Resource("persistentvolumes").Name(name).Body(patch).
+		Timeout(callTimeout).Do(ctx).Error()
+}
+
+// withoutFinalizer removes the entry at that place, if it is ours still and the object the same. A
+// merge patch could only write the whole list, and with it what others changed meanwhile.
+func withoutFinalizer(uid types.UID, at int) []byte {
+	path := fmt.Sprintf("/metadata/finalizers/%d", at)
+	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`,
+		uid, path, plan.Finalizer, path)
+}
+
+// SetSelectedNode writes the node's name on a claim; "" removes it. It is written only if the claim
+// still is as given: won is false, without an error, if somebody changed it or deleted it meanwhile.
+func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error) {
+	patch, err := selectedNodePatch(claim, node)
+	if err != nil {
+		return false, err
+	}
+	err = c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).Resource("persistentvolumeclaims").
+		Name(claim.Name).Body(patch).Timeout(callTimeout).Do(ctx).Error()
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("write the selected node on claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return true, nil
+}
+
+// selectedNodePatch carries the version, which makes the server refuse it if the claim has another.
+func selectedNodePatch(claim *corev1.PersistentVolumeClaim, node string) ([]byte, error) {
+	value := &node
+	if node == "" {
+		value = nil
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
+		"annotations": map[string]*string{plan.SelectedNode: value},
+	}})
+}

@@ -1,0 +1,217 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+const others = "example.test/others"
+
+func TestCreateVolume(t *testing.T) {
+	ctx := t.Context()
+	c, w := newClient(t, Options{})
+	existing, err := c.CreateVolume(ctx, volume("created", "1", plan.Finalizer))
+	if err != nil || existing != nil {
+		t.Fatalf("first: %v, %v", existing, err)
+	}
+	if got := w.requests(); len(got) != 1 {
+		t.Errorf("requests: %q, want one", got)
+	}
+	second := volume("created", "1")
+	second.Spec.HostPath.Path = "/elsewhere"
+	existing, err = c.CreateVolume(ctx, second)
+	if err != nil || existing == nil || existing.Spec.HostPath.Path != "/srv/fast/created" || existing.UID == "" {
+		t.Fatalf("second: %v, %v; want the first one", existing, err)
+	}
+	bad := volume("created-badly", "1")
+	bad.Spec.Capacity = nil
+	_, err = c.CreateVolume(ctx, bad)
+	if err == nil || !strings.HasPrefix(err.Error(), "create volume created-badly: ") {
+		t.Errorf("without a capacity: %v", err)
+	}
+}
+
+// listed is each volume of that prefix with its finalizers and whether it is being deleted.
+func listed(t *testing.T, prefix string) []string {
+	t.Helper()
+	all, err := plane.Client().CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, pv := range all.Items {
+		if strings.HasPrefix(pv.Name, prefix) {
+			mine := slices.DeleteFunc(pv.Finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
+			lines = append(lines, fmt.Sprintf("%s %v %v", pv.Name, mine, pv.DeletionTimestamp != nil))
+		}
+	}
+	return lines
+}
+
+func created(t *testing.T, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	t.Helper()
+	made, err := plane.Client().CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestRemoveVolume(t *testing.T) {
+	ctx := t.Context()
+	c, w := newClient(t, Options{})
+	plain := created(t, volume("rm-plain", "1", plan.Finalizer))
+	shared := created(t, volume("rm-shared", "2", others, plan.Finalizer))
+	moved := created(t, volume("rm-moved", "3", others, plan.Finalizer))
+	replaced := created(t, volume("rm-replaced", "4", plan.Finalizer))
+	deleted := created(t, volume("rm-deleted", "5", plan.Finalizer))
+	created(t, volume("rm-untouched", "6", plan.Finalizer))
+
+	// Somebody else's finalizer goes meanwhile, so that ours is no longer where it was.
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, plan.Finalizer)
+	if _, err := plane.Client().CoreV1().PersistentVolumes().Patch(ctx, "rm-moved", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	replaced.UID = "another" // what we know is not what is there
+	if err := plane.Client().CoreV1().PersistentVolumes().Delete(ctx, "rm-deleted", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pv := range []*corev1.PersistentVolume{plain, shared, moved, replaced, deleted} {
+		w.forget()
+		if err := c.RemoveVolume(ctx, pv); err != nil {
+			t.Errorf("%s: %v", pv.Name, err)
+		}
+		if pv == plain && len(w.requests()) != 2 {
+			t.Errorf("requests: %q, want two", w.requests())
+		}
+		if err := c.RemoveVolume(ctx, pv); err != nil {
+			t.Errorf("%s, again: %v", pv.Name, err)
+		}
+	}
+	want := []string{
+		"rm-replaced [" + plan.Finalizer + "] false",
+		"rm-shared [" + others + "] true",
+		"rm-untouched [" + plan.Finalizer + "] false",
+	}
+	eventually(t, "the volumes are "+strings.Join(want, ", "), func() bool { return slices.Equal(listed(t, "rm-"), want) })
+}
+
+func TestReleaseFinalizer(t *testing.T) {
+	c, _ := newClient(t, Options{})
+	both := created(t, volume("fin-both", "1", plan.Finalizer, others))
+	for range 2 {
+		if err := c.ReleaseFinalizer(t.Context(), both); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := both.DeepCopy()
+	gone.Name = "fin-gone"
+	if err := c.ReleaseFinalizer(t.Context(), gone); err != nil {
+		t.Errorf("one that is gone: %v", err)
+	}
+	if got, want := listed(t, "fin-"), []string{"fin-both [" + others + "] false"}; !slices.Equal(got, want) {
+		t.Errorf("volumes: %q, want %q", got, want)
+	}
+}
+
+func TestReads(t *testing.T) {
+	ctx, ns := t.Context(), namespace(t)
+	c, _ := newClient(t, Options{})
+	newClaim(t, plane, ns, "there", "1")
+	claim, err := c.GetClaim(ctx, ns, "there")
+	if err != nil || claim == nil || claim.Annotations["mark"] != "1" {
+		t.Errorf("a claim: %v, %v", claim, err)
+	}
+	if claim, err := c.GetClaim(ctx, ns, "gone"); claim != nil || err != nil {
+		t.Errorf("no claim: %v, %v", claim, err)
+	}
+	if pv, err := c.GetVolume(ctx, "gone"); pv != nil || err != nil {
+		t.Errorf("no volume: %v, %v", pv, err)
+	}
+}
+
+// selected is what the API server has. The claim's version is stable: nobody else works on it once
+// kube-controller-manager has said that there is no such class.
+func selected(t *testing.T, c *Client, ns, name string) (claim *corev1.PersistentVolumeClaim, node string, is bool) {
+	t.Helper()
+	claim, err := c.GetClaim(t.Context(), ns, name)
+	if err != nil || claim == nil {
+		t.Fatal(claim, err)
+	}
+	node, is = claim.Annotations[plan.SelectedNode]
+	return claim, node, is
+}
+
+func TestSetSelectedNode(t *testing.T) {
+	ctx, ns := t.Context(), namespace(t)
+	c, w := newClient(t, Options{})
+	newClaim(t, plane, ns, "claim", "1")
+	before, _, _ := selected(t, c, ns, "claim")
+	w.forget()
+	if won, err := c.SetSelectedNode(ctx, before, "node-a"); !won || err != nil {
+		t.Fatalf("the first: %v, %v", won, err)
+	}
+	if got := w.requests(); len(got) != 1 {
+		t.Errorf("requests: %q, want one", got)
+	}
+	if won, err := c.SetSelectedNode(ctx, before, "node-b"); won || err != nil {
+		t.Errorf("from an older version: %v, %v", won, err)
+	}
+	now, node, _ := selected(t, c, ns, "claim")
+	if node != "node-a" || now.Annotations["mark"] != "1" {
+		t.Errorf("annotations: %v", now.Annotations)
+	}
+	if won, err := c.SetSelectedNode(ctx, now, ""); !won || err != nil {
+		t.Errorf("removing it: %v, %v", won, err)
+	}
+	last, _, is := selected(t, c, ns, "claim")
+	if is || last.Annotations["mark"] != "1" {
+		t.Errorf("annotations: %v", last.Annotations)
+	}
+	deleteClaim(t, plane, ns, "claim")
+	if won, err := c.SetSelectedNode(ctx, last, "node-a"); won || err != nil {
+		t.Errorf("on a deleted claim: %v, %v", won, err)
+	}
+	newClaim(t, plane, ns, "claim", "2")
+	if won, err := c.SetSelectedNode(ctx, last, "node-a"); won || err != nil {
+		t.Errorf("on another claim of the name: %v, %v", won, err)
+	}
+	if _, _, is := selected(t, c, ns, "claim"); is {
+		t.Error("the other claim was written")
+	}
+}
+
+// Whoever competes for a claim from the same version of it, one wins.
+func TestOneWins(t *testing.T) {
+	ns := namespace(t)
+	c, _ := newClient(t, Options{})
+	newClaim(t, plane, ns, "claim", "1")
+	claim, _, _ := selected(t, c, ns, "claim")
+	var winners atomic.Int32
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			won, err := c.SetSelectedNode(t.Context(), claim, fmt.Sprintf("node-%d", i))
+			if err != nil {
+				t.Error(err)
+			}
+			if won {
+				winners.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if winners.Load() != 1 {
+		t.Errorf("%d won, want one", winners.Load())
+	}
+}

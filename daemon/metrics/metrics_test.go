@@ -1,0 +1,109 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// The pool's series are its last report and nothing of the one before.
+func TestPoolSeriesFollowTheReport(t *testing.T) {
+	m := New("v1", func() map[string]int { return map[string]int{"fast": 3} })
+	g := gate.New("fast")
+	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
+	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
+	tell(hostcheck.Report{Pool: "fast", Size: 100, Available: 60, Free: 50, Findings: []hostcheck.Finding{{Reason: "OpenToOthers", Severity: hostcheck.Warn}}})
+	want := `
+# HELP hostpath_provisioner_pool_bytes Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.
+# TYPE hostpath_provisioner_pool_bytes gauge
+hostpath_provisioner_pool_bytes{kind="available",pool="fast"} 60
+hostpath_provisioner_pool_bytes{kind="free",pool="fast"} 50
+hostpath_provisioner_pool_bytes{kind="size",pool="fast"} 100
+# HELP hostpath_provisioner_pool_finding 1 for each reason found when the pool was last checked; severity is close, full or warn.
+# TYPE hostpath_provisioner_pool_finding gauge
+hostpath_provisioner_pool_finding{pool="fast",reason="OpenToOthers",severity="warn"} 1
+# HELP hostpath_provisioner_pool_open 1 if the pool takes work, 0 if its gate is closed.
+# TYPE hostpath_provisioner_pool_open gauge
+hostpath_provisioner_pool_open{pool="fast"} 1
+# HELP hostpath_provisioner_pool_volumes Volume objects of this node, by pool.
+# TYPE hostpath_provisioner_pool_volumes gauge
+hostpath_provisioner_pool_volumes{pool="fast"} 3
+`
+	names := []string{"bytes", "finding", "open", "volumes"}
+	for i, n := range names {
+		names[i] = "hostpath_provisioner_pool_" + n
+	}
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	m.Forget()
+	if n, err := testutil.GatherAndCount(m.Registry, names[:3]...); err != nil || n != 0 {
+		t.Errorf("%d series are left after Forget, %v", n, err)
+	}
+}
+
+func TestClaimsAreProvisionedOrRefused(t *testing.T) {
+	m := New("v1", func() map[string]int { return nil })
+	m.Claim("fast", "Provisioned", time.Second)
+	m.Claim("fast", "PoolClosed", 0)
+	m.Claim("fast", "PoolClosed", 0)
+	m.Volume("fast", "Deleted")
+	for name, got := range map[string]float64{
+		"provisioned": testutil.ToFloat64(m.provisioned.WithLabelValues("fast")) - 1,
+		"refused":     testutil.ToFloat64(m.refused.WithLabelValues("fast", "PoolClosed")) - 2,
+		"removed":     testutil.ToFloat64(m.removed.WithLabelValues("fast", "Deleted")) - 1,
+	} {
+		if got != 0 {
+			t.Errorf("%s is off by %v", name, got)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	m := New("v1", func() map[string]int { return nil })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var trouble error
+	ended := make(chan error, 1)
+	go func() { ended <- m.Serve(ctx, l, func() error { return trouble }) }()
+	get := func(path string) (int, string) {
+		t.Helper()
+		r, err := http.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, _ := io.ReadAll(r.Body)
+		return r.StatusCode, string(body)
+	}
+	if code, body := get("/healthz"); code != 200 || body != "ok\n" {
+		t.Errorf("healthz: %d %q", code, body)
+	}
+	trouble = errors.New("pool fast: its loop has not turned for 1m0s")
+	if code, body := get("/healthz"); code != 503 || body != trouble.Error()+"\n" {
+		t.Errorf("healthz in trouble: %d %q", code, body)
+	}
+	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, `build_info{goversion="go`) {
+		t.Errorf("metrics: %d", code)
+	}
+	if code, _ := get("/"); code != 404 {
+		t.Errorf("another path: %d", code)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve ended with %v", err)
+	}
+}

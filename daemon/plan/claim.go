@@ -1,0 +1,316 @@
+package plan
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Action is what a verdict asks for.
+type Action string
+
+// Actions for a claim.
+const (
+	Ignore    Action = "ignore"    // nothing to do, nothing to say
+	Wait      Action = "wait"      // say why, and look again when the pool or the claim changes
+	Refuse    Action = "refuse"    // say why; only a change of the claim or its class can help
+	Release   Action = "release"   // say why, and give the claim back for another node to take
+	Assign    Action = "assign"    // write this node's name on the claim, then decide again
+	Provision Action = "provision" // make the volume
+)
+
+// Verdict is a decision about a claim. An empty Reason means that there is nothing to tell anybody.
+type Verdict struct {
+	Action  Action
+	Reason  string
+	Message string
+	After   time.Duration // look again after this long; 0: only when something changes
+}
+
+// ClaimFacts is everything that a decision about a claim depends on.
+type ClaimFacts struct {
+	Claim       *corev1.PersistentVolumeClaim
+	Class       *storagev1.StorageClass  // nil: the class does not exist
+	Volume      *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
+	Provisioner string
+	Node        string
+	NodeLabels  map[string]string // nil: the cluster does not know this node
+	OtherNodes  bool              // the cluster has a node besides this one
+	Pool        Pool              // what Resolve answered
+	Refusal     *Refusal
+	Closed      string        // why the pool takes no work, "" if it is open
+	Free        uint64        // bytes that new volumes may take
+	Age         time.Duration // since this daemon first saw the claim undecided
+}
+
+type claimRule func(ClaimFacts) (Verdict, bool)
+
+// claimRules is the specification: the first rule that applies decides. What concerns nobody here
+// comes first, then what no node could provide, then what this node cannot, then the doing.
+var claimRules = []claimRule{
+	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned,
+	classMissing, blockMode, accessMode, dataSource, selector, classRefused,
+	topology, nodeUnknown, badName, poolClosed, tooLarge,
+	nobodyChosen, notYetAssigned, undecided,
+}
+
+// ForClaim decides what this node does about a claim.
+func ForClaim(f ClaimFacts) Verdict {
+	for _, rule := range claimRules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return Verdict{Action: Provision}
+}
+
+// KeepClaim says whether a claim may concern this node, from the claim alone: what it refuses is
+// forgotten at once, so that memory does not grow with the cluster's claims.
+func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string) bool {
+	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
+		return false
+	}
+	if asked := askedProvisioner(c); asked != "" && asked != provisioner {
+		return false
+	}
+	if named := c.Annotations[ProvisionOnNode]; named != "" {
+		return named == node
+	}
+	selected := c.Annotations[SelectedNode]
+	return askedProvisioner(c) != "" && (selected == "" || selected == node)
+}
+
+// VolumeName is the name of a claim's volume in this and every other external provisioner.
+func VolumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
+
+// ClassName is the name of a claim's class, "" if it names none.
+func ClassName(c *corev1.PersistentVolumeClaim) string {
+	if c.Spec.StorageClassName != nil {
+		return *c.Spec.StorageClassName
+	}
+	return c.Annotations[ClassBeta]
+}
+
+func askedProvisioner(c *corev1.PersistentVolumeClaim) string {
+	if p := c.Annotations[StorageProvisioner]; p != "" {
+		return p
+	}
+	return c.Annotations[StorageProvisionerBeta]
+}
+
+func waitsForConsumer(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// free: no node has been chosen for the claim, by anybody.
+func (f ClaimFacts) nodeOpen() bool {
+	return f.Claim.Annotations[SelectedNode] == "" && f.Claim.Annotations[ProvisionOnNode] == ""
+}
+
+// cannot is the verdict of a rule that speaks of this node alone. A claim that was given to this node
+// and may go elsewhere is given back. A claim that nobody took yet is left to the others for a
+// while before this node complains: one of them probably takes it.
+func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
+	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
+	switch {
+	case !f.OtherNodes || f.Claim.Annotations[ProvisionOnNode] == f.Node:
+	case f.Claim.Annotations[SelectedNode] == f.Node:
+		v.Action, v.After = Release, 0
+	case f.nodeOpen() && f.Age < patience:
+		v = Verdict{Action: Wait, After: patience - f.Age}
+	}
+	return v, true
+}
+
+const (
+	retryAfter = 30 * time.Second
+	patience   = 10 * time.Second
+)
+
+func beingDeleted(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, f.Claim.DeletionTimestamp != nil
+}
+
+func alreadyBound(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, f.Claim.Spec.VolumeName != ""
+}
+
+// notOurs: a claim without the annotation is ours only where kube-controller-manager waits for a
+// node that the claim already names (CONTRACTS: provisionOnNode with WaitForFirstConsumer).
+func notOurs(f ClaimFacts) (Verdict, bool) {
+	asked := askedProvisioner(f.Claim)
+	if asked == "" && f.Claim.Annotations[ProvisionOnNode] == f.Node && waitsForConsumer(f.Class) {
+		asked = f.Class.Provisioner
+	}
+	return Verdict{Action: Ignore}, asked != f.Provisioner
+}
+
+// otherNode: the node that the claim's author named outranks the one that the scheduler selected;
+// the scheduler follows the volume's affinity.
+func otherNode(f ClaimFacts) (Verdict, bool) {
+	node := f.Claim.Annotations[ProvisionOnNode]
+	if node == "" {
+		node = f.Claim.Annotations[SelectedNode]
+	}
+	return Verdict{Action: Ignore}, node != "" && node != f.Node
+}
+
+func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
+	done := f.Volume != nil && f.Volume.DeletionTimestamp == nil && f.Volume.Spec.ClaimRef != nil && f.Volume.Spec.ClaimRef.UID == f.Claim.UID
+	return Verdict{Action: Ignore}, done
+}
+
+func classMissing(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: fmt.Sprintf("storage class %q does not exist", ClassName(f.Claim))}, f.Class == nil
+}
+
+func blockMode(f ClaimFacts) (Verdict, bool) {
+	mode := f.Claim.Spec.VolumeMode
+	return Verdict{Action: Refuse, Reason: ReasonBlockMode, Message: "volumeMode Block: this provisioner makes directories, not block devices; use volumeMode Filesystem"},
+		mode != nil && *mode == corev1.PersistentVolumeBlock
+}
+
+var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+
+func accessMode(f ClaimFacts) (Verdict, bool) {
+	for _, mode := range f.Claim.Spec.AccessModes {
+		if !slices.Contains(nodeAccessModes, mode) {
+			return Verdict{Action: Refuse, Reason: ReasonAccessMode,
+				Message: fmt.Sprintf("access mode %s: a volume of this class is on one node's disk; use ReadWriteOnce or ReadWriteOncePod", mode)}, true
+		}
+	}
+	return Verdict{}, false
+}
+
+func dataSource(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Refuse, Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot, another claim or a populator here; use an empty claim and copy the data"},
+		f.Claim.Spec.DataSource != nil || f.Claim.Spec.DataSourceRef != nil
+}
+
+func selector(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Refuse, Reason: ReasonSelector, Message: "selector: a claim that selects existing volumes by label is not provisioned; remove spec.selector"},
+		f.Claim.Spec.Selector != nil
+}
+
+// classRefused: an unknown pool is this node's trouble, another node may have it; a parameter that
+// nobody knows is everybody's.
+func classRefused(f ClaimFacts) (Verdict, bool) {
+	switch {
+	case f.Refusal == nil:
+		return Verdict{}, false
+	case f.Refusal.Reason == ReasonUnknownPool:
+		return f.cannot(f.Refusal.Reason, f.Refusal.Message)
+	default:
+		return Verdict{Action: Refuse, Reason: f.Refusal.Reason, Message: f.Refusal.Message}, true
+	}
+}
+
+func nodeUnknown(f ClaimFacts) (Verdict, bool) {
+	if f.NodeLabels[HostnameLabel] != "" {
+		return Verdict{}, false
+	}
+	message := "the cluster has no node of this name"
+	if f.NodeLabels != nil {
+		message = "the Node object has no label " + HostnameLabel
+	}
+	return Verdict{Action: Wait, Reason: ReasonNodeNotFound, Message: "node " + f.Node + ": " + message, After: retryAfter}, true
+}
+
+func topology(f ClaimFacts) (Verdict, bool) {
+	if f.NodeLabels == nil || len(f.Class.AllowedTopologies) == 0 || slices.ContainsFunc(f.Class.AllowedTopologies, f.matches) {
+		return Verdict{}, false
+	}
+	return f.cannot(ReasonTopology, "class "+f.Class.Name+": allowedTopologies do not include this node")
+}
+
+func (f ClaimFacts) matches(term corev1.TopologySelectorTerm) bool {
+	for _, want := range term.MatchLabelExpressions {
+		if value, has := f.NodeLabels[want.Key]; !has || !slices.Contains(want.Values, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func badName(f ClaimFacts) (Verdict, bool) {
+	_, err := f.Pool.Directory(VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
+	if err == nil {
+		return Verdict{}, false
+	}
+	return f.cannot(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error())
+}
+
+func poolClosed(f ClaimFacts) (Verdict, bool) {
+	if f.Closed == "" {
+		return Verdict{}, false
+	}
+	return f.cannot(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Closed)
+}
+
+func tooLarge(f ClaimFacts) (Verdict, bool) {
+	want := requested(f.Claim)
+	if want.Sign() >= 0 && uint64(want.Value()) <= f.Free {
+		return Verdict{}, false
+	}
+	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, want.String(), Size(f.Free)))
+}
+
+// nobodyChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for
+// the scheduler.
+func nobodyChosen(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, waitsForConsumer(f.Class) && f.nodeOpen()
+}
+
+// notYetAssigned: kube-controller-manager asks nobody for a WaitForFirstConsumer claim before
+// selected-node is set, so the node that the claim names sets it.
+func notYetAssigned(f ClaimFacts) (Verdict, bool) {
+	a := f.Claim.Annotations
+	return Verdict{Action: Assign}, waitsForConsumer(f.Class) && a[ProvisionOnNode] == f.Node && a[SelectedNode] != f.Node
+}
+
+// undecided: an Immediate claim belongs to the daemon that writes its node's name on it first. The
+// one with more room tries earlier; where there is only one node nobody waits.
+func undecided(f ClaimFacts) (Verdict, bool) {
+	if !f.nodeOpen() {
+		return Verdict{}, false
+	}
+	if wait := headStart(f) - f.Age; wait > 0 {
+		return Verdict{Action: Wait, After: wait}, true
+	}
+	return Verdict{Action: Assign}, true
+}
+
+// headStart is how long this node leaves an undecided claim to nodes with more room: 25 ms for every
+// halving of the free space below 4 EiB, and up to 15 ms more by name so that equals do not collide.
+func headStart(f ClaimFacts) time.Duration {
+	if !f.OtherNodes {
+		return 0
+	}
+	h := fnv.New32a()
+	h.Write([]byte(f.Node))
+	halvings := 63 - bits.Len64(f.Free)
+	return time.Duration(halvings)*25*time.Millisecond + time.Duration(h.Sum32()%16)*time.Millisecond
+}
+
+func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
+	return c.Spec.Resources.Requests[corev1.ResourceStorage]
+}
+
+// Size writes a number of bytes for people: three digits and a binary unit.
+func Size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 || value >= 100 {
+		return fmt.Sprintf("%.0f %s", value, units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

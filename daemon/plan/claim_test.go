@@ -1,0 +1,233 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	us   = "node-a"
+	them = "node-b"
+)
+
+// ready is a claim that this node can provision at once: the scheduler chose it, the pool is open.
+// Each case changes what it is about.
+func ready() ClaimFacts {
+	class, wait := "fast", storagev1.VolumeBindingWaitForFirstConsumer
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "u-1", Annotations: map[string]string{
+			StorageProvisioner: DefaultProvisioner, SelectedNode: us,
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}
+	ask(claim, "1Gi")
+	return ClaimFacts{
+		Claim: claim,
+		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: DefaultProvisioner, VolumeBindingMode: &wait},
+		Node:  us, Provisioner: DefaultProvisioner, NodeLabels: map[string]string{HostnameLabel: "host-a"},
+		Pool: testPool("fast"), Free: 10 << 30,
+	}
+}
+
+func testPool(name string) Pool {
+	return Pool{Name: name, Path: "/srv/" + name, Scope: "node", Source: SourceHostPath, Mode: 0o777, OnDelete: OnDeleteDelete,
+		Directory: func(pv, _, _ string) (string, error) { return pv, nil }}
+}
+
+func ask(c *corev1.PersistentVolumeClaim, size string) {
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+}
+
+func immediate(f *ClaimFacts) {
+	mode := storagev1.VolumeBindingImmediate
+	f.Class.VolumeBindingMode = &mode
+	delete(f.Claim.Annotations, SelectedNode)
+}
+
+func block(f *ClaimFacts) {
+	mode := corev1.PersistentVolumeBlock
+	f.Claim.Spec.VolumeMode = &mode
+}
+
+func closed(f *ClaimFacts) { f.Closed = "/srv/fast is not mounted" }
+func others(f *ClaimFacts) { f.OtherNodes = true }
+func large(f *ClaimFacts)  { ask(f.Claim, "11Gi") }
+
+// TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more and
+// says which one speaks.
+func TestClaimPrecedence(t *testing.T) {
+	now := metav1.Now()
+	type change = func(*ClaimFacts)
+	cases := []struct {
+		name    string
+		changes []change
+		action  Action
+		reason  string
+		message string
+	}{
+		{"nothing in the way", nil, Provision, "", ""},
+		{"being deleted before anything else", []change{closed, func(f *ClaimFacts) { f.Claim.DeletionTimestamp = &now }}, Ignore, "", ""},
+		{"bound before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.VolumeName = "pv" }}, Ignore, "", ""},
+		{"another provisioner before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[StorageProvisioner] = "x.example/y" }}, Ignore, "", ""},
+		{"the older annotation counts where the newer is absent", []change{func(f *ClaimFacts) {
+			delete(f.Claim.Annotations, StorageProvisioner)
+			f.Claim.Annotations[StorageProvisionerBeta] = DefaultProvisioner
+		}}, Provision, "", ""},
+		{"the newer annotation outranks the older", []change{func(f *ClaimFacts) {
+			f.Claim.Annotations[StorageProvisioner] = "x.example/y"
+			f.Claim.Annotations[StorageProvisionerBeta] = DefaultProvisioner
+		}}, Ignore, "", ""},
+		{"nobody asked yet", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, StorageProvisioner) }}, Ignore, "", ""},
+		{"another node before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }}, Ignore, "", ""},
+		{"the named node outranks the selected one", []change{func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = them }}, Ignore, "", ""},
+		{"named here, selected elsewhere: write our name first", []change{func(f *ClaimFacts) {
+			f.Claim.Annotations[ProvisionOnNode], f.Claim.Annotations[SelectedNode] = us, them
+		}}, Assign, "", ""},
+		{"named here, nobody asked because nothing is selected", []change{func(f *ClaimFacts) {
+			f.Claim.Annotations = map[string]string{ProvisionOnNode: us}
+		}}, Assign, "", ""},
+		{"named here, Immediate: no need to write a name", []change{immediate, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Provision, "", ""},
+		{"provisioned already, before closed", []change{closed, func(f *ClaimFacts) {
+			f.Volume = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "u-1"}}}
+		}}, Ignore, "", ""},
+		{"a volume of another claim is not ours", []change{func(f *ClaimFacts) {
+			f.Volume = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "u-2"}}}
+		}}, Provision, "", ""},
+		{"no class before block mode", []change{block, func(f *ClaimFacts) { f.Class = nil }}, Wait, ReasonClassNotFound, `storage class "fast" does not exist`},
+		{"block mode before closed", []change{block, closed}, Refuse, ReasonBlockMode, "volumeMode Block"},
+		{"access mode before closed", []change{closed, func(f *ClaimFacts) {
+			f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
+		}}, Refuse, ReasonAccessMode, "ReadWriteMany"},
+		{"data source before closed", []change{closed, func(f *ClaimFacts) {
+			f.Claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
+		}}, Refuse, ReasonDataSource, "dataSource"},
+		{"data source reference counts as well", []change{func(f *ClaimFacts) {
+			f.Claim.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "Populator", Name: "other"}
+		}}, Refuse, ReasonDataSource, "dataSource"},
+		{"selector before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} }}, Refuse, ReasonSelector, "selector"},
+		{"unknown parameter before closed", []change{closed, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
+		{"unknown pool on the only node waits", []change{func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Wait, ReasonUnknownPool, "node node-a: no pool"},
+		{"unknown pool where others may have it", []change{others, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Release, ReasonUnknownPool, "no pool"},
+		{"topology before closed", []change{closed, func(f *ClaimFacts) {
+			f.Class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: HostnameLabel, Values: []string{"host-b"}}}}}
+		}}, Wait, ReasonTopology, "allowedTopologies"},
+		{"node unknown before closed", []change{closed, func(f *ClaimFacts) { f.NodeLabels = nil }}, Wait, ReasonNodeNotFound, "the cluster has no node of this name"},
+		{"node without the label", []change{func(f *ClaimFacts) { f.NodeLabels = map[string]string{} }}, Wait, ReasonNodeNotFound, "has no label kubernetes.io/hostname"},
+		{"bad directory name before closed", []change{closed, func(f *ClaimFacts) {
+			f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
+		}}, Wait, ReasonBadName, "pool fast: too long"},
+		{"closed before too large", []change{closed, large}, Wait, ReasonPoolClosed, "pool fast: /srv/fast is not mounted"},
+		{"closed, with other nodes: give it back", []change{others, closed}, Release, ReasonPoolClosed, "not mounted"},
+		{"closed, named here: nobody else may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},
+		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim asks for 11Gi, and 10.0 GiB can be given to new volumes"},
+		{"exactly the free space fits", []change{func(f *ClaimFacts) { ask(f.Claim, "10Gi") }}, Provision, "", ""},
+		{"too large, with other nodes: give it back", []change{others, large}, Release, ReasonNotEnoughSpace, "11Gi"},
+		{"waiting for a consumer, given back by somebody", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},
+		{"Immediate on a single node: no waiting", []change{immediate}, Assign, "", ""},
+		{"Immediate, others may have more room: wait silently", []change{immediate, others}, Wait, "", ""},
+		{"Immediate, the head start is over", []change{immediate, others, func(f *ClaimFacts) { f.Age = 2 * time.Second }}, Assign, "", ""},
+		{"Immediate, closed here: leave it to others silently", []change{immediate, others, closed}, Wait, "", ""},
+		{"Immediate, closed here, and nobody took it: say so", []change{immediate, others, closed, func(f *ClaimFacts) { f.Age = time.Minute }}, Wait, ReasonPoolClosed, "not mounted"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			f := ready()
+			for _, change := range c.changes {
+				change(&f)
+			}
+			got := ForClaim(f)
+			if got.Action != c.action || got.Reason != c.reason || !strings.Contains(got.Message, c.message) {
+				t.Errorf("got %s %s %q, want %s %s %q", got.Action, got.Reason, got.Message, c.action, c.reason, c.message)
+			}
+			if silentWait := got.Action == Wait && got.Reason == ""; silentWait && got.After <= 0 {
+				t.Error("a silent wait without a time is a claim forgotten")
+			}
+		})
+	}
+}
+
+// The node with more room goes first, whatever the names are.
+func TestHeadStartFollowsFreeSpace(t *testing.T) {
+	last := time.Duration(0)
+	for shift := 62; shift >= 20; shift-- {
+		for _, node := range []string{"a", "b", "node-with-a-long-name"} {
+			got := headStart(ClaimFacts{Node: node, Free: 1 << shift, OtherNodes: true})
+			if floor := time.Duration(62-shift) * 25 * time.Millisecond; got < floor || got >= floor+25*time.Millisecond {
+				t.Fatalf("2^%d bytes free on %s: %s, want %s and less than 25ms more", shift, node, got, floor)
+			}
+			last = got
+		}
+	}
+	if last < time.Second {
+		t.Errorf("1 MiB free waits only %s", last)
+	}
+}
+
+func TestKeepClaim(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*corev1.PersistentVolumeClaim)
+		keep   bool
+	}{
+		{"selected here", func(*corev1.PersistentVolumeClaim) {}, true},
+		{"selected elsewhere", func(c *corev1.PersistentVolumeClaim) { c.Annotations[SelectedNode] = them }, false},
+		{"named here, selected elsewhere", func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations[SelectedNode], c.Annotations[ProvisionOnNode] = them, us
+		}, true},
+		{"named here, nobody asked yet", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{ProvisionOnNode: us} }, true},
+		{"named elsewhere, selected here", func(c *corev1.PersistentVolumeClaim) { c.Annotations[ProvisionOnNode] = them }, false},
+		{"asked of us, no node chosen", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, SelectedNode) }, true},
+		{"asked of nobody", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false},
+		{"selected here, asked of nobody", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, StorageProvisioner) }, false},
+		{"asked of another", func(c *corev1.PersistentVolumeClaim) { c.Annotations[StorageProvisioner] = "x.example/y" }, false},
+		{"bound", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }, false},
+		{"being deleted", func(c *corev1.PersistentVolumeClaim) { now := metav1.Now(); c.DeletionTimestamp = &now }, false},
+	}
+	for _, c := range cases {
+		claim := ready().Claim
+		c.change(claim)
+		if got := KeepClaim(claim, DefaultProvisioner, us); got != c.keep {
+			t.Errorf("%s: keep is %v, want %v", c.name, got, c.keep)
+		}
+	}
+}
+
+// What KeepClaim forgets, ForClaim must ignore: else a claim would be forgotten that wants an answer.
+func TestKeepAgreesWithDecision(t *testing.T) {
+	values := []string{"", us, them}
+	for _, asked := range []string{"", DefaultProvisioner, "x.example/y"} {
+		for _, selected := range values {
+			for _, named := range values {
+				for _, wait := range []bool{true, false} {
+					f := ready()
+					if !wait {
+						immediate(&f)
+					}
+					f.Claim.Annotations = map[string]string{StorageProvisioner: asked, SelectedNode: selected, ProvisionOnNode: named}
+					keep, v := KeepClaim(f.Claim, DefaultProvisioner, us), ForClaim(f)
+					if !keep && v.Action != Ignore {
+						t.Errorf("asked %q, selected %q, named %q, waits %v: forgotten, yet the verdict is %s", asked, selected, named, wait, v.Action)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1 << 20: "1.0 MiB", 150 << 30: "150 GiB", 1<<40 + 1<<39: "1.5 TiB"} {
+		if got := Size(n); got != want {
+			t.Errorf("Size(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package plan
+
+// Keys and names that other software reads or writes. The source of each is named, because a wrong
+// letter here is a volume that nobody deletes.
+const (
+	// StorageProvisioner is written on a claim by kube-controller-manager: at once for Immediate
+	// binding, after selected-node for WaitForFirstConsumer (pkg/controller/volume/persistentvolume).
+	StorageProvisioner = "volume.kubernetes.io/storage-provisioner"
+	// StorageProvisionerBeta is its older name, read when the first is absent.
+	StorageProvisionerBeta = "volume.beta.kubernetes.io/storage-provisioner"
+	// SelectedNode is the node name that the scheduler chose; whoever cannot provision removes it.
+	SelectedNode = "volume.kubernetes.io/selected-node"
+	// ClassBeta names a claim's class before spec.storageClassName did.
+	ClassBeta = "volume.beta.kubernetes.io/storage-class"
+	// ProvisionOnNode is the node name that the claim's author asked for (kubevirt).
+	ProvisionOnNode = "kubevirt.io/provisionOnNode"
+	// ProvisionedBy is the class's provisioner name on a volume. Without it kube-controller-manager
+	// runs its own hostPath deleter on the control plane's machine.
+	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
+	// Finalizer keeps a volume object until its directory is gone.
+	Finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+	// HostnameLabel is the node label that affinity is written with; its value may differ from the
+	// node's name.
+	HostnameLabel = "kubernetes.io/hostname"
+
+	// NodeLabel and PoolLabel are ours, on volumes: a daemon watches the volumes of its node only.
+	NodeLabel = "hostpath-provisioner/node"
+	PoolLabel = "hostpath-provisioner/pool"
+)
+
+// DefaultProvisioner is the StorageClass.provisioner that the daemon answers to. It has no slash, so
+// that a CSIDriver object of the same name can exist (the scheduler's capacity check looks it up).
+const DefaultProvisioner = "hostpath-provisioner"

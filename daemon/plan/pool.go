@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Sources of a pool's volumes, as spelt in the configuration and in class parameters.
+const (
+	SourceHostPath = "hostPath"
+	SourceLocal    = "local"
+)
+
+// What happens to a volume's directory when its claim goes and the reclaim policy is Delete.
+const (
+	OnDeleteDelete  = "delete"
+	OnDeleteArchive = "archive"
+)
+
+// Pool is what a decision needs to know of a configured pool.
+type Pool struct {
+	Name     string
+	Path     string      // absolute and clean
+	Scope    string      // node
+	Source   string      // SourceHostPath or SourceLocal
+	Mode     fs.FileMode // of a volume's directory
+	UID, GID int         // its owner and group
+	OnDelete string      // OnDeleteDelete or OnDeleteArchive
+	Default  bool        // the pool of a class that names none
+	// Directory gives a volume's directory name: one path element.
+	Directory func(pv, namespace, claim string) (string, error)
+}
+
+// Refusal is a verdict that does not depend on the state of the host: a class that asks for what
+// this node's configuration does not have.
+type Refusal struct{ Reason, Message string }
+
+// Class parameters.
+const (
+	paramPool     = "pool"
+	paramPvDir    = "pvDir"
+	paramSource   = "source"
+	paramMode     = "mode"
+	paramOnDelete = "onDelete"
+)
+
+var knownParams = []string{paramMode, paramOnDelete, paramPool, paramPvDir, paramSource}
+
+// Resolve finds the pool that a class asks for, with the class's own settings put over the pool's.
+func Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
+	params := class.Parameters
+	for _, key := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(knownParams, key) {
+			return Pool{}, refuse(ReasonUnknownParameter, "class %s: unknown parameter %q; known are %s", class.Name, key, strings.Join(knownParams, ", "))
+		}
+	}
+	pool, refusal := choose(class, pools)
+	if refusal != nil {
+		return Pool{}, refusal
+	}
+	return override(class, pool)
+}
+
+func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
+	name, named := class.Parameters[paramPool]
+	dir, placed := class.Parameters[paramPvDir]
+	switch {
+	case named && placed:
+		return Pool{}, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other", class.Name, paramPool, paramPvDir)
+	case named:
+		return find(pools, func(p Pool) bool { return p.Name == name },
+			refuse(ReasonUnknownPool, "class %s: this node has no pool %q; it has %s", class.Name, name, names(pools)))
+	case placed:
+		return find(pools, func(p Pool) bool { return p.Path == dir },
+			refuse(ReasonUnknownPool, "class %s: this node has no pool at %q; it has %s", class.Name, dir, names(pools)))
+	case len(pools) == 1:
+		return pools[0], nil
+	default:
+		return find(pools, func(p Pool) bool { return p.Default },
+			refuse(ReasonUnknownPool, "class %s: names no pool, and none of this node's pools is the default; it has %s", class.Name, names(pools)))
+	}
+}
+
+func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (Pool, *Refusal) {
+	if i := slices.IndexFunc(pools, is); i >= 0 {
+		return pools[i], nil
+	}
+	return Pool{}, otherwise
+}
+
+func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
+	if v, ok := class.Parameters[paramSource]; ok {
+		if v != SourceHostPath && v != SourceLocal {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramSource, v, SourceHostPath, SourceLocal)
+		}
+		pool.Source = v
+	}
+	if v, ok := class.Parameters[paramOnDelete]; ok {
+		if v != OnDeleteDelete && v != OnDeleteArchive {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramOnDelete, v, OnDeleteDelete, OnDeleteArchive)
+		}
+		pool.OnDelete = v
+	}
+	if v, ok := class.Parameters[paramMode]; ok {
+		mode, err := strconv.ParseUint(v, 8, 32)
+		if err != nil || len(v) < 3 || len(v) > 5 || mode >= 0o4000 { // setuid means nothing on a directory
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is not an octal mode such as 0770 or 2770", class.Name, paramMode, v)
+		}
+		pool.Mode = fileMode(uint32(mode))
+	}
+	return pool, nil
+}
+
+// fileMode turns the bits of chmod(2) into Go's, which keeps setgid and sticky elsewhere.
+func fileMode(bits uint32) fs.FileMode {
+	mode := fs.FileMode(bits & 0o777)
+	for bit, flag := range map[uint32]fs.FileMode{0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if bits&bit != 0 {
+			mode |= flag
+		}
+	}
+	return mode
+}
+
+func names(pools []Pool) string {
+	if len(pools) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, p := range pools {
+		all = append(all, p.Name+" ("+p.Path+")")
+	}
+	return strings.Join(all, ", ")
+}
+
+func refuse(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// NewVolume builds the PersistentVolume for a claim whose directory is name below the pool's path.
+func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
+	claim, mode := f.Claim, corev1.PersistentVolumeFilesystem
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        VolumeName(claim),
+			Labels:      map[string]string{NodeLabel: NodeLabelValue(f.Node), PoolLabel: f.Pool.Name},
+			Annotations: map[string]string{ProvisionedBy: f.Provisioner},
+			Finalizers:  []string{Finalizer},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:         corev1.ResourceList{corev1.ResourceStorage: requested(claim)},
+			AccessModes:      claim.Spec.AccessModes,
+			VolumeMode:       &mode,
+			StorageClassName: ClassName(claim),
+			MountOptions:     f.Class.MountOptions,
+			ClaimRef: &corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", APIVersion: "v1",
+				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+			NodeAffinity:                  affinity(f.NodeLabels[HostnameLabel]),
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		},
+	}
+	if p := f.Class.ReclaimPolicy; p != nil {
+		pv.Spec.PersistentVolumeReclaimPolicy = *p
+	}
+	pv.Spec.PersistentVolumeSource = source(f.Pool, f.Pool.Path+"/"+name)
+	return pv
+}
+
+// source always writes type Directory for hostPath: with no type the container runtime would make
+// a missing directory on the root disk.
+func source(pool Pool, path string) corev1.PersistentVolumeSource {
+	if pool.Source == SourceLocal {
+		return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
+	}
+	directory := corev1.HostPathDirectory
+	return corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &directory}}
+}
+
+func affinity(hostname string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: HostnameLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
+	}}}}
+}
+
+// Same says whether an object that already has the name of the one we want to create is the one we
+// want: made by us on this node, for this claim, and pointing to this directory. An empty string is yes.
+func Same(existing, want *corev1.PersistentVolume) (difference string) {
+	ref := existing.Spec.ClaimRef
+	switch {
+	case existing.Annotations[ProvisionedBy] != want.Annotations[ProvisionedBy]:
+		return fmt.Sprintf("it was provisioned by %q", existing.Annotations[ProvisionedBy])
+	case existing.Labels[NodeLabel] != want.Labels[NodeLabel]:
+		return fmt.Sprintf("it is on node %q", existing.Labels[NodeLabel])
+	case ref == nil || ref.UID != want.Spec.ClaimRef.UID:
+		return "it is for another claim"
+	case volumePath(existing) != volumePath(want):
+		return fmt.Sprintf("it points to %q", volumePath(existing))
+	default:
+		return ""
+	}
+}
+
+// NodeLabelValue is a node's name as a label value. Names may have 253 characters and label values
+// 63 (apimachinery, util/validation), so a longer name is cut and told apart by its hash.
+func NodeLabelValue(node string) string {
+	if len(validation.IsValidLabelValue(node)) == 0 {
+		return node
+	}
+	sum := sha256.Sum256([]byte(node))
+	head := strings.TrimRight(node[:min(len(node), 50)], "-._")
+	return head + "-" + hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,37 @@
+package plan
+
+// Reasons of events and metrics. Each stands in docs/troubleshooting.md with what it means and what
+// to do; a test compares the two lists.
+const (
+	ReasonProvisioned        = "Provisioned"
+	ReasonClassNotFound      = "ClassNotFound"
+	ReasonUnknownParameter   = "UnknownParameter"
+	ReasonBadParameter       = "BadParameter"
+	ReasonUnknownPool        = "UnknownPool"
+	ReasonBlockMode          = "BlockModeUnsupported"
+	ReasonAccessMode         = "AccessModeUnsupported"
+	ReasonDataSource         = "DataSourceUnsupported"
+	ReasonSelector           = "SelectorUnsupported"
+	ReasonTopology           = "TopologyMismatch"
+	ReasonBadName            = "BadDirectoryName"
+	ReasonNodeNotFound       = "NodeNotFound"
+	ReasonPoolClosed         = "PoolClosed"
+	ReasonNotEnoughSpace     = "NotEnoughSpace"
+	ReasonCreateFailed       = "CreateFailed"
+	ReasonNameTaken          = "VolumeNameTaken"
+	ReasonAPIRefused         = "APIRefused"
+	ReasonPathMismatch       = "PathMismatch"
+	ReasonNotRecorded        = "NotRecorded"
+	ReasonClaimExists        = "ClaimStillExists"
+	ReasonDeleted            = "Deleted"
+	ReasonArchived           = "Archived"
+	ReasonRetained           = "Retained"
+	ReasonDeleteFailed       = "DeleteFailed"
+	ReasonPurgeFailed        = "PurgeIncomplete"
+	ReasonPoolOpened         = "PoolOpened"
+	ReasonStateUnreadable    = "StateUnreadable"
+	ReasonStateUnwritable    = "StateUnwritable"
+	ReasonRecordDamaged      = "RecordDamaged"
+	ReasonUnpublishedRemoved = "UnpublishedRemoved"
+	ReasonOrphaned           = "Orphaned"
+)

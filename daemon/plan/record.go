@@ -1,0 +1,54 @@
+package plan
+
+import corev1 "k8s.io/api/core/v1"
+
+// Actions for a record without a volume object, beside Ignore.
+const (
+	Keep   Action = "keep"   // somebody still wants it, or only people may decide
+	Undo   Action = "undo"   // never published, nobody wants it: remove the empty directory and the record
+	Finish Action = "finish" // its object is gone: purge what is in the trash, then the record
+)
+
+// RecordFacts is everything that a decision about a record depends on. It is asked only when the
+// API was read and the pool is open.
+type RecordFacts struct {
+	Record      Record
+	Volume      *corev1.PersistentVolume      // the object of this name, read from the API just now
+	Claim       *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
+	Provisioner string
+	Node        string
+}
+
+// ForRecord decides about a volume that the disk remembers. A volume that was never published was
+// never in a pod, so its directory is empty; whoever carries out Undo removes nothing else. Data
+// without an object (etcd was restored, somebody forced a finalizer off) is therefore never lost
+// here: it is reported as orphaned.
+func ForRecord(f RecordFacts) Verdict {
+	switch {
+	case f.Record.Retained, f.published(), f.wanted():
+		return Verdict{Action: Keep}
+	case f.Record.Place == InTrash, f.Record.Place == InArchive:
+		return Verdict{Action: Finish}
+	default:
+		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
+	}
+}
+
+// published: the volume object may be ours. Only one that names another node is not: a label that
+// somebody took off proves nothing.
+func (f RecordFacts) published() bool {
+	if f.Volume == nil {
+		return false
+	}
+	node := f.Volume.Labels[NodeLabel]
+	return node == "" || node == NodeLabelValue(f.Node)
+}
+
+// wanted: the claim, by UID, still waits for this node, or is bound to an object of this name that
+// was lost. One that was given to another node meanwhile does not want it.
+func (f RecordFacts) wanted() bool {
+	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
+		return false
+	}
+	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node)
+}

@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Actions for a volume, beside Ignore, Wait and Refuse.
+const (
+	Delete  Action = "delete"  // directory to the trash, then the object
+	Archive Action = "archive" // directory to the archive, then the object
+	Retain  Action = "retain"  // keep the directory, let the object go
+	LetGo   Action = "let go"  // the directory is gone already: only the object is left
+)
+
+// Place is where a recorded volume's directory is now.
+type Place string
+
+// The places; a directory is in exactly one of them.
+const (
+	InPool    Place = "pool"
+	InStaging Place = "staging"
+	InTrash   Place = "trash"
+	InArchive Place = "archive"
+	Nowhere   Place = "nowhere"
+)
+
+// Record is what the disk says of a volume: the proof that its directory is ours.
+type Record struct {
+	PV        string
+	Namespace string
+	Claim     string
+	ClaimUID  string
+	Directory string // one path element below the pool's path
+	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
+	Retained  bool   // the volume object was let go and the data kept
+	Place     Place
+}
+
+// VolumeFacts is everything that a decision about a volume object depends on.
+type VolumeFacts struct {
+	Volume      *corev1.PersistentVolume // read from the API just now
+	ClaimExists bool                     // the claim it is bound to exists, by UID
+	Provisioner string
+	Node        string
+	Pool        *Pool   // the pool its label names, nil if this node has none of that name
+	Closed      string  // why the pool takes no work, "" if it is open
+	Record      *Record // nil: the disk has no record of it
+	Unreadable  string  // why the record cannot be read, "" if it can or there is none
+	Foreign     bool    // there is a directory where the object points, and no record of it
+}
+
+type volumeRule func(VolumeFacts) (Verdict, bool)
+
+// volumeRules is the specification: the first rule that applies decides. No rule that destroys
+// stands before one that protects.
+var volumeRules = []volumeRule{
+	volumeNotOurs, nothingToDo, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
+}
+
+// ForVolume decides what this node does about a volume object.
+func ForVolume(f VolumeFacts) Verdict {
+	for _, rule := range volumeRules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return Verdict{Action: Delete, Reason: ReasonDeleted}
+}
+
+// NeedsWork says, from the object alone, whether a volume can need any action: most are simply bound.
+// One that is being deleted without our finalizer waits for others, our part in it is done.
+func NeedsWork(v *corev1.PersistentVolume) bool {
+	if v.DeletionTimestamp != nil {
+		return slices.Contains(v.Finalizers, Finalizer)
+	}
+	return v.Status.Phase == corev1.VolumeReleased
+}
+
+func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
+	ours := f.Volume.Annotations[ProvisionedBy] == f.Provisioner && f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
+	return Verdict{Action: Ignore}, !ours
+}
+
+func nothingToDo(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, !NeedsWork(f.Volume)
+}
+
+// retained: with any policy but Delete the data stays. Only an object that somebody deletes is let go.
+func retained(f VolumeFacts) (Verdict, bool) {
+	if f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		return Verdict{}, false
+	}
+	if f.Volume.DeletionTimestamp == nil || f.Volume.Status.Phase == corev1.VolumeBound {
+		return Verdict{Action: Ignore}, true
+	}
+	if f.Pool != nil && f.Closed != "" { // the record must learn that it is retained first
+		return volumePoolClosed(f)
+	}
+	return Verdict{Action: Retain, Reason: ReasonRetained}, true
+}
+
+// stillInUse: an object deleted before its claim waits for the claim; one that its claim never
+// reached (Available, after somebody cleared claimRef) has nobody to wait for.
+func stillInUse(f VolumeFacts) (Verdict, bool) {
+	phase := f.Volume.Status.Phase
+	free := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed ||
+		phase == corev1.VolumeAvailable && f.Volume.Spec.ClaimRef == nil
+	return Verdict{Action: Ignore}, !free
+}
+
+// volumeClaimExists does not trust the phase alone: after a restore of etcd the two can disagree.
+func volumeClaimExists(f VolumeFacts) (Verdict, bool) {
+	ref := f.Volume.Spec.ClaimRef
+	if !f.ClaimExists || ref == nil {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonClaimExists, After: retryAfter,
+		Message: fmt.Sprintf("the volume is %s, yet its claim %s/%s exists; nothing is removed", f.Volume.Status.Phase, ref.Namespace, ref.Name)}, true
+}
+
+func volumePoolMissing(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonUnknownPool, After: retryAfter,
+		Message: fmt.Sprintf("node %s has no pool %q any more; nothing is removed", f.Node, f.Volume.Labels[PoolLabel])}, f.Pool == nil
+}
+
+func volumePoolClosed(f VolumeFacts) (Verdict, bool) {
+	if f.Closed == "" {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonPoolClosed, After: retryAfter,
+		Message: fmt.Sprintf("pool %s: %s; nothing is removed until that is mended", f.Pool.Name, f.Closed)}, true
+}
+
+func recordUnreadable(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonRecordDamaged, After: retryAfter, Message: f.Unreadable + "; nothing is removed"}, f.Unreadable != ""
+}
+
+// notRecorded: a directory without a record is not ours, whatever the object says. Where there is
+// no directory either, on the right disk, nothing is left to protect.
+func notRecorded(f VolumeFacts) (Verdict, bool) {
+	switch {
+	case f.Record != nil:
+		return Verdict{}, false
+	case f.Foreign:
+		return Verdict{Action: Refuse, Reason: ReasonNotRecorded,
+			Message: fmt.Sprintf("%s is not recorded as a volume of pool %s; nothing is removed", volumePath(f.Volume), f.Pool.Name)}, true
+	case !derivable(f):
+		return pathMismatchVerdict(f, "a path of this pool"), true
+	default:
+		return Verdict{Action: LetGo, Reason: ReasonDeleted}, true
+	}
+}
+
+// pathMismatch compares the path in the object, and never uses it: anybody who may edit the object
+// could write /etc there.
+func pathMismatch(f VolumeFacts) (Verdict, bool) {
+	want := f.Pool.Path + "/" + f.Record.Directory
+	return pathMismatchVerdict(f, want), volumePath(f.Volume) != want || f.Record.PV != f.Volume.Name
+}
+
+func pathMismatchVerdict(f VolumeFacts, want string) Verdict {
+	return Verdict{Action: Refuse, Reason: ReasonPathMismatch,
+		Message: fmt.Sprintf("the volume points to %q, and this node's record says %s; nothing is removed", volumePath(f.Volume), want)}
+}
+
+func derivable(f VolumeFacts) bool {
+	ref := f.Volume.Spec.ClaimRef
+	if ref == nil {
+		return false
+	}
+	dir, err := f.Pool.Directory(f.Volume.Name, ref.Namespace, ref.Name)
+	return err == nil && volumePath(f.Volume) == f.Pool.Path+"/"+dir
+}
+
+func goneAlready(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: LetGo, Reason: ReasonDeleted}, f.Record.Place == Nowhere
+}
+
+func archived(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: Archive, Reason: ReasonArchived}, f.Record.OnDelete == OnDeleteArchive || f.Record.Place == InArchive
+}
+
+func volumePath(v *corev1.PersistentVolume) string {
+	switch {
+	case v.Spec.HostPath != nil:
+		return v.Spec.HostPath.Path
+	case v.Spec.Local != nil:
+		return v.Spec.Local.Path
+	default:
+		return ""
+	}
+}

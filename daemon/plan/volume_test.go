@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// released is a volume that this node deletes: Released, policy Delete, recorded, where it should be.
+func released() VolumeFacts {
+	pool := testPool("fast")
+	pv := NewVolume(ready(), "pvc-u-1")
+	pv.Status.Phase = corev1.VolumeReleased
+	return VolumeFacts{
+		Volume: pv, Provisioner: DefaultProvisioner, Node: us, Pool: &pool,
+		Record: &Record{PV: "pvc-u-1", Directory: "pvc-u-1", OnDelete: OnDeleteDelete, Place: InPool},
+	}
+}
+
+func keepData(f *VolumeFacts) {
+	f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+}
+
+func deleting(f *VolumeFacts) { now := metav1.Now(); f.Volume.DeletionTimestamp = &now }
+func phase(p corev1.PersistentVolumePhase) func(*VolumeFacts) {
+	return func(f *VolumeFacts) { f.Volume.Status.Phase = p }
+}
+func pointTo(path string) func(*VolumeFacts) {
+	return func(f *VolumeFacts) { f.Volume.Spec.HostPath.Path = path }
+}
+func unrecorded(f *VolumeFacts)   { f.Record = nil }
+func volumeShut(f *VolumeFacts)   { f.Closed = "/srv/fast is not mounted" }
+func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
+
+func TestVolumePrecedence(t *testing.T) {
+	type change = func(*VolumeFacts)
+	cases := []struct {
+		name    string
+		changes []change
+		action  Action
+		reason  string
+	}{
+		{"released, recorded, in place", nil, Delete, ReasonDeleted},
+		{"in the trash already", []change{func(f *VolumeFacts) { f.Record.Place = InTrash }}, Delete, ReasonDeleted},
+		{"recorded, and gone from the disk", []change{func(f *VolumeFacts) { f.Record.Place = Nowhere }}, LetGo, ReasonDeleted},
+		{"archive", []change{func(f *VolumeFacts) { f.Record.OnDelete = OnDeleteArchive }}, Archive, ReasonArchived},
+		{"another provisioner's", []change{func(f *VolumeFacts) { f.Volume.Annotations[ProvisionedBy] = "x" }}, Ignore, ""},
+		{"without provisioned-by", []change{func(f *VolumeFacts) { f.Volume.Annotations = nil }}, Ignore, ""},
+		{"another node's", []change{func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
+		{"bound", []change{phase(corev1.VolumeBound)}, Ignore, ""},
+		{"deleted before its claim: wait for the claim", []change{phase(corev1.VolumeBound), deleting}, Ignore, ""},
+		{"deleted while pending: its claim may come", []change{phase(corev1.VolumePending), deleting}, Ignore, ""},
+		{"deleted, available, claimRef cleared by somebody", []change{phase(corev1.VolumeAvailable), deleting, func(f *VolumeFacts) { f.Volume.Spec.ClaimRef = nil }}, Delete, ReasonDeleted},
+		{"deleted, available, on its way to its claim", []change{phase(corev1.VolumeAvailable), deleting}, Ignore, ""},
+		{"deleted by us, and others hold it", []change{deleting, func(f *VolumeFacts) { f.Volume.Finalizers = []string{"kubernetes.io/pv-protection"} }}, Ignore, ""},
+		{"released, our finalizer off: a crash came before the delete", []change{func(f *VolumeFacts) { f.Volume.Finalizers = nil }}, Delete, ReasonDeleted},
+		{"retain, released", []change{keepData}, Ignore, ""},
+		{"retain, deleted by somebody", []change{keepData, deleting}, Retain, ReasonRetained},
+		{"retain, deleted, pool closed: the record must learn it first", []change{keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
+		{"retain, deleted, still bound", []change{keepData, deleting, phase(corev1.VolumeBound)}, Ignore, ""},
+		{"retain, deleted, pool no longer configured", []change{keepData, deleting, func(f *VolumeFacts) { f.Pool, f.Record = nil, nil }}, Retain, ReasonRetained},
+		{"retain before path mismatch", []change{keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
+		{"released, yet its claim exists", []change{claimRemains}, Wait, ReasonClaimExists},
+		{"claim exists before closed", []change{claimRemains, volumeShut}, Wait, ReasonClaimExists},
+		{"pool no longer configured", []change{func(f *VolumeFacts) { f.Pool, f.Record = nil, nil }}, Wait, ReasonUnknownPool},
+		{"closed before everything on the disk", []change{volumeShut, unrecorded, pointTo("/etc")}, Wait, ReasonPoolClosed},
+		{"record damaged", []change{unrecorded, func(f *VolumeFacts) { f.Unreadable = "volumes/pvc-u-1.json: truncated" }}, Wait, ReasonRecordDamaged},
+		{"no record, a directory there", []change{unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Refuse, ReasonNotRecorded},
+		{"no record, no directory, derived path", []change{unrecorded}, LetGo, ReasonDeleted},
+		{"no record, and it points elsewhere", []change{unrecorded, pointTo("/etc")}, Refuse, ReasonPathMismatch},
+		{"points to /etc", []change{pointTo("/etc")}, Refuse, ReasonPathMismatch},
+		{"points out with ..", []change{pointTo("/srv/fast/pvc-u-1/../../../etc")}, Refuse, ReasonPathMismatch},
+		{"points to another spelling of the same path", []change{pointTo("/srv/fast//pvc-u-1")}, Refuse, ReasonPathMismatch},
+		{"points to the pool itself", []change{pointTo("/srv/fast")}, Refuse, ReasonPathMismatch},
+		{"points to another pool", []change{pointTo("/srv/slow/pvc-u-1")}, Refuse, ReasonPathMismatch},
+		{"points to another volume", []change{pointTo("/srv/fast/pvc-u-2")}, Refuse, ReasonPathMismatch},
+		{"has no path at all", []change{func(f *VolumeFacts) { f.Volume.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{} }}, Refuse, ReasonPathMismatch},
+		{"path mismatch before gone", []change{pointTo("/etc"), func(f *VolumeFacts) { f.Record.Place = Nowhere }}, Refuse, ReasonPathMismatch},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			f := released()
+			for _, change := range c.changes {
+				change(&f)
+			}
+			got := ForVolume(f)
+			if got.Action != c.action || got.Reason != c.reason {
+				t.Errorf("got %s %s %q, want %s %s", got.Action, got.Reason, got.Message, c.action, c.reason)
+			}
+			if got.Reason == ReasonPathMismatch && !strings.Contains(got.Message, "nothing is removed") {
+				t.Errorf("a refusal that does not say that nothing is removed: %q", got.Message)
+			}
+		})
+	}
+}
+
+func TestForRecord(t *testing.T) {
+	here := NewVolume(ready(), "pvc-u-1")
+	elsewhere, unlabelled, bound := here.DeepCopy(), here.DeepCopy(), ready().Claim
+	elsewhere.Labels[NodeLabel] = them
+	unlabelled.Labels = nil
+	bound.Spec.VolumeName = "pvc-u-1"
+	moved, recreated := ready().Claim, ready().Claim
+	moved.Annotations[SelectedNode] = them
+	recreated.UID = "u-2"
+	cases := []struct {
+		name  string
+		f     RecordFacts
+		place Place
+		want  Action
+	}{
+		{"published", RecordFacts{Volume: here}, InPool, Keep},
+		{"published, its label taken off", RecordFacts{Volume: unlabelled}, InPool, Keep},
+		{"wanted", RecordFacts{Claim: ready().Claim}, InPool, Keep},
+		{"wanted, and in the trash: its object is not gone for good", RecordFacts{Claim: ready().Claim}, InTrash, Keep},
+		{"retained by an operator", RecordFacts{Record: Record{Retained: true}}, InPool, Keep},
+		{"never published, nobody wants it", RecordFacts{}, InPool, Undo},
+		{"never published, the claim went to another node", RecordFacts{Claim: moved}, InPool, Undo},
+		{"never published, the claim got its volume on another node", RecordFacts{Claim: bound, Volume: elsewhere}, InPool, Undo},
+		{"never published, the claim was made again by the same name", RecordFacts{Claim: recreated}, InPool, Undo},
+		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, InPool, Keep},
+		{"recorded, never made", RecordFacts{}, Nowhere, Undo},
+		{"its object is gone, the purge was cut short", RecordFacts{}, InTrash, Finish},
+		{"its object is gone, archived", RecordFacts{}, InArchive, Finish},
+	}
+	for _, c := range cases {
+		c.f.Record.Place, c.f.Record.ClaimUID, c.f.Record.PV = c.place, "u-1", "pvc-u-1"
+		c.f.Node, c.f.Provisioner = us, DefaultProvisioner
+		if got := ForRecord(c.f).Action; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

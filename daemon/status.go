@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// StatusFile is the name, in the runtime directory, of the file that a running daemon keeps its
+// Status in.
+const StatusFile = "status.json"
+
+// Status is what a running daemon says of itself, for the status command and for people.
+type Status struct {
+	Time        time.Time    `json:"time"` // when it was written
+	PID         int          `json:"pid"`
+	Version     string       `json:"version"`
+	Node        string       `json:"node"`
+	Provisioner string       `json:"provisioner"`
+	Ready       bool         `json:"ready"`                 // READY was sent: the watches are complete and every pool was checked
+	API         string       `json:"api"`                   // what is wrong with the connection, "" if nothing is
+	NodeUnknown bool         `json:"nodeUnknown,omitempty"` // the API was read, and it has no Node object of this name
+	Sentence    string       `json:"sentence"`              // the same as systemd's STATUS
+	Pools       []PoolStatus `json:"pools"`
+}
+
+// PoolStatus is one pool's part of Status. Sizes are in bytes.
+type PoolStatus struct {
+	Name     string    `json:"name"`
+	Path     string    `json:"path"`
+	Open     bool      `json:"open"`
+	Since    time.Time `json:"since"`
+	Reason   string    `json:"reason,omitempty"` // why it is closed
+	Message  string    `json:"message,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
+	Size     uint64    `json:"size"`
+	Free     uint64    `json:"free"`    // what new volumes may take
+	Volumes  int       `json:"volumes"` // volume objects of this node in this pool
+}
+
+// ReadStatus reads the status that a daemon left in its runtime directory. The error is
+// fs.ErrNotExist where none runs.
+func ReadStatus(runtimeDir string) (Status, error) {
+	var s Status
+	data, err := os.ReadFile(filepath.Join(runtimeDir, StatusFile))
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", filepath.Join(runtimeDir, StatusFile), err)
+	}
+	return s, nil
+}
+
+// write replaces the status file as a whole, so that a reader never sees half of one. It is not
+// fsynced: the runtime directory does not outlive the machine.
+func (s Status) write(runtimeDir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(runtimeDir, StatusFile)
+	if err := os.WriteFile(name+".new", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+func poolStatus(s gate.State, path string, volumes int) PoolStatus {
+	p := PoolStatus{
+		Name: s.Report.Pool, Path: path, Open: s.Open(), Since: s.Since,
+		Size: s.Report.Size, Free: s.Report.Free, Volumes: volumes,
+	}
+	p.Reason, p.Message = s.Closed()
+	for _, f := range s.Report.Findings {
+		if f.Reason != p.Reason {
+			p.Warnings = append(p.Warnings, f.Message)
+		}
+	}
+	return p
+}
+
+// sentence says the state in words for systemctl status: what is wrong first.
+func sentence(s Status) string {
+	var parts []string
+	if s.API != "" {
+		parts = append(parts, "waiting for the API: "+s.API)
+	}
+	if s.NodeUnknown {
+		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))
+	}
+	open, volumes := 0, 0
+	var free uint64
+	for _, p := range s.Pools {
+		volumes += p.Volumes
+		if p.Open {
+			open, free = open+1, free+p.Free
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("pool %s is closed: %s", p.Name, p.Message))
+	}
+	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
+		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), plan.Size(free)))
+	return strings.Join(parts, "; ")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

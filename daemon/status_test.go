@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestSentence(t *testing.T) {
+	open := PoolStatus{Name: "fast", Open: true, Free: 3 << 30, Volumes: 2}
+	closed := PoolStatus{Name: "slow", Message: "/srv/slow is not a mount point"}
+	for _, c := range []struct {
+		s    Status
+		want string
+	}{
+		{Status{Node: "a", Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
+		{Status{Node: "a", Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
+		{Status{Node: "b", NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
+		{Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
+	} {
+		if got := sentence(c.s); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestStatusFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadStatus(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no daemon: %v, want fs.ErrNotExist", err)
+	}
+	want := Status{Time: time.Unix(1, 0).UTC(), PID: 7, Version: "v", Node: "a", Provisioner: "p", Ready: true, Sentence: "s",
+		Pools: []PoolStatus{{Name: "fast", Path: "/srv/fast", Reason: "NotMounted", Message: "m", Warnings: []string{"w"}, Since: time.Unix(2, 0).UTC()}}}
+	if err := want.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadStatus(dir)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := os.WriteFile(dir+"/"+StatusFile, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadStatus(dir); err == nil {
+		t.Error("half a file is read without an error")
+	}
+}

@@ -1,0 +1,250 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+)
+
+// Spec is a volume to be made.
+type Spec struct {
+	Record               // Version and Created are filled in
+	Mode     fs.FileMode // of the directory; permission, set-id and sticky bits
+	UID, GID int         // its owner
+	Label    string      // its SELinux label, born with it; "" leaves it to the policy
+}
+
+// Create makes a volume's directory and answers its absolute path; then both it and its record are
+// on stable storage. A volume that is there already is fine, if its record says the same. Nothing
+// is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign, ErrConflict
+// or ErrPlace, and is not touched.
+func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir string, err error) {
+	if err := checkDirectory(spec.Directory); err != nil {
+		return "", p.about(spec.PV, err)
+	}
+	err = p.on(ctx, id, spec.PV, func(s *session) error {
+		if err := s.open(volumesDir, stagingDir); err != nil {
+			return err
+		}
+		return s.create(spec)
+	})
+	return filepath.Join(p.path, spec.Directory), err
+}
+
+func (s *session) create(spec Spec) error {
+	old, place, err := s.find(spec.PV)
+	recorded := !errors.Is(err, ErrNotRecorded)
+	if !recorded {
+		place, err = s.place(spec.Record)
+	}
+	switch {
+	case err != nil:
+		return err
+	case place == InTrash, place == InArchive:
+		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
+	case place != InPool:
+		return s.make(spec, recorded || place == InStaging)
+	case !recorded:
+		return fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign)
+	case old.Directory != spec.Directory || old.ClaimUID != spec.ClaimUID:
+		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+	default:
+		return s.again(spec)
+	}
+}
+
+// again finishes a volume whose directory is in the pool: whoever put it there may have died, or
+// been told of an error, before that was durable.
+func (s *session) again(spec Spec) error {
+	fd, err := s.volumeDir(spec.Directory)
+	if err != nil {
+		return err
+	}
+	unix.Close(fd)
+	if err := s.settleRecord(spec.PV); err != nil {
+		return err
+	}
+	return s.sync("")
+}
+
+// make makes a volume of which at most a record or a staging directory is there.
+//
+//	record written      a crash leaves <pv>.json.new, torn or not: swept, or written again
+//	staging made..mode  and staging/<pv>: swept, or made again
+//	durable             the same, on stable storage or in the log before all that follows
+//	record named        a record without a directory: the claim still wants it, or Undo
+//	renamed             a volume without an object, perhaps not durable: published, or Undo
+//	pool durable        a volume without an object: published, or Undo
+//
+// A power cut can undo the last steps, but whoever sees "renamed" sees "durable" (TestPowerCut).
+func (s *session) make(spec Spec, begun bool) error {
+	staging, volumes := s.dirs[stagingDir], s.dirs[volumesDir]
+	if begun {
+		if err := s.takeBack(spec.PV, staging, volumes); err != nil {
+			return err
+		}
+	}
+	err := s.prepare(spec)
+	if err == nil {
+		// From here on there is a volume. NOREPLACE: what appeared since we looked is not ours, and
+		// as long as staging/<pv> is there, everybody can tell.
+		if err = move(staging, spec.PV, s.root, spec.Directory); err == nil {
+			s.pool.did("renamed")
+			err = s.sync("")
+			s.pool.did("pool durable")
+			return err
+		}
+		err = fmt.Errorf("directory %q: %w", spec.Directory, err)
+		if errors.Is(err, unix.EEXIST) {
+			err = fmt.Errorf("%w: %w", ErrForeign, err)
+		}
+	}
+	return errors.Join(err, s.takeBack(spec.PV, staging, volumes))
+}
+
+// prepare does everything up to the moment in which the volume can be put in its place.
+func (s *session) prepare(spec Spec) error {
+	record, err := s.writeRecord(spec.Record)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(record)
+	s.pool.did("record written")
+	if s.pool.ordered.of(s.id, s.root) {
+		beginWriteOut(record) // the disk works while the directory is made
+	}
+	dir, err := s.makeStaging(spec)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	s.pool.did("staging made")
+	if err := s.dress(dir, spec); err != nil {
+		return err
+	}
+	if err := s.settle(record, dir); err != nil {
+		return err
+	}
+	s.pool.did("durable")
+	err = s.nameRecord(spec.PV)
+	s.pool.did("record named")
+	return err
+}
+
+// settle sees to it that whoever finds the directory in the pool after a power cut finds the whole
+// record, too. Where the filesystem keeps the order of changes, the record's text is all it needs.
+func (s *session) settle(record, dir int) error {
+	if s.pool.ordered.of(s.id, s.root) {
+		return wrap("writing out the record", writeOut(record))
+	}
+	return together(
+		func() error { return wrap("fsync of the record", fsync(record)) },
+		func() error { return wrap("fsync of the directory", fsync(dir)) },
+		func() error { return s.sync(volumesDir) },
+	)
+}
+
+func (s *session) writeRecord(r Record) (fd int, err error) {
+	if r.Created.IsZero() {
+		r.Created = time.Now().UTC().Truncate(time.Second)
+	}
+	text, err := r.encode()
+	if err != nil {
+		return -1, err
+	}
+	volumes, err := s.dir(volumesDir)
+	if err != nil {
+		return -1, err
+	}
+	fd, err = writeNew(volumes, r.PV+newSuffix, text)
+	return fd, wrap("writing the record", err)
+}
+
+// settleRecord gives a new record its final name, if a crash came before that. One that has an older
+// record beside it was to replace that and was not: it goes.
+func (s *session) settleRecord(pv string) error {
+	volumes, err := s.dir(volumesDir)
+	if err != nil {
+		return err
+	}
+	err = move(volumes, pv+newSuffix, volumes, pv+recordSuffix)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EEXIST):
+		err = remove(volumes, pv+newSuffix, 0)
+	}
+	return wrap("settling the record", err)
+}
+
+// nameRecord puts a record that was just written in the place of the older one, if any.
+func (s *session) nameRecord(pv string) error {
+	volumes, err := s.dir(volumesDir)
+	if err != nil {
+		return err
+	}
+	err = again(func() error { return unix.Renameat(volumes, pv+newSuffix, volumes, pv+recordSuffix) })
+	return wrap("naming the record", err)
+}
+
+// makeStaging makes the directory with its label. Nobody but root reaches it here.
+func (s *session) makeStaging(spec Spec) (fd int, err error) {
+	staging := s.dirs[stagingDir]
+	err = selinux.CreatedAs(spec.Label, func() error {
+		return again(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
+	})
+	if err != nil {
+		return -1, wrap("making the directory", err)
+	}
+	fd, err = openDir(staging, spec.PV)
+	return fd, wrap("opening the directory", err)
+}
+
+// dress gives a directory its owner and mode, in that order: chown clears set-id bits (chown(2)).
+func (s *session) dress(dir int, spec Spec) error {
+	if err := unix.Fchown(dir, spec.UID, spec.GID); err != nil {
+		return wrap("setting the owner", err)
+	}
+	s.pool.did("owner set")
+	if err := unix.Fchmod(dir, unixMode(spec.Mode)); err != nil {
+		return wrap("setting the mode", err)
+	}
+	s.pool.did("mode set")
+	return nil
+}
+
+// takeBack removes what is left of an attempt, this one or one of a process that died. The record
+// goes first, and durably: without staging/<pv> it would claim a directory that may be somebody else's.
+func (s *session) takeBack(pv string, staging, volumes int) error {
+	old, err := exists(volumes, pv+recordSuffix)
+	if err != nil {
+		return err
+	}
+	err = remove(volumes, pv+newSuffix, 0)
+	if old {
+		err = errors.Join(err, remove(volumes, pv+recordSuffix, 0))
+		s.pool.did("record taken back")
+		err = errors.Join(err, s.sync(volumesDir))
+	}
+	if err != nil {
+		return fmt.Errorf("taking back the record: %w", err)
+	}
+	err = remove(staging, pv, unix.AT_REMOVEDIR)
+	s.pool.did("directory taken back")
+	return wrap("taking back the directory", err)
+}
+
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

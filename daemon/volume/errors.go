@@ -1,0 +1,35 @@
+package volume
+
+import "errors"
+
+// What a call can answer, wrapped with the pool and the volume. Errors of the kernel are wrapped as
+// well (errors.Is(err, unix.ENOSPC)).
+var (
+	// ErrMoved: the pool's path is not the directory that was checked. Nothing was touched.
+	ErrMoved = errors.New("the pool's directory is not the one that was checked")
+	// ErrNotPrepared: the pool has no .hostpath-provisioner directory, or one that others can write to.
+	ErrNotPrepared = errors.New("the pool is not prepared")
+	// ErrForeign: something of the volume's name is there and no record says that it is ours.
+	ErrForeign = errors.New("not made by this daemon")
+	// ErrConflict: the volume exists and is recorded for another claim or by another directory name.
+	// One that was never published can be taken back with Undo and made again.
+	ErrConflict = errors.New("recorded differently")
+	// ErrPlace: the volume is not where the call works, for instance already in the trash.
+	ErrPlace = errors.New("in the wrong place")
+	// ErrNotEmpty: there is data in a volume that was to be undone. Nothing was touched.
+	ErrNotEmpty = errors.New("the volume is not empty")
+	// ErrRetained: the volume's data is to be kept. Nothing was touched.
+	ErrRetained = errors.New("the volume is retained")
+	// ErrNotRecorded: the pool has no record of the volume.
+	ErrNotRecorded = errors.New("not recorded")
+	// ErrDamaged: there is a record, and it cannot be read. Nothing is done with such a volume.
+	ErrDamaged = errors.New("the record cannot be read")
+	// ErrNewer accompanies ErrDamaged for a record that a newer version of this program wrote.
+	ErrNewer = errors.New("written by a newer version")
+	// ErrName: a name that is no single path element, or one that the daemon keeps for itself.
+	ErrName = errors.New("not usable as a name")
+	// ErrLeft: Purge could not remove everything; Purged says what is left.
+	ErrLeft = errors.New("not everything could be removed")
+	// ErrPrepared: the pool has a marker already, and another one than InitMarker was given.
+	ErrPrepared = errors.New("the pool is prepared already")
+)

@@ -1,0 +1,122 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// load reads a volume's record. A record that is complete under its new name counts: it was durable
+// before the directory was visible, the rename to its final name need not be. A torn one does not:
+// nothing was made yet when it was written.
+func (s *session) load(pv string) (Record, error) {
+	dir, err := s.dir(volumesDir)
+	if err != nil {
+		return Record{}, err
+	}
+	text, err := readFile(dir, pv+recordSuffix, recordMax)
+	if errors.Is(err, unix.ENOENT) {
+		return s.loadNew(dir, pv)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, recordSuffix, err)
+	}
+	r, err := decodeRecord(text, pv)
+	if err != nil {
+		return Record{}, fmt.Errorf("%s%s: %w", pv, recordSuffix, err)
+	}
+	return r, nil
+}
+
+func (s *session) loadNew(dir int, pv string) (Record, error) {
+	text, err := readFile(dir, pv+newSuffix, recordMax)
+	if errors.Is(err, unix.ENOENT) {
+		return Record{}, ErrNotRecorded
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, newSuffix, err)
+	}
+	r, err := decodeRecord(text, pv)
+	if errors.Is(err, ErrNewer) {
+		return Record{}, err
+	}
+	if err != nil {
+		return Record{}, ErrNotRecorded
+	}
+	return r, nil
+}
+
+// place looks where a recorded directory is, our own places first: what has the volume's name in the
+// pool while its directory is still, or already, elsewhere is somebody else's.
+func (s *session) place(r Record) (Place, error) {
+	for _, at := range []struct {
+		dir, name string
+		place     Place
+	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {archiveDir, r.Directory, InArchive}} {
+		dir, err := s.dir(at.dir)
+		if err != nil {
+			return "", err
+		}
+		if there, err := exists(dir, at.name); there || err != nil {
+			return at.place, err
+		}
+	}
+	if there, err := exists(s.root, r.Directory); there || err != nil {
+		return InPool, err
+	}
+	return Nowhere, nil
+}
+
+func (s *session) find(pv string) (Record, Place, error) {
+	r, err := s.load(pv)
+	if err != nil {
+		return r, "", err
+	}
+	place, err := s.place(r)
+	return r, place, err
+}
+
+// Lookup answers a volume's record and where its directory is; ErrNotRecorded or ErrDamaged, if
+// there is no record or none that can be read. A name that no record could have is not recorded.
+func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r Record, place Place, err error) {
+	if err := checkPV(pv); err != nil {
+		return r, "", p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	}
+	err = p.on(ctx, id, pv, func(s *session) error {
+		r, place, err = s.find(pv)
+		return err
+	})
+	return r, place, err
+}
+
+// Exists says whether the pool has an entry of this name, whoever made it and whatever it is.
+func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
+	if err := checkDirectory(directory); err != nil {
+		return false, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	s, err := p.begin(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	defer s.end()
+	return exists(s.root, directory)
+}
+
+// volumeDir answers a descriptor of a volume's directory in the pool, if it is one: a directory, no
+// symbolic link and no mount. It can be asked for its inode only (O_PATH).
+func (s *session) volumeDir(name string) (int, error) {
+	fd, err := open(s.root, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
+	switch {
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return -1, fmt.Errorf("directory %q: %w: it is no directory", name, ErrForeign)
+	case errors.Is(err, unix.EXDEV):
+		return -1, fmt.Errorf("directory %q: %w: something is mounted on it", name, ErrForeign)
+	case err != nil:
+		return -1, fmt.Errorf("directory %q: %w", name, err)
+	}
+	return fd, nil
+}

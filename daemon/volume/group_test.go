@@ -1,0 +1,69 @@
+package volume
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Who comes while an fsync is under way shares the next one: 1 + 1 for any number of callers. Nobody
+// is answered by one that began before he came, and an error reaches all who shared it.
+func TestGroup(t *testing.T) {
+	const callers = 20
+	first, calls := make(chan struct{}), atomic.Int32{}
+	g := group{dirs: map[groupKey]*shared{}}
+	g.sync = func(int) error {
+		if calls.Add(1) == 1 {
+			<-first
+			return nil
+		}
+		return unix.EIO
+	}
+	key := groupKey{mounts.Identity{Inode: 1}, "volumes"}
+	var wait sync.WaitGroup
+	errs := make([]error, callers)
+	wait.Go(func() { errs[0] = g.do(key, 1) })
+	for busy(&g, key) == 0 {
+		runtime.Gosched()
+	}
+	for i := 1; i < callers; i++ {
+		wait.Go(func() { errs[i] = g.do(key, 1) })
+	}
+	for busy(&g, key) < callers {
+		runtime.Gosched()
+	}
+	if err := g.do(groupKey{mounts.Identity{Inode: 2}, "volumes"}, 2); !errors.Is(err, unix.EIO) || calls.Load() != 2 {
+		t.Errorf("another pool's directory waited: %v", err)
+	}
+	close(first)
+	wait.Wait()
+	for i, err := range errs {
+		if (i == 0) != (err == nil) {
+			t.Errorf("caller %d: %v", i, err)
+		}
+	}
+	if calls.Load() != 3 || len(g.dirs) != 0 {
+		t.Errorf("%d fsyncs, want 3; %d groups left", calls.Load(), len(g.dirs))
+	}
+}
+
+// busy counts the callers of a key that are inside.
+func busy(g *group, key groupKey) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.dirs[key]
+	switch {
+	case s == nil:
+		return 0
+	case s.next == nil:
+		return 1
+	default:
+		return 1 + s.next.users
+	}
+}

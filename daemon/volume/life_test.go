@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// What a pool holds at each station of a volume's life, name by name.
+func TestLife(t *testing.T) {
+	for name, life := range map[string]struct {
+		calls string
+		want  string // what is there beyond the prepared pool
+	}{
+		"made":                 {"Create", "default-data-pvc-1/ volumes/pvc-1.json"},
+		"made twice":           {"Create Create", "default-data-pvc-1/ volumes/pvc-1.json"},
+		"undone":               {"Create Undo", ""},
+		"trashed":              {"Create Trash", "trash/pvc-1/ volumes/pvc-1.json"},
+		"gone":                 {"Create Trash Purge", ""},
+		"gone, asked again":    {"Create Trash Purge Trash Purge Undo", ""},
+		"kept":                 {"Create Retain Purge Sweep", "default-data-pvc-1/ volumes/pvc-1.json"},
+		"kept, deleted anyway": {"Create Retain Trash Purge", ""},
+		"archived":             {"Create Archive Purge", "archive/default-data-pvc-1/ archive/default-data-pvc-1.json"},
+		"made again":           {"Create Trash Purge Create", "default-data-pvc-1/ volumes/pvc-1.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := onTmpfs(t)
+			empty := entries(tree(t, r.path))
+			all := calls(r)
+			all["Create"] = func() error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }
+			all["Purge"] = func() error { _, err := r.Purge(context.Background(), r.id, pv); return err }
+			for _, call := range strings.Fields(life.calls) {
+				if err := all[call](); err != nil {
+					t.Fatalf("%s: %v", call, err)
+				}
+			}
+			var got []string
+			for e := range entries(tree(t, r.path)) {
+				if !empty[e] {
+					got = append(got, e)
+				}
+			}
+			want := entriesOf(life.want)
+			if fmt.Sprint(sortedList(got)) != fmt.Sprint(want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// entries are the names in a printed tree, directories with a slash.
+func entries(tree string) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(tree) {
+		name, rest, _ := strings.Cut(line, " ")
+		name = strings.TrimPrefix(strings.Trim(name, `"`), metaDir+"/")
+		if strings.HasPrefix(rest, "d") {
+			name += "/"
+		}
+		all[name] = true
+	}
+	return all
+}
+
+func entriesOf(text string) []string { return sortedList(strings.Fields(text)) }
+
+func sortedList(all []string) []string {
+	set := map[string]bool{}
+	for _, e := range all {
+		set[e] = true
+	}
+	return sorted(set)
+}
+
+// The marker is written once, and only where nothing surprising is.
+func TestInitMarkerSurprises(t *testing.T) {
+	for name, text := range map[string]string{"a file": "file", "a link": "link"} {
+		r := restarted(&rig{path: t.TempDir()})
+		r.id = identity(t, r.path)
+		surprise(t, r.meta(), text)
+		before := tree(t, r.path)
+		if err := r.InitMarker(t.Context(), r.id, marker); err == nil || errors.Is(err, ErrMoved) {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+		if after := tree(t, r.path); after != before {
+			t.Errorf("%s: touched:\n%s", name, after)
+		}
+	}
+}
+
+func surprise(t *testing.T, path, kind string) {
+	if kind == "file" {
+		write(t, path, "not ours")
+		return
+	}
+	must(t, os.Symlink(t.TempDir(), path))
+}

@@ -1,0 +1,240 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Volume is a recorded volume.
+type Volume struct {
+	Record Record
+	Place  Place
+}
+
+// Damaged is a record that cannot be read.
+type Damaged struct {
+	File string // its name in volumes/ or archive/
+	Err  error  // ErrDamaged, or the kernel's
+}
+
+// Leftover is something in one of the daemon's own directories that has no record.
+type Leftover struct {
+	Place Place // InStaging, InTrash or InArchive
+	Name  string
+}
+
+// Inventory is what is in a pool. Everything is sorted by name.
+type Inventory struct {
+	Prepared  bool       // the pool has the daemon's directory
+	Volumes   []Volume   // by PV
+	Archived  []Record   // archived and forgotten, by directory
+	Foreign   []string   // entries of the pool's directory that no record knows; they are never touched
+	Leftovers []Leftover // what Sweep and Purge did not remove yet, or only people can
+	Damaged   []Damaged
+}
+
+// List reads the whole pool. Calls that are under way can show in it half done, but a volume never
+// shows as foreign.
+func (p *Pool) List(ctx context.Context, id mounts.Identity) (Inventory, error) {
+	s, err := p.begin(ctx, id)
+	if err != nil {
+		return Inventory{}, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	defer s.end()
+	inventory, err := s.list(ctx)
+	if err != nil {
+		return Inventory{}, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	return inventory, nil
+}
+
+func (s *session) list(ctx context.Context) (inv Inventory, err error) {
+	if inv.Prepared, err = exists(s.root, metaDir); err != nil {
+		return inv, err
+	}
+	c := census{}
+	if inv.Prepared {
+		if c, err = s.census(); err != nil {
+			return inv, err
+		}
+		if err = s.records(ctx, &inv, c); err != nil {
+			return inv, err
+		}
+	} else if c.root, err = s.names(""); err != nil {
+		return inv, err
+	}
+	inv.Foreign, err = s.foreign(c, inv)
+	return inv, err
+}
+
+// census is the names in each directory, read in the order in which a volume moves through them, so
+// that one that moves meanwhile is seen at least once.
+type census struct{ staging, root, trash, archive, volumes map[string]bool }
+
+func (s *session) census() (c census, err error) {
+	for _, d := range []struct {
+		name string
+		into *map[string]bool
+	}{{stagingDir, &c.staging}, {"", &c.root}, {trashDir, &c.trash}, {archiveDir, &c.archive}, {volumesDir, &c.volumes}} {
+		if *d.into, err = s.names(d.name); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// names reads a directory through a descriptor of its own, whose position nobody shares.
+func (s *session) names(name string) (map[string]bool, error) {
+	path := "."
+	if name != "" {
+		if _, err := s.dir(name); err != nil {
+			return nil, err
+		}
+		path = metaDir + "/" + name
+	}
+	fd, err := openDir(s.root, path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	all, err := names(fd)
+	set := make(map[string]bool, len(all))
+	for _, n := range all {
+		set[n] = true
+	}
+	return set, wrap("reading "+path, err)
+}
+
+// place is session.place by name, for all volumes at once.
+func (c census) place(r Record) Place {
+	switch {
+	case c.staging[r.PV]:
+		return InStaging
+	case c.trash[r.PV]:
+		return InTrash
+	case c.archive[r.Directory]:
+		return InArchive
+	case c.root[r.Directory]:
+		return InPool
+	default:
+		return Nowhere
+	}
+}
+
+func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
+	claimed := map[Leftover]bool{}
+	for _, pv := range recordNames(c.volumes) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r, err := s.load(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded): // removed meanwhile, or torn and not yet swept
+			continue
+		case err != nil:
+			inv.Damaged = append(inv.Damaged, Damaged{pv + recordSuffix, err})
+			// Whose it is cannot be told, so the usual name stands for it in the trash.
+			claimed[Leftover{InTrash, pv}] = true
+			continue
+		}
+		inv.Volumes = append(inv.Volumes, Volume{r, c.place(r)})
+		claimed[Leftover{InStaging, pv}], claimed[Leftover{InTrash, pv}], claimed[Leftover{InArchive, r.Directory}] = true, true, true
+	}
+	s.archived(inv, c.archive, claimed)
+	for _, at := range []struct {
+		place Place
+		names map[string]bool
+	}{{InStaging, c.staging}, {InTrash, c.trash}, {InArchive, c.archive}} {
+		for _, name := range sorted(at.names) {
+			if l := (Leftover{at.place, name}); !claimed[l] {
+				inv.Leftovers = append(inv.Leftovers, l)
+			}
+		}
+	}
+	return nil
+}
+
+// archived reads the records that were moved to the archive with their directories.
+func (s *session) archived(inv *Inventory, names map[string]bool, claimed map[Leftover]bool) {
+	for _, name := range sorted(names) {
+		if !strings.HasSuffix(name, recordSuffix) || claimed[Leftover{InArchive, name}] {
+			continue
+		}
+		text, err := readFile(s.dirs[archiveDir], name, recordMax)
+		if errors.Is(err, errNotAFile) {
+			continue // a directory with such a name
+		}
+		var r Record
+		if err == nil {
+			r, err = decodeRecord(text, "")
+		}
+		claimed[Leftover{InArchive, name}] = true
+		if err != nil {
+			inv.Damaged = append(inv.Damaged, Damaged{name, err})
+			continue
+		}
+		claimed[Leftover{InArchive, r.Directory}] = true
+		inv.Archived = append(inv.Archived, r)
+	}
+}
+
+// recordNames are the PVs that have a record, or a new one that has not its final name.
+func recordNames(files map[string]bool) []string {
+	pvs := map[string]bool{}
+	for name := range files {
+		pv, is := strings.CutSuffix(name, recordSuffix)
+		if !is {
+			pv, is = strings.CutSuffix(name, newSuffix)
+		}
+		if is && checkPV(pv) == nil {
+			pvs[pv] = true
+		}
+	}
+	return sorted(pvs)
+}
+
+// foreign are the entries of the pool that no record knows. The pool was read before the records,
+// and each entry is looked at once more after them: what was made or undone meanwhile is not foreign.
+func (s *session) foreign(c census, inv Inventory) ([]string, error) {
+	known, staged := map[string]bool{metaDir: true}, map[string]string{}
+	for _, v := range inv.Volumes {
+		if v.Place == InStaging { // then the one in the pool is somebody else's
+			staged[v.Record.Directory] = v.Record.PV
+		} else {
+			known[v.Record.Directory] = true
+		}
+	}
+	var all []string
+	for _, name := range sorted(c.root) {
+		if known[name] {
+			continue
+		}
+		there, err := exists(s.root, name)
+		if pv := staged[name]; err == nil && there && pv != "" { // unless it was moved there meanwhile
+			there, err = exists(s.dirs[stagingDir], pv)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
+func sorted(set map[string]bool) []string {
+	all := make([]string, 0, len(set))
+	for name := range set {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}

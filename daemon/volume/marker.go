@@ -1,0 +1,97 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// InitMarker prepares a pool: it makes .hostpath-provisioner (0700) with what belongs in it and, at
+// last, pool.json with the marker's text. A pool that has this marker is fine; one with another is
+// ErrPrepared. Entries of the pool that are there already stay what they are: foreign.
+func (p *Pool) InitMarker(ctx context.Context, id mounts.Identity, marker []byte) error {
+	s, err := p.begin(ctx, id)
+	if err == nil {
+		defer s.end()
+		err = s.initMarker(marker)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %q: preparing: %w", p.name, err)
+	}
+	return nil
+}
+
+func (s *session) initMarker(marker []byte) error {
+	if err := makeOwn(s.root, metaDir); err != nil {
+		return err
+	}
+	meta, err := openDir(s.root, metaDir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", metaDir, err)
+	}
+	defer unix.Close(meta)
+	if err := s.sameMarker(meta, marker); err != nil {
+		return err
+	}
+	for _, name := range []string{stagingDir, trashDir, volumesDir, archiveDir} {
+		if err := makeOwn(meta, name); err != nil {
+			return err
+		}
+		s.pool.did(name + " made")
+		if _, err := s.dir(name); err != nil {
+			return err
+		}
+	}
+	return s.writeMarker(meta, marker)
+}
+
+// makeOwn makes one of our own directories, unless it is there. What else is of its name is refused
+// when it is opened.
+func makeOwn(dir int, name string) error {
+	err := again(func() error { return unix.Mkdirat(dir, name, 0o700) })
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return wrap("making "+name, err)
+}
+
+func (s *session) sameMarker(meta int, marker []byte) error {
+	text, err := readFile(meta, markerFile, recordMax)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %s: %w", ErrPrepared, markerFile, err)
+	case !bytes.Equal(text, marker):
+		return fmt.Errorf("%w: %s is another one", ErrPrepared, markerFile)
+	default:
+		return nil
+	}
+}
+
+// writeMarker: the marker comes last, so that a pool that has it has everything.
+func (s *session) writeMarker(meta int, marker []byte) error {
+	fd, err := writeNew(meta, markerFile+".new", marker)
+	if err != nil {
+		return wrap("writing "+markerFile, err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(fsync(fd), fsync(meta)); err != nil {
+		return wrap("fsync of "+markerFile, err)
+	}
+	s.pool.did("marker written")
+	err = move(meta, markerFile+".new", meta, markerFile)
+	if errors.Is(err, unix.EEXIST) { // the same one, as sameMarker saw
+		err = remove(meta, markerFile+".new", 0)
+	}
+	s.pool.did("marker named")
+	if err := errors.Join(err, fsync(meta)); err != nil {
+		return wrap("naming "+markerFile, err)
+	}
+	return s.sync("")
+}

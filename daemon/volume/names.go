@@ -1,0 +1,59 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	metaDir = ".hostpath-provisioner"
+
+	stagingDir = "staging"
+	trashDir   = "trash"
+	volumesDir = "volumes"
+	archiveDir = "archive"
+	markerFile = "pool.json"
+
+	recordSuffix = ".json"
+	newSuffix    = ".json.new" // a record that is being written; ends in no record's suffix
+
+	nameMax = 255 // bytes, limits.h NAME_MAX
+)
+
+// checkPV refuses PV names that would not be one visible path element with room for our suffixes.
+func checkPV(pv string) error {
+	if strings.HasPrefix(pv, ".") {
+		return fmt.Errorf("volume name %q: %w: it begins with a dot", pv, ErrName)
+	}
+	return checkElement("volume name", pv, nameMax-len(newSuffix))
+}
+
+// checkDirectory refuses names that would not be one path element, and our own.
+func checkDirectory(name string) error {
+	if strings.HasPrefix(name, metaDir) {
+		return fmt.Errorf("directory %q: %w: it is the daemon's own", name, ErrName)
+	}
+	return checkElement("directory", name, nameMax)
+}
+
+func checkElement(what, name string, limit int) error {
+	switch {
+	case name == "" || name == "." || name == "..":
+		return fmt.Errorf("%s %q: %w", what, name, ErrName)
+	case strings.ContainsAny(name, "/\x00"):
+		return fmt.Errorf("%s %q: %w: it is not one path element", what, name, ErrName)
+	case len(name) > limit:
+		return fmt.Errorf("%s %q: %w: %d bytes, at most %d", what, name, ErrName, len(name), limit)
+	default:
+		return nil
+	}
+}
+
+// archivedRecord is the record's name in the archive, beside the directory. A directory whose name
+// leaves no room for the suffix has its record under the PV's name.
+func archivedRecord(r Record) string {
+	if len(r.Directory)+len(recordSuffix) > nameMax {
+		return r.PV + recordSuffix
+	}
+	return r.Directory + recordSuffix
+}

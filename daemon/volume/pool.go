@@ -1,0 +1,230 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Options says which pool. That the path lies on the right mount is in the identity that every call
+// is given, so the mount point itself is not needed here.
+type Options struct {
+	Name string // for error messages
+	Path string // absolute, no symbolic link in it
+}
+
+// Pool works in one pool's directory. It can be used by many goroutines; calls for the same volume
+// wait for each other. It holds no descriptor between calls.
+type Pool struct {
+	name, path string
+	group      group
+	ordered    ordered
+	urgent     atomic.Int64 // calls that somebody waits for: a purge makes room for them
+	purging    chan struct{}
+
+	mu    sync.Mutex
+	locks map[string]*lock
+
+	step func(string) // tests: called after each step of each call, may panic to play a crash
+}
+
+// New makes the hands of one pool. It touches nothing.
+func New(o Options) *Pool {
+	return &Pool{
+		name: o.Name, path: filepath.Clean(o.Path),
+		group:   group{dirs: map[groupKey]*shared{}, sync: fsync},
+		purging: make(chan struct{}, 1),
+		locks:   map[string]*lock{},
+	}
+}
+
+func (p *Pool) did(step string) {
+	if p.step != nil {
+		p.step(step)
+	}
+}
+
+// lock is held by one call for one volume; it is forgotten when nobody holds or wants it.
+type lock struct {
+	held  chan struct{}
+	users int
+}
+
+// lock waits until no other call works on the volume.
+func (p *Pool) lock(ctx context.Context, pv string) (unlock func(), err error) {
+	p.mu.Lock()
+	l := p.locks[pv]
+	if l == nil {
+		l = &lock{held: make(chan struct{}, 1)}
+		p.locks[pv] = l
+	}
+	l.users++
+	p.mu.Unlock()
+	select {
+	case l.held <- struct{}{}:
+		return func() { <-l.held; p.leave(pv, l) }, nil
+	case <-ctx.Done():
+		p.leave(pv, l)
+		return nil, ctx.Err()
+	}
+}
+
+// tryLock is lock for who has better things to do than wait.
+func (p *Pool) tryLock(pv string) (unlock func(), ok bool) {
+	p.mu.Lock()
+	busy := p.locks[pv] != nil
+	p.mu.Unlock()
+	if busy {
+		return nil, false
+	}
+	unlock, err := p.lock(context.Background(), pv)
+	return unlock, err == nil
+}
+
+func (p *Pool) leave(pv string, l *lock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(p.locks, pv)
+	}
+}
+
+// session is one call's view of the pool: descriptors that are closed when it ends.
+type session struct {
+	pool *Pool
+	id   mounts.Identity
+	root int
+	dirs map[string]int
+}
+
+// begin opens the pool, and refuses one that is not the directory that was checked. Whatever is
+// mounted or renamed from here on, the descriptors stay on the filesystem that was checked.
+func (p *Pool) begin(ctx context.Context, id mounts.Identity) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	root, err := open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, fmt.Errorf("%w: opening %s: %w", ErrMoved, p.path, err)
+	}
+	now, err := mounts.IdentityOf(root)
+	if err == nil && now != id {
+		err = fmt.Errorf("%w: %s", ErrMoved, p.path)
+	}
+	if err != nil {
+		unix.Close(root)
+		return nil, err
+	}
+	return &session{pool: p, id: id, root: root, dirs: map[string]int{}}, nil
+}
+
+func (s *session) end() {
+	for _, fd := range s.dirs {
+		unix.Close(fd)
+	}
+	unix.Close(s.root)
+}
+
+// dir opens one of our own directories, once in a session. It must be ours alone: whoever could
+// write there could invent records.
+func (s *session) dir(name string) (int, error) {
+	if fd, open := s.dirs[name]; open {
+		return fd, nil
+	}
+	fd, err := openDir(s.root, metaDir+"/"+name)
+	if err != nil {
+		return -1, fmt.Errorf("%w: %s/%s: %w", ErrNotPrepared, metaDir, name, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&0o022 != 0 || int(st.Uid) != unix.Geteuid()) {
+		err = fmt.Errorf("%w: %s/%s: others can write to it", ErrNotPrepared, metaDir, name)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	s.dirs[name] = fd
+	return fd, nil
+}
+
+// open opens several of our directories.
+func (s *session) open(all ...string) error {
+	for _, name := range all {
+		if _, err := s.dir(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync makes the names in our directories (or in the pool itself: "") durable, at the same time.
+func (s *session) sync(dirs ...string) error {
+	calls := make([]func() error, 0, len(dirs))
+	for _, name := range dirs {
+		fd, err := s.root, error(nil)
+		if name != "" {
+			fd, err = s.dir(name)
+		}
+		if err != nil {
+			return err
+		}
+		calls = append(calls, func() error {
+			if err := s.pool.group.do(groupKey{s.id, name}, fd); err != nil {
+				return fmt.Errorf("fsync of %s: %w", cmp.Or(name, "the pool's directory"), err)
+			}
+			return nil
+		})
+	}
+	return together(calls...)
+}
+
+// together runs calls at the same time and waits for all of them.
+func together(calls ...func() error) error {
+	errs := make([]error, len(calls))
+	var wait sync.WaitGroup
+	for i, call := range calls[1:] {
+		wait.Go(func() { errs[i+1] = call() })
+	}
+	errs[0] = calls[0]()
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// on is the frame of every call about one volume: the name is checked, no other call works on it,
+// and the pool is the one that was checked.
+func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(*session) error) error {
+	return p.about(pv, func() error {
+		if err := checkPV(pv); err != nil {
+			return err
+		}
+		p.urgent.Add(1)
+		defer p.urgent.Add(-1)
+		unlock, err := p.lock(ctx, pv)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		s, err := p.begin(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer s.end()
+		return work(s)
+	}())
+}
+
+// about says which pool and volume an error is about.
+func (p *Pool) about(pv string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("pool %q: volume %q: %w", p.name, pv, err)
+}

@@ -1,0 +1,126 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// leftMax is how many paths of what could not be removed are kept for the message.
+const leftMax = 5
+
+// Purged says what a purge did.
+type Purged struct {
+	Removed int      // entries, with the volume's own directory
+	Left    int      // entries that could not be removed, not counting the directories that hold them
+	Paths   []string // the first few of them, relative to the volume, quoted, with the reason
+}
+
+func (l Purged) err() error {
+	if l.Left == 0 {
+		return nil
+	}
+	more := ""
+	if n := l.Left - len(l.Paths); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("%w: %d removed, %d left: %s%s", ErrLeft, l.Removed, l.Left, strings.Join(l.Paths, ", "), more)
+}
+
+// Purge finishes a removal that Trash or Archive began: it empties the volume's place in the trash,
+// removes it, and then the record. It takes as long as there are files, one volume of a pool at a
+// time, and makes room for calls that somebody waits for; ctx ends it between two entries, and the
+// next call goes on. A retained volume, and one that is gone, are fine.
+func (p *Pool) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
+	purged, err := p.purge(ctx, id, pv)
+	return purged, p.about(pv, err)
+}
+
+func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
+	if err := checkPV(pv); err != nil {
+		return Purged{}, err
+	}
+	select {
+	case p.purging <- struct{}{}:
+		defer func() { <-p.purging }()
+	case <-ctx.Done():
+		return Purged{}, ctx.Err()
+	}
+	s, err := p.begin(ctx, id)
+	if err != nil {
+		return Purged{}, err
+	}
+	defer s.end()
+	if err := s.open(stagingDir, volumesDir, trashDir, archiveDir); err != nil {
+		return Purged{}, err
+	}
+	purged, err := s.empty(ctx, pv)
+	if err != nil {
+		return purged, err
+	}
+	// The volume's lock is taken only now: emptying takes minutes, and Create and Lookup see that it
+	// is in the trash.
+	unlock, err := p.lock(ctx, pv)
+	if err != nil {
+		return purged, err
+	}
+	defer unlock()
+	return purged, s.finishPurge(pv)
+}
+
+// empty empties and removes trash/<pv>, if it is there.
+func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
+	trash := s.dirs[trashDir]
+	there, err := exists(trash, pv)
+	if err != nil || !there {
+		return Purged{}, err
+	}
+	e := newEmptier(ctx, s.pool, trash)
+	e.entry(trash, pv, "")
+	s.pool.did("emptied")
+	if e.stopped != nil {
+		return e.purged, e.stopped
+	}
+	return e.purged, e.purged.err()
+}
+
+// finishPurge forgets the record of a directory that is gone, or finishes an archived one's.
+func (s *session) finishPurge(pv string) error {
+	// A crash before this leaves a record whose directory is nowhere: Purge again.
+	if err := s.sync(trashDir); err != nil {
+		return err
+	}
+	s.pool.did("trash durable")
+	r, place, err := s.find(pv)
+	switch {
+	case errors.Is(err, ErrNotRecorded):
+		return nil
+	case err != nil:
+		return err
+	case place == InArchive:
+		return s.archiveRecord(r)
+	case place == Nowhere && !r.Retained:
+		return s.dropRecord(pv)
+	case r.Retained:
+		return nil
+	default:
+		return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+	}
+}
+
+// removeAny removes one entry that is no directory with something in it; ENOTEMPTY if it is one.
+func removeAny(dir int, name string) error {
+	err := remove(dir, name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = remove(dir, name, unix.AT_REMOVEDIR)
+	}
+	if errors.Is(err, unix.EEXIST) { // POSIX allows either, rmdir(2)
+		return unix.ENOTEMPTY
+	}
+	return err
+}

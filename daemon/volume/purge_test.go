@@ -1,0 +1,326 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// hostile are what a pod that owns its volume can leave in it.
+var hostile = []struct {
+	name string
+	make func(t testing.TB, dir, outside string)
+}{
+	{"links", func(t testing.TB, dir, outside string) {
+		must(t, errors.Join(os.Symlink(outside, dir+"/out"), os.Symlink("/", dir+"/root"), os.Symlink("..", dir+"/up"),
+			os.Symlink("loop", dir+"/loop"), os.Symlink(filepath.Join(outside, "file"), dir+"/file"), os.Symlink("/proc/self/fd/1", dir+"/magic")))
+		if err := os.Link(filepath.Join(outside, "file"), dir+"/hard"); err != nil && !errors.Is(err, unix.EXDEV) {
+			t.Fatal(err)
+		}
+	}},
+	{"special files", func(t testing.TB, dir, _ string) {
+		must(t, errors.Join(unix.Mkfifo(dir+"/fifo", 0o600), unix.Mknod(dir+"/socket", unix.S_IFSOCK|0o600, 0),
+			unix.Mknod(dir+"/null", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))), unix.Mknod(dir+"/block", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 99)))))
+	}},
+	{"names", func(t testing.TB, dir, _ string) {
+		for _, name := range []string{strings.Repeat("n", 255), "\xff\xfe", "new\nline", " ", "-rf", "*", "\x1b[2J", ".moved-up-1", "..."} {
+			write(t, filepath.Join(dir, name, name), "x")
+		}
+	}},
+	{"flags", func(t testing.TB, dir, _ string) {
+		write(t, dir+"/immutable", "x")
+		write(t, dir+"/append", "x")
+		write(t, dir+"/d/below", "x")
+		write(t, dir+"/e/below", "x")
+		write(t, dir+"/f/g/below", "x")
+		chattr(t, "+i", dir+"/immutable", dir+"/d", dir+"/f/g/below", dir+"/f/g", dir+"/f")
+		chattr(t, "+a", dir+"/append", dir+"/e")
+		chattr(t, "+i", dir)
+	}},
+	{"modes", func(t testing.TB, dir, _ string) {
+		write(t, dir+"/d/file", "x")
+		must(t, errors.Join(os.Chmod(dir+"/d/file", 0), os.Chmod(dir+"/d", 0), os.Chmod(dir, 0)))
+	}},
+	{"deep", func(t testing.TB, dir, _ string) { deep(t, dir, 10_000) }},
+	{"broad and deep", func(t testing.TB, dir, _ string) {
+		for i := range 3 {
+			must(t, os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o755))
+			deep(t, filepath.Join(dir, strconv.Itoa(i)), 200)
+		}
+	}},
+	{"many", func(t testing.TB, dir, _ string) {
+		for i := range 3000 {
+			must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+		}
+	}},
+}
+
+func chattr(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("chattr", args...).CombinedOutput(); err != nil {
+		t.Fatalf("chattr %q: %v\n%s", args, err, out)
+	}
+}
+
+// deep makes so many levels, with a file in each hundredth.
+func deep(t testing.TB, dir string, levels int) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	for i := range levels {
+		must(t, unix.Mkdirat(fd, "d", 0o755))
+		below, err := unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		if i%100 == 0 {
+			must(t, unix.Mknodat(fd, "file", unix.S_IFREG|0o600, 0))
+		}
+		unix.Close(fd)
+		fd = below
+	}
+	unix.Close(fd)
+}
+
+// Whatever is in a volume, purge removes it and nothing else, on every filesystem.
+func TestPurgeHostile(t *testing.T) {
+	for _, fs := range filesystems {
+		t.Run(fs.name, func(t *testing.T) {
+			r := onDisk(t, fs.dir(t))
+			outside := filepath.Join(r.path, "outside")
+			write(t, filepath.Join(outside, "file"), "not ours")
+			before := tree(t, r.path)
+			for _, h := range hostile {
+				t.Run(h.name, func(t *testing.T) {
+					dir := r.create(t, pv)
+					h.make(t, dir, outside)
+					must(t, r.Trash(t.Context(), r.id, pv))
+					if h.name == "flags" {
+						chattr(t, "+i", r.meta("trash", pv))
+					}
+					descriptorsBefore := descriptors(t)
+					restore := fewDescriptors(t)
+					purged, err := r.Purge(t.Context(), r.id, pv)
+					restore()
+					must(t, err)
+					if after := tree(t, r.path); after != before || purged.Removed == 0 || descriptors(t) != descriptorsBefore {
+						t.Errorf("%+v, left:\n%swas:\n%s", purged, after, before)
+					}
+				})
+			}
+		})
+	}
+}
+
+// fewDescriptors makes a purge whose descriptors grow with the depth of the tree fail.
+func fewDescriptors(t *testing.T) (restore func()) {
+	var before unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(descriptors(t)) + depthMax + 16, Max: before.Max}))
+	return func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }
+}
+
+// A mount inside is reported, what is in it stays, and the rest goes. Without it the next purge
+// finishes.
+func TestPurgeMountInside(t *testing.T) {
+	r := onTmpfs(t)
+	outside := hosttest.Dir(t)
+	write(t, filepath.Join(outside, "file"), "not ours")
+	dir := r.create(t, pv)
+	write(t, filepath.Join(dir, "a", "gone"), "x")
+	write(t, filepath.Join(dir, "b", "file"), "x")
+	must(t, os.MkdirAll(filepath.Join(dir, "a", "mount"), 0o755))
+	hosttest.Mount(t, "--bind", outside, filepath.Join(dir, "a", "mount"))
+	hosttest.Mount(t, "--bind", filepath.Join(outside, "file"), filepath.Join(dir, "b", "file"))
+	must(t, r.Trash(t.Context(), r.id, pv))
+	purged, err := r.Purge(t.Context(), r.id, pv)
+	want := `pool "fast": volume "pvc-1": not everything could be removed: 1 removed, 2 left: "pvc-1/a/mount": something is mounted on it, "pvc-1/b/file": something is mounted on it`
+	if !errors.Is(err, ErrLeft) || purged.Left != 2 || sortedPaths(err) != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if got := tree(t, outside); !strings.Contains(got, "not ours") {
+		t.Errorf("what was mounted was touched:\n%s", got)
+	}
+	if _, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != InTrash {
+		t.Errorf("%v, %s", err, place)
+	}
+	hosttest.Unmount(t, r.meta("trash", pv, "a", "mount"))
+	hosttest.Unmount(t, r.meta("trash", pv, "b", "file"))
+	_, err = r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Volumes)+len(inventory.Leftovers) > 0 {
+		t.Errorf("%v, %+v", err, inventory)
+	}
+}
+
+// sortedPaths: readdir's order differs between filesystems, the message is compared in one.
+func sortedPaths(err error) string {
+	if err == nil {
+		return ""
+	}
+	head, tail, _ := strings.Cut(err.Error(), " left: ")
+	parts := strings.Split(tail, `, "`)
+	for i := range parts {
+		parts[i] = strings.TrimPrefix(parts[i], `"`)
+	}
+	if len(parts) == 2 && parts[0] > parts[1] {
+		parts[0], parts[1] = parts[1], parts[0]
+	}
+	return head + ` left: "` + strings.Join(parts, `, "`)
+}
+
+// A process that goes on writing does not keep purge: without root's rights it is shut out, with
+// them what it holds is reported after some passes.
+func TestPurgeWhileWriting(t *testing.T) {
+	for _, who := range []string{"65534", "0"} {
+		t.Run("uid "+who, func(t *testing.T) {
+			r := onTmpfs(t)
+			dir := r.create(t, pv)
+			must(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
+			must(t, os.Chmod(filepath.Join(dir, "d"), 0o777))
+			writer := exec.Command("setpriv", "--reuid", who, "--clear-groups", "sh", "-c",
+				`exec 9>held; echo ready; i=0; while i=$((i+1)); do : > f$i; mkdir -p d/$i; : > d/$i/f; echo x >&9; done 2>/dev/null`)
+			writer.Dir = dir
+			out, err := writer.StdoutPipe()
+			must(t, err)
+			must(t, writer.Start())
+			t.Cleanup(func() { _ = writer.Process.Kill(); _ = writer.Wait() })
+			_, err = out.Read(make([]byte, 6))
+			must(t, err)
+			must(t, r.Trash(t.Context(), r.id, pv))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err = r.Purge(ctx, r.id, pv)
+			if who != "0" {
+				must(t, err)
+			} else if err != nil && !errors.Is(err, ErrLeft) {
+				t.Fatal(err)
+			}
+			must(t, writer.Process.Kill())
+			_ = writer.Wait()
+			_, err = r.Purge(ctx, r.id, pv)
+			must(t, err)
+		})
+	}
+}
+
+// The same for a writer that is always faster: after each pass there is a new file. It is reported,
+// and the directory is root's alone by then.
+func TestPurgeNeverEmpty(t *testing.T) {
+	r := onTmpfs(t)
+	held, err := unix.Open(r.create(t, pv), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	passes := 0
+	r.step = func(step string) {
+		if step == "directory emptied" {
+			passes++
+			must(t, unix.Mknodat(held, strconv.Itoa(passes), unix.S_IFREG, 0))
+		}
+	}
+	must(t, unix.Mknodat(held, "0", unix.S_IFREG, 0))
+	purged, err := r.Purge(t.Context(), r.id, pv)
+	want := `pool "fast": volume "pvc-1": not everything could be removed: 8 removed, 1 left: "pvc-1": directory not empty`
+	if !errors.Is(err, ErrLeft) || err.Error() != want || purged.Removed != passMax || passes != passMax {
+		t.Errorf("%d passes, got %v\nwant %s", passes, err, want)
+	}
+	if got := tree(t, r.meta("trash", pv)); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
+		t.Errorf("not shut out:\n%s", got)
+	}
+}
+
+// Purge stops between two entries when it is told to, and the next one goes on.
+func TestPurgeCanceled(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for i := range 500 {
+		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	must(t, r.Trash(t.Context(), r.id, pv))
+	purged, err := r.Purge(&countdown{Context: t.Context(), left: 100}, r.id, pv)
+	if !errors.Is(err, context.Canceled) || purged.Removed == 0 || purged.Removed > 100 {
+		t.Fatalf("%v, %+v", err, purged)
+	}
+	again, err := r.Purge(t.Context(), r.id, pv)
+	if err != nil || purged.Removed+again.Removed != 501 {
+		t.Fatalf("%v, %+v then %+v", err, purged, again)
+	}
+}
+
+// countdown is a context that ends when it was asked so many times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// btrfs subvolumes, which any user can make, are other filesystems by device and none by mount.
+func TestPurgeSubvolumes(t *testing.T) {
+	r := onDisk(t, mounted(t, "btrfs", 160))
+	before := tree(t, r.path)
+	dir := r.create(t, pv)
+	for _, sub := range []string{"s", "s/t"} {
+		if out, err := exec.Command("btrfs", "subvolume", "create", filepath.Join(dir, sub)).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	write(t, filepath.Join(dir, "s", "t", "text"), "x")
+	deep(t, filepath.Join(dir, "s", "t"), 200)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err := r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if after := tree(t, r.path); after != before {
+		t.Errorf("left:\n%s", after)
+	}
+}
+
+// BenchmarkCreateDuringPurge is Create's latency while a volume of 200,000 files is purged, beside
+// that of a quiet pool.
+func BenchmarkCreateDuringPurge(b *testing.B) {
+	for _, purging := range []bool{false, true} {
+		b.Run(fmt.Sprint("purging=", purging), func(b *testing.B) {
+			path := hosttest.PoolMount(b, hosttest.Mkfs(b, "ext4", 1024, "-N", "300000"))
+			b.Cleanup(func() { hosttest.Unmount(b, path) })
+			r := onDisk(b, path)
+			dir := r.create(b, pv)
+			for i := range 200_000 {
+				if i%1000 == 0 {
+					must(b, os.Mkdir(filepath.Join(dir, strconv.Itoa(i/1000)), 0o755))
+				}
+				must(b, os.WriteFile(filepath.Join(dir, strconv.Itoa(i/1000), strconv.Itoa(i)), nil, 0o600))
+			}
+			must(b, r.Trash(b.Context(), r.id, pv))
+			ctx, cancel := context.WithCancel(b.Context())
+			var wait sync.WaitGroup
+			began, took := time.Now(), time.Duration(0)
+			if purging {
+				wait.Go(func() { _, _ = r.Purge(ctx, r.id, pv); took = time.Since(began) })
+			}
+			measure(b, 1, func(i int) error { _, err := r.Create(b.Context(), r.id, spec(pvName(i))); return err })
+			created := time.Since(began)
+			if purging && os.Getenv("PURGE_WHOLE") == "" {
+				cancel()
+			}
+			wait.Wait()
+			cancel()
+			b.ReportMetric(took.Seconds(), "purge-s")
+			b.ReportMetric(created.Seconds(), "creating-s")
+		})
+	}
+}

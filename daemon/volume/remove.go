@@ -1,0 +1,261 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Undo takes back a volume that no object points to. No pod ever had it, so it is empty; one that is
+// not is left alone (ErrNotEmpty). One that is retained or being removed is refused.
+func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		r, place, err := s.find(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return s.dropStaging(pv)
+		case err != nil:
+			return err
+		case r.Retained:
+			return ErrRetained
+		case place == InTrash, place == InArchive:
+			return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+		case place == InPool:
+			if err := s.removeEmpty(r); err != nil {
+				return err
+			}
+		}
+		// A crash here leaves a record without a directory: Undo again.
+		if err := s.dropRecord(pv); err != nil {
+			return err
+		}
+		return s.dropStaging(pv)
+	})
+}
+
+func (s *session) removeEmpty(r Record) error {
+	fd, err := s.volumeDir(r.Directory)
+	if err != nil {
+		return err
+	}
+	unix.Close(fd)
+	err = remove(s.root, r.Directory, unix.AT_REMOVEDIR)
+	if errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("directory %q: %w", r.Directory, ErrNotEmpty)
+	}
+	if err != nil {
+		return fmt.Errorf("directory %q: %w", r.Directory, err)
+	}
+	s.pool.did("directory removed")
+	err = s.sync("")
+	s.pool.did("pool durable")
+	return err
+}
+
+// dropRecord forgets a volume whose directory is gone.
+func (s *session) dropRecord(pv string) error {
+	volumes, err := s.dir(volumesDir)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(remove(volumes, pv+recordSuffix, 0), remove(volumes, pv+newSuffix, 0))
+	s.pool.did("record removed")
+	if err != nil {
+		return wrap("removing the record", err)
+	}
+	err = s.sync(volumesDir)
+	s.pool.did("record's removal durable")
+	return err
+}
+
+func (s *session) dropStaging(pv string) error {
+	staging, err := s.dir(stagingDir)
+	if err != nil {
+		return err
+	}
+	err = remove(staging, pv, unix.AT_REMOVEDIR)
+	s.pool.did("staging removed")
+	return wrap("removing the directory from staging", err)
+}
+
+// Trash moves a volume's directory to the trash; then its name is free and its move durable, and
+// Purge can take its time. A directory that is in the trash already, or gone, is fine.
+func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(trashDir, volumesDir); err != nil {
+			return err
+		}
+		r, place, err := s.find(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return s.notRecorded(pv)
+		case err != nil:
+			return err
+		case place == InStaging, place == InArchive:
+			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
+		case place == InPool:
+			if err := s.trash(r); err != nil {
+				return err
+			}
+		}
+		// Also when the rename was an earlier call's: that one may have died before it was durable.
+		err = s.sync(trashDir, "")
+		s.pool.did("move durable")
+		return err
+	})
+}
+
+// trash: a retained volume that is deleted after all is not retained any more; were that written
+// after the move, a crash in between would leave it in the trash for good.
+func (s *session) trash(r Record) error {
+	if r.Retained {
+		if err := s.setRetained(r, false); err != nil {
+			return err
+		}
+	}
+	// A crash before this leaves the volume in the pool, with its object. One after it leaves it in
+	// the trash, with its object: whoever deletes that calls Trash again.
+	return s.moveVolume(r, s.dirs[trashDir], r.PV)
+}
+
+// notRecorded: without a record a directory's name can only be guessed. If nothing has the usual
+// one, there is nothing that could be in the way.
+func (s *session) notRecorded(pv string) error {
+	there, err := exists(s.root, pv)
+	if there {
+		return fmt.Errorf("%w, and the pool has a directory of its name", ErrNotRecorded)
+	}
+	return err
+}
+
+// moveVolume moves a volume's directory out of the pool. The name is checked and then renamed, and
+// in between somebody may swap it; renaming follows nothing and replaces nothing, so it can be told
+// afterwards and put back.
+func (s *session) moveVolume(r Record, to int, name string) error {
+	fd, err := s.volumeDir(r.Directory)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var meant unix.Stat_t
+	if err := unix.Fstat(fd, &meant); err != nil {
+		return err
+	}
+	s.pool.did("checked")
+	err = move(s.root, r.Directory, to, name)
+	if errors.Is(err, unix.EPERM) { // a pod may make its volume's own directory immutable
+		unflag(s.root, r.Directory)
+		err = move(s.root, r.Directory, to, name)
+	}
+	if err != nil {
+		return fmt.Errorf("directory %q: %w", r.Directory, err)
+	}
+	moved, err := lstat(to, name)
+	if err == nil && (moved.Ino != meant.Ino || moved.Dev != meant.Dev) {
+		return errors.Join(fmt.Errorf("directory %q: %w: it was replaced meanwhile", r.Directory, ErrForeign),
+			move(to, name, s.root, r.Directory))
+	}
+	s.pool.did("moved")
+	return err
+}
+
+// Archive moves a volume's directory and its record to the archive, where the daemon forgets them:
+// first the directory, then the record. In between, the record says that it is in the archive, and
+// the next call goes on. An archived volume is fine.
+func (p *Pool) Archive(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(archiveDir, volumesDir); err != nil {
+			return err
+		}
+		r, place, err := s.find(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return s.notRecorded(pv)
+		case err != nil:
+			return err
+		case place == InStaging, place == InTrash:
+			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
+		case place == InPool:
+			if err := s.moveVolume(r, s.dirs[archiveDir], r.Directory); err != nil {
+				return err
+			}
+		case place == Nowhere:
+			return nil // Purge forgets the record
+		}
+		return s.archiveRecord(r)
+	})
+}
+
+func (s *session) archiveRecord(r Record) error {
+	volumes, archive := s.dirs[volumesDir], s.dirs[archiveDir]
+	// The new name first: a filesystem that does not make a rename durable at once has the directory
+	// under both names then, not under none.
+	err := errors.Join(s.sync(archiveDir), s.sync(""))
+	s.pool.did("move durable")
+	if err != nil {
+		return err
+	}
+	if err := s.settleRecord(r.PV); err != nil {
+		return err
+	}
+	if err := move(volumes, r.PV+recordSuffix, archive, archivedRecord(r)); err != nil {
+		return wrap("archiving the record", err)
+	}
+	s.pool.did("record moved")
+	err = errors.Join(s.sync(archiveDir), s.sync(volumesDir))
+	s.pool.did("record's move durable")
+	return err
+}
+
+// Retain notes in the record that the data is kept without an object, so that nothing that cleans up
+// ever touches it. A volume without a record is never touched anyway.
+func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(volumesDir); err != nil {
+			return err
+		}
+		r, place, err := s.find(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return nil
+		case err != nil:
+			return err
+		case place == InTrash, place == InArchive, place == InStaging:
+			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
+		}
+		return s.setRetained(r, true)
+	})
+}
+
+// setRetained rewrites a record if it says otherwise. A crash before the rename leaves the old
+// record and a new one beside it, which Sweep removes.
+func (s *session) setRetained(r Record, retained bool) error {
+	if err := s.settleRecord(r.PV); err != nil {
+		return err
+	}
+	if r.Retained == retained {
+		return s.sync(volumesDir)
+	}
+	r.Retained = retained
+	fd, err := s.writeRecord(r)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	s.pool.did("record written")
+	if err := fsync(fd); err != nil {
+		return wrap("fsync of the record", err)
+	}
+	s.pool.did("record durable")
+	if err := s.nameRecord(r.PV); err != nil {
+		return err
+	}
+	s.pool.did("record named")
+	err = s.sync(volumesDir)
+	s.pool.did("record's name durable")
+	return err
+}

@@ -1,0 +1,114 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Sweep removes what processes that died left half made: directories in staging, and records that
+// never got their final name. It answers how many directories it removed. Volumes that a call is
+// working on are left to it; a record is left to whoever knows whether the volume is still wanted.
+func (p *Pool) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
+	n, err := p.sweep(ctx, id)
+	if err != nil {
+		return n, fmt.Errorf("pool %q: sweeping: %w", p.name, err)
+	}
+	return n, nil
+}
+
+func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error) {
+	s, err := p.begin(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer s.end()
+	staging, err := s.names(stagingDir)
+	if err != nil {
+		return 0, err
+	}
+	files, err := s.names(volumesDir)
+	if err != nil {
+		return 0, err
+	}
+	for _, pv := range sorted(staging) {
+		gone, err := s.sweepOne(ctx, pv, s.sweepStaging)
+		if err != nil {
+			return n, err
+		}
+		if gone {
+			n++
+		}
+	}
+	for _, name := range sorted(files) {
+		if pv, is := strings.CutSuffix(name, newSuffix); is && checkPV(pv) == nil {
+			if _, err := s.sweepOne(ctx, pv, s.sweepRecord); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// sweepOne does one volume's part, if no call is working on it.
+func (s *session) sweepOne(ctx context.Context, pv string, do func(string) (bool, error)) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	unlock, free := s.pool.tryLock(pv)
+	if !free {
+		return false, nil
+	}
+	defer unlock()
+	return do(pv)
+}
+
+// sweepStaging: while staging/<pv> is there, a directory in the volume's place is somebody else's,
+// so the record that would claim it goes first, durably. Since the names were read, a call may have
+// moved it to its place, and then the record must stay (TestConcurrently).
+func (s *session) sweepStaging(pv string) (bool, error) {
+	volumes, err := s.dir(volumesDir)
+	if err != nil {
+		return false, err
+	}
+	if there, err := exists(s.dirs[stagingDir], pv); !there || err != nil {
+		return false, err
+	}
+	r, err := s.load(pv)
+	if err == nil {
+		taken, err := exists(s.root, r.Directory)
+		if err != nil {
+			return false, err
+		}
+		if taken {
+			return true, s.takeBack(pv, s.dirs[stagingDir], volumes)
+		}
+	}
+	err = remove(s.dirs[stagingDir], pv, unix.AT_REMOVEDIR)
+	s.pool.did("staging swept")
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EBUSY) {
+		return false, nil // not of our making: List shows it
+	}
+	return err == nil, wrap("staging", err)
+}
+
+// sweepRecord: a complete record gets its final name, a torn one goes.
+func (s *session) sweepRecord(pv string) (bool, error) {
+	_, err := s.load(pv)
+	s.pool.did("record looked at")
+	switch {
+	case err == nil:
+		return true, s.settleRecord(pv)
+	case errors.Is(err, ErrNotRecorded):
+		return true, wrap("a torn record", remove(s.dirs[volumesDir], pv+newSuffix, 0))
+	case errors.Is(err, ErrDamaged):
+		return false, nil
+	default:
+		return false, err
+	}
+}

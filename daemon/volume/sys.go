@@ -1,0 +1,165 @@
+package volume
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// beneath is how everything below the pool's descriptor is opened. Errnos surprise: a symbolic link
+// is ENOTDIR or ELOOP, and ".." or an absolute path is EXDEV, as a mount is.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+
+// again repeats a system call that a signal interrupted: the runtime's preemption signals reach
+// calls on FUSE and NFS, whatever SA_RESTART says (signal(7)). EAGAIN is not repeated: it is also
+// the answer of a file that its owner holds a lease on (fcntl(2)), for as long as he likes.
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func open(dir int, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
+	err = again(func() error {
+		fd, err = unix.Openat2(dir, path, &how)
+		return err
+	})
+	return fd, err
+}
+
+func openDir(dir int, path string) (int, error) {
+	return open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
+}
+
+func fsync(fd int) error { return again(func() error { return unix.Fsync(fd) }) }
+
+// exists says whether dir has an entry of this name, of whatever kind.
+func exists(dir int, name string) (bool, error) {
+	_, err := lstat(dir, name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func lstat(dir int, name string) (st unix.Stat_t, err error) {
+	err = again(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return st, err
+}
+
+// remove unlinks a file (flags 0) or an empty directory (AT_REMOVEDIR); one that is gone is fine.
+func remove(dir int, name string, flags int) error {
+	err := again(func() error { return unix.Unlinkat(dir, name, flags) })
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// move renames without ever replacing anything (EEXIST). Filesystems without RENAME_NOREPLACE (NFS,
+// old FUSE) answer EINVAL; there the name is looked at first, and only a process of root's that
+// makes an empty directory of that name in the same microsecond would lose it.
+func move(from int, name string, to int, newName string) error {
+	err := again(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	if taken, err := exists(to, newName); taken || err != nil {
+		return errors.Join(err, unix.EEXIST)
+	}
+	return again(func() error { return unix.Renameat(from, name, to, newName) })
+}
+
+var errNotAFile = errors.New("it is no regular file, or too large")
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(dir int, name string, limit int64) ([]byte, error) {
+	// O_NONBLOCK: a FIFO in the file's place may not hang the daemon.
+	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > limit {
+		return nil, errNotAFile
+	}
+	text, err := io.ReadAll(io.LimitReader(reader(fd), limit))
+	return text, err
+}
+
+// writeNew writes a file that replaces one of the same name, and leaves it open: not yet durable.
+func writeNew(dir int, name string, text []byte) (fd int, err error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+	fd, err = open(dir, name, flags, 0o600, beneath)
+	if errors.Is(err, unix.EEXIST) {
+		if err = remove(dir, name, 0); err == nil {
+			fd, err = open(dir, name, flags, 0o600, beneath)
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	for len(text) > 0 {
+		n := 0
+		if err := again(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		text = text[n:]
+	}
+	return fd, nil
+}
+
+// reader reads a descriptor without giving it to package os, which would add it to its poller.
+type reader int
+
+func (r reader) Read(p []byte) (n int, err error) {
+	err = again(func() (err error) { n, err = unix.Read(int(r), p); return err })
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// unixMode is a mode as chmod(2) wants it: the permissions with set-id and sticky bits.
+func unixMode(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
+	for bit, value := range map[fs.FileMode]uint32{
+		fs.ModeSetuid: unix.S_ISUID, fs.ModeSetgid: unix.S_ISGID, fs.ModeSticky: unix.S_ISVTX,
+	} {
+		if m&bit != 0 {
+			mode |= value
+		}
+	}
+	return mode
+}
+
+// names lists a directory, without "." and "..".
+func names(fd int) ([]string, error) {
+	var all []string
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := getdents(fd, buffer)
+		if n == 0 || err != nil {
+			return all, err
+		}
+		_, _, all = unix.ParseDirent(buffer[:n], -1, all)
+	}
+}
+
+func getdents(fd int, buffer []byte) (n int, err error) {
+	err = again(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
+	return n, err
+}
