@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of it
+// cannot be read.
+const reasonStateUnreadable = "StateUnreadable"
+
+// checked is the output of check --json.
+type checked struct {
+	Pools []poolCheck `json:"pools"`
+	Host  []finding   `json:"host"`
+}
+
+// poolCheck is a report with a hint beside each finding.
+type poolCheck struct {
+	Open bool `json:"open"`
+	hostcheck.Report
+	Findings []finding `json:"findings"` // in place of the report's
+}
+
+type finding struct {
+	hostcheck.Finding
+	Hint string `json:"hint,omitempty"`
+}
+
+func (p *program) checkCommand() *cobra.Command {
+	var asJSON, configOnly bool
+	var deadline time.Duration
+	c := &cobra.Command{
+		Use:   "check [POOL]",
+		Short: "Look whether this host is what its pools need; works without a cluster",
+		Args:  args(0, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			pools, err := choose(cfg, args)
+			if err != nil {
+				return err
+			}
+			if configOnly {
+				_, err := fmt.Fprintf(p.stdout, "%s: good\n", p.config)
+				return err
+			}
+			return p.check(c.Context(), pools, deadline, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&configOnly, "config-only", false, "read the configuration and look at nothing else")
+	c.Flags().DurationVar(&deadline, "deadline", 5*time.Second, "how long a pool may take to answer")
+	return c
+}
+
+func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
+	all := checked{Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}}
+	for _, f := range hostcheck.CheckHost(os.DirFS("/")) {
+		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
+	}
+	write := writeChecked
+	if asJSON {
+		write = func(w io.Writer, c checked) error { return writeJSON(w, c) }
+	}
+	if err := write(p.stdout, all); err != nil {
+		return err
+	}
+	for _, one := range all.Pools {
+		if !one.Open {
+			return errNot
+		}
+	}
+	return nil
+}
+
+// probeAll looks at all pools at once, so that one that hangs does not delay the others.
+func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline time.Duration) []poolCheck {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	all := make([]poolCheck, len(pools))
+	var looking sync.WaitGroup
+	for i, pool := range pools {
+		looking.Go(func() {
+			r := p.probe(ctx, pool)
+			all[i] = poolCheck{Open: r.Open(), Report: r, Findings: []finding{}}
+			for _, f := range r.Findings {
+				all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pool)})
+			}
+		})
+	}
+	looking.Wait()
+	return all
+}
+
+// probe looks at a pool once, with what is remembered of it.
+func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
+	remembered, err := state.Remembered(p.stateDir, pool.Name)
+	r := hostcheck.NewProber(expect(pool, remembered)).Probe(ctx)
+	if err != nil {
+		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
+	}
+	return r
+}
+
+func expect(p config.Pool, remembered string) hostcheck.Expect {
+	return hostcheck.Expect{
+		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
+		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
+		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered,
+	}
+}
+
+// writeChecked prints a line for each pool and, below, everything that was found.
+func writeChecked(w io.Writer, c checked) error {
+	table := newTable(w, "POOL", "PATH", "VERDICT", "FREE")
+	for _, one := range c.Pools {
+		table.row(one.Pool, one.Path, verdict(one.Report), freeOf(one.Report.Free, one.Report.Size))
+	}
+	if err := table.flush(); err != nil {
+		return err
+	}
+	for _, one := range c.Pools {
+		for _, f := range one.Findings {
+			writeFinding(w, "pool "+one.Pool, f)
+		}
+	}
+	for _, f := range c.Host {
+		writeFinding(w, "host", f)
+	}
+	return nil
+}
+
+func verdict(r hostcheck.Report) string {
+	f, closed := r.Closed()
+	switch {
+	case !closed:
+		return "open"
+	case f.Severity == hostcheck.Full:
+		return "full: " + f.Reason
+	default:
+		return "closed: " + f.Reason
+	}
+}
+
+func writeFinding(w io.Writer, of string, f finding) {
+	what := f.Reason
+	if f.Severity == hostcheck.Warn {
+		what = "warning " + what
+	}
+	fmt.Fprintf(w, "\n%s: %s: %s\n", of, what, f.Message)
+	if f.Hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", f.Hint)
+	}
+}
+
+func freeOf(free, size uint64) string {
+	if size == 0 {
+		return "-"
+	}
+	return plan.Size(free) + " of " + plan.Size(size)
+}
+
+func writeJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}
+
+// table aligns columns.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer, columns ...string) table {
+	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	t.row(columns...)
+	return t
+}
+
+// row prints one line; an empty cell becomes "-".
+func (t table) row(cells ...string) {
+	for i, cell := range cells {
+		if cell == "" {
+			cell = "-"
+		}
+		end := "\t"
+		if i == len(cells)-1 {
+			end = "\n"
+		}
+		fmt.Fprint(t.w, cell, end)
+	}
+}
+
+func (t table) flush() error { return t.w.Flush() }

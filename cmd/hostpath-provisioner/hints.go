@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// reasonHints are what helps against a finding, by its reason. POOL, PATH and MOUNT stand for the
+// pool's name, its path and its mount point.
+var reasonHints = map[string]string{
+	hostcheck.ReasonMountTableUnreadable: "see whether /proc is mounted, then run: hostpath-provisioner check POOL",
+	hostcheck.ReasonPathMissing:          "run: hostpath-provisioner prepare POOL",
+	hostcheck.ReasonNotADirectory:        "move it away, then run: hostpath-provisioner prepare POOL",
+	hostcheck.ReasonSymlinkInPath:        "write the path without the link into path and mount_point of [pool.POOL]",
+	hostcheck.ReasonPathUnreadable:       "run it as root, and look at: ls -ld PATH",
+	hostcheck.ReasonNotMounted:           "mount it, then run: hostpath-provisioner check POOL",
+	hostcheck.ReasonRootFilesystem:       "unmount MOUNT and mount the pool's own storage there; for a plain directory set require_mount = false in [pool.POOL]",
+	hostcheck.ReasonMountedOnItself:      "unmount MOUNT once; in a service, remove ReadWritePaths= and BindPaths= that name it",
+	hostcheck.ReasonWrongMount:           "look at: findmnt -R MOUNT; then unmount what stands in between, or set mount_point of [pool.POOL] to it",
+	hostcheck.ReasonMountsChanging:       "wait for the mounts to settle, then run: hostpath-provisioner check POOL",
+	hostcheck.ReasonWrongFilesystem:      "look at: findmnt MOUNT; then mount the right one, or correct filesystem in [pool.POOL]",
+	hostcheck.ReasonDeviceMissing:        "look at: lsblk -f; then attach the disk, or correct device in [pool.POOL]",
+	hostcheck.ReasonWrongDevice:          "look at: findmnt MOUNT; then mount the right one, or correct device in [pool.POOL]",
+	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
+	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; the pool comes back by itself",
+	hostcheck.ReasonUnreadable:           "look at: dmesg; the disk or the network under MOUNT fails",
+	hostcheck.ReasonNotImmutable:         "run: hostpath-provisioner prepare POOL",
+	hostcheck.ReasonImmutableUnknown:     "put MOUNT on a filesystem with chattr +i, or set immutable = \"warn\" in [pool.POOL]",
+	hostcheck.ReasonLookNotPermitted:     "run it as root; a service needs CAP_SYS_ADMIN and @mount in SystemCallFilter=",
+	hostcheck.ReasonLookFailed:           "run it again; if it stays, look at: findmnt MOUNT",
+	hostcheck.ReasonNotPrepared:          "run: hostpath-provisioner prepare POOL",
+	hostcheck.ReasonMarkerMissing:        "mount the pool's own filesystem; if this one takes its place, run: hostpath-provisioner prepare POOL --replace",
+	hostcheck.ReasonMarkerDamaged:        "if this is the pool's own filesystem, run: cp /var/lib/hostpath-provisioner/pools/POOL.json PATH/.hostpath-provisioner/pool.json",
+	hostcheck.ReasonMarkerChanged:        "mount the pool's own filesystem; if this one takes its place, run: hostpath-provisioner prepare POOL --replace",
+	hostcheck.ReasonMarkerForeign:        "mount the pool's own filesystem, or call the pool in the configuration as the marker does",
+	hostcheck.ReasonLowSpace:             "free space or enlarge the filesystem; reserve in [pool.POOL] says how much is kept",
+	hostcheck.ReasonLowInodes:            "remove small files, or make the filesystem with more inodes",
+	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
+	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]",
+	reasonStateUnreadable:                "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
+	hostcheck.ReasonUnitShadowed:         "remove the other unit file, then run: systemctl daemon-reload",
+	hostcheck.ReasonUnitMasked:           "run: systemctl unmask hostpath-provisioner",
+}
+
+// errorHints are what helps against an error, the first that it is.
+var errorHints = []struct {
+	err  error
+	hint string
+}{
+	{prepare.ErrNoParent, "make the directory above it, or correct the path in the configuration"},
+	{prepare.ErrSymlink, "write the path without the link into the configuration"},
+	{prepare.ErrNotDirectory, "move it away, then run this again"},
+	{prepare.ErrNotEmpty, "see whose files these are and move them away, then run this again"},
+	{prepare.ErrNoFlag, "put the mount point on a filesystem with chattr +i, or set immutable = \"warn\" for the pool"},
+	{prepare.ErrMounted, "look at: findmnt -R; mount_point has to be where the storage is mounted"},
+	{prepare.ErrMoved, "run this again when the mounts have settled"},
+	{prepare.ErrOther, "mount the pool's own filesystem; if this one takes its place, run this again with --replace"},
+	{prepare.ErrForeign, "mount the pool's own filesystem, or call the pool in the configuration as the marker does"},
+	{hostcheck.ErrMarkerDamaged, "put a sound copy in the place of the file that is named; run with --replace to write what this host remembers anew"},
+	{fs.ErrPermission, "run it as root"},
+}
+
+// poolHint is what helps a pool against a finding.
+func poolHint(reason string, pool config.Pool) string {
+	return strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint).Replace(reasonHints[reason])
+}
+
+func hintFor(err error) string {
+	var noPool noPoolError
+	var unfit *prepare.UnfitError
+	var bad config.Errors
+	switch {
+	case errors.As(err, &noPool):
+		return "the pools are: " + strings.Join(poolNames(noPool.c), ", ")
+	case errors.As(err, new(usageError)):
+		return "run: hostpath-provisioner --help"
+	case errors.As(err, &bad) && len(bad) == 1 && bad[0].Line == 0 && bad[0].Key == "":
+		return "make the file readable, or name another one with --config"
+	case errors.As(err, &bad):
+		return "correct it, then run: hostpath-provisioner check --config-only"
+	case errors.As(err, new(*kube.KubeconfigError)):
+		return "how to make it is explained by: hostpath-provisioner manifests"
+	case errors.As(err, &unfit):
+		return poolHint(unfit.Finding.Reason, unfit.Pool)
+	case errors.As(err, new(*state.HeldError)):
+		return "stop the other one, or give each a --state-dir and pools of its own"
+	case errors.Is(err, errNoDaemon):
+		return "run: systemctl status hostpath-provisioner"
+	}
+	for _, known := range errorHints {
+		if errors.Is(err, known.err) {
+			return known.hint
+		}
+	}
+	return ""
+}
+
+func poolNames(c config.Config) []string {
+	var names []string
+	for _, p := range c.Pools {
+		names = append(names, p.Name)
+	}
+	return names
+}

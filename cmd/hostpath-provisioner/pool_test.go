@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// A pool's life as its operator sees it, from the first prepare to another disk in its place.
+func TestPoolStory(t *testing.T) {
+	h := newHost(t, minimal)
+	defer hosttest.SetImmutable(t, h.path("pool"), false)
+	s := &story{h: h}
+	s.call("check")
+	s.call("prepare", "fast")
+	s.call("check", "fast")
+	s.says("mount")
+	image := hosttest.Mkfs(t, "ext4", 64)
+	image.Mount(t, h.path("pool"))
+	s.call("check")
+	s.call("prepare", "fast")
+	s.call("prepare", "fast")
+	s.call("check")
+	s.says("chmod 0755")
+	h.must(os.Chmod(h.path("pool"), 0o755))
+	s.call("check")
+	s.says("umount; mount another")
+	hosttest.Unmount(t, h.path("pool"))
+	hosttest.Mkfs(t, "ext4", 64).Mount(t, h.path("pool"))
+	s.call("check")
+	s.call("prepare", "fast")
+	s.call("prepare", "fast", "--replace")
+	s.says("a damaged memory")
+	h.write("state/pools/fast.json", "{")
+	s.call("check")
+	s.call("prepare", "fast")
+	golden(t, "pool-story", s.b.String())
+}
+
+// Of several pools, each is judged alone, and one that is not good decides the exit code.
+func TestSeveralPools(t *testing.T) {
+	h := newHost(t, "node = 'node-a'\n[pool.plain]\npath = 'BASE/plain'\nrequire_mount = false\n[pool.missing]\npath = 'BASE/missing'\n"+
+		"[pool.unfit]\npath = 'BASE/unfit'\nfilesystem = 'xfs'\n")
+	h.must(os.Mkdir(h.path("unfit"), 0o700))
+	hosttest.Mkfs(t, "ext4", 64).Mount(t, h.path("unfit"))
+	s := &story{h: h}
+	s.call("prepare", "plain")
+	s.call("prepare", "unfit")
+	defer func() {
+		hosttest.Unmount(t, h.path("unfit"))
+		hosttest.SetImmutable(t, h.path("unfit"), false)
+	}()
+	s.call("check")
+	s.call("check", "plain")
+	s.call("check", "missing", "--json")
+	golden(t, "several-pools", s.b.String())
+}
+
+// The refusals of prepare, in the words that the operator reads.
+func TestPrepareRefusals(t *testing.T) {
+	for name, make := range map[string]func(h *host){
+		"symlink":   func(h *host) { h.must(os.Symlink("/tmp", h.path("pool"))) },
+		"file":      func(h *host) { h.write("pool", "") },
+		"not-empty": func(h *host) { h.write("pool/data", "") },
+		"no-parent": func(h *host) {
+			h.write("config.toml", strings.ReplaceAll(minimal, "BASE/pool", h.base+"/no/pool"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, minimal)
+			make(h)
+			s := &story{h: h}
+			s.call("prepare", "fast")
+			golden(t, "prepare-"+name, s.b.String())
+		})
+	}
+}
+
+// fill makes what a pool can hold: volumes in each place, and what is not ours.
+func fill(t *testing.T, h *host) {
+	t.Helper()
+	ctx, pool := context.Background(), config.DefaultPool("fast")
+	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
+	remembered, err := state.Remembered(h.path("state"), "fast")
+	h.must(err)
+	id := hostcheck.NewProber(expect(pool, remembered)).Probe(ctx).Identity
+	hands := volume.New(volume.Options{Name: "fast", Path: pool.Path})
+	for _, pv := range []string{"pvc-pool", "pvc-kept", "pvc-trash", "pvc-archive"} {
+		_, err := hands.Create(ctx, id, volume.Spec{Record: volume.Record{
+			PV: pv, Namespace: "shop", Claim: "data-" + pv[4:], ClaimUID: "uid-" + pv, Directory: pv, Requested: 5 << 30,
+		}, Mode: 0o777})
+		h.must(err)
+	}
+	h.must(hands.Retain(ctx, id, "pvc-kept"))
+	h.must(hands.Trash(ctx, id, "pvc-trash"))
+	h.must(hands.Archive(ctx, id, "pvc-archive"))
+	h.must(os.Mkdir(h.path("pool/lost and found"), 0o700))
+	h.must(os.Mkdir(h.path("pool/lost+found"), 0o700))
+	h.write("pool/\x1b[2J", "")
+	h.write("pool/.hostpath-provisioner/volumes/pvc-broken.json", "{")
+	h.must(os.Mkdir(h.path("pool/.hostpath-provisioner/trash/nobody"), 0o700))
+}
+
+func TestVolumes(t *testing.T) {
+	h := newHost(t, "kubeconfig = 'BASE/kubeconfig'\n"+minimal+"require_mount = false\n[pool.gone]\npath = 'BASE/gone'\n")
+	s := &story{h: h}
+	s.call("prepare", "fast")
+	fill(t, h)
+	s.call("volumes")
+	s.call("volumes", "fast", "--json")
+	s.says("with a kubeconfig of a server that is not there")
+	h.write("kubeconfig", `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`)
+	s.call("volumes", "fast")
+	golden(t, "volumes", s.b.String())
+}
+
+// A volume's state follows from where its directory is and what its object says.
+func TestStates(t *testing.T) {
+	object := func(name string, phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+		pv := &corev1.PersistentVolume{}
+		pv.Name, pv.Labels = name, map[string]string{plan.PoolLabel: "fast"}
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.Status.Phase = policy, phase
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
+		return pv
+	}
+	const remove, retain = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
+	in := func(pv string, place volume.Place) volume.Volume {
+		return volume.Volume{Record: volume.Record{PV: pv, Namespace: "shop", Claim: "data", Directory: pv}, Place: place}
+	}
+	kept := in("9-kept", volume.InPool)
+	kept.Record.Retained = true
+	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []volume.Volume{
+		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
+		in("5-nobody's", volume.InPool), in("6-trash", volume.InTrash), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
+	}}}, {pool: "gone", err: errors.New("not mounted")}}
+	elsewhere := object("other", corev1.VolumeBound, remove)
+	elsewhere.Labels[plan.PoolLabel] = "gone"
+	api := objects{volumes: []*corev1.PersistentVolume{
+		object("1-bound", corev1.VolumeBound, remove), object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
+		object("4-new", "", remove), object("6-trash", corev1.VolumeReleased, remove), object("7-lost", corev1.VolumeBound, remove),
+		object("0-only", corev1.VolumeBound, remove), elsewhere,
+	}}
+	show := func(all listed) string {
+		var b strings.Builder
+		for _, v := range all.Volumes {
+			fmt.Fprintf(&b, "%s %s %s\n", v.Pool, v.Volume, v.State)
+		}
+		return b.String()
+	}
+	want := `fast 0-only missing
+fast 1-bound bound
+fast 2-released released
+fast 3-retained retained
+fast 4-new pending
+fast 5-nobody's orphaned
+fast 6-trash trash
+fast 7-lost missing
+fast 8-unmade nowhere
+fast 9-kept retained
+gone other bound
+`
+	if got := show(join(disks, api)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	// Nothing is called orphaned as long as nobody could ask.
+	silent := show(join(disks, objects{err: errors.New("refused")}))
+	if strings.Contains(silent, stateOrphaned) || !strings.Contains(silent, "fast 1-bound unknown\n") || !strings.Contains(silent, "fast 9-kept retained\n") {
+		t.Errorf("without the API:\n%s", silent)
+	}
+}
+
+// Each reason that closes a pool or warns has a hint, and each hint belongs to a reason.
+func TestEveryReasonHasAHint(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "hostcheck", "reasons.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{reasonStateUnreadable: true}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {
+			reason, err := strconv.Unquote(value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons[reason] = true
+		}
+		return true
+	})
+	for reason := range reasons {
+		if reasonHints[reason] == "" {
+			t.Errorf("%s has no hint", reason)
+		}
+	}
+	for reason, hint := range reasonHints {
+		if !reasons[reason] {
+			t.Errorf("hint for %s, which hostcheck does not know", reason)
+		}
+		if hint[0] >= 'A' && hint[0] <= 'Z' || strings.HasSuffix(hint, ".") {
+			t.Errorf("hint for %s: %q", reason, hint)
+		}
+	}
+	if len(reasons) < 25 {
+		t.Errorf("only %d reasons were found", len(reasons))
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// prepareDeadline is how long the pool's filesystem may take to answer.
+const prepareDeadline = 10 * time.Second
+
+func (p *program) prepareCommand() *cobra.Command {
+	var replace bool
+	c := &cobra.Command{
+		Use:   "prepare POOL",
+		Short: "Make the mount point, or mark the filesystem that is mounted there",
+		Long: "Prepare makes a pool's mount point and the immutable flag on it. Once the storage is mounted, it\n" +
+			"closes the pool's directory to other users, and writes the marker that tells this filesystem from\n" +
+			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.",
+		Args: args(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			pools, err := choose(cfg, args)
+			if err != nil {
+				return err
+			}
+			return p.prepare(c.Context(), pools[0], replace)
+		},
+	}
+	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")
+	return c
+}
+
+func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool) error {
+	hands := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	r, err := prepare.Run(ctx, prepare.Options{
+		Pool: pool, StateDir: p.stateDir, Replace: replace, Marking: hands,
+		Check: func(ctx context.Context) hostcheck.Report {
+			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
+			defer cancel()
+			return hostcheck.NewProber(expect(pool, "")).Probe(ctx)
+		},
+	})
+	for _, done := range r.Done {
+		fmt.Fprintln(p.stdout, done)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(p.stdout, "note:", note)
+	}
+	if err != nil {
+		return err
+	}
+	if len(r.Done) == 0 {
+		fmt.Fprintf(p.stdout, "pool %s: nothing had to be done\n", pool.Name)
+	}
+	fmt.Fprintln(p.stdout, "next:", next(pool, r.Mounted))
+	return nil
+}
+
+// next is what the operator does then.
+func next(pool config.Pool, mounted bool) string {
+	if mounted {
+		return "run: hostpath-provisioner check " + pool.Name
+	}
+	what := "the pool's storage"
+	if pool.Device != "" {
+		what = pool.Device
+	}
+	return fmt.Sprintf("mount %s at %s, now and at each boot (/etc/fstab or a mount unit), then run: hostpath-provisioner prepare %s", what, pool.MountPoint, pool.Name)
+}

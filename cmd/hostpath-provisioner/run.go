@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
+)
+
+const name = "hostpath-provisioner"
+
+// Exit codes.
+const (
+	exitGood  = 0
+	exitNot   = 1 // a pool, or whatever was asked about, is not as it should be
+	exitUsage = 2 // the command line or the configuration
+	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG, sysexits.h):
+	// systemd does not try that again. It cannot be 2, which is how the Go runtime ends after a panic
+	// and after the SIGABRT of systemd's watchdog; those have to be tried again.
+	exitConfig = 78
+)
+
+// program is one call of the program with everything it takes from outside.
+type program struct {
+	stdout, stderr io.Writer
+	now            func() time.Time
+
+	config, kubeconfig, stateDir, runtimeDir string // flags
+}
+
+// errNot ends a command whose output said already what is not as it should be.
+var errNot = errors.New("not as it should be")
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// run is the program: it answers the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdout: stdout, stderr: stderr, now: time.Now}
+	return p.run(args, stdin)
+}
+
+func (p *program) run(args []string, stdin io.Reader) int {
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := root.ExecuteContext(ctx)
+	p.complain(err)
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.As(err, new(startError)):
+		return exitConfig
+	case errors.As(err, new(usageError)), errors.As(err, new(config.Errors)):
+		return exitUsage
+	default:
+		return exitNot
+	}
+}
+
+// complain says an error and, where there is one, what helps.
+func (p *program) complain(err error) {
+	if err == nil || errors.Is(err, errNot) {
+		return
+	}
+	lines := []string{err.Error()}
+	if all := config.Errors(nil); errors.As(err, &all) {
+		lines = nil
+		for _, one := range all {
+			lines = append(lines, one.Error())
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintf(p.stderr, "%s: %s\n", name, line)
+	}
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(p.stderr, "hint: %s\n", hint)
+	}
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   name,
+		Short: "Kubernetes volumes on this host's storage",
+		Long: "hostpath-provisioner turns PersistentVolumeClaims into directories on this host, in pools that\n" +
+			"it proves to be mounted before it touches them. Without a command it runs the daemon.",
+		Args:          noArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          p.daemon,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := root.PersistentFlags()
+	flags.StringVar(&p.config, "config", "/etc/hostpath-provisioner/config.toml", "the configuration `file`; conf.d/*.toml beside it are read too")
+	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "a kubeconfig `file` in place of the configured one")
+	flags.StringVar(&p.stateDir, "state-dir", directory("STATE_DIRECTORY", "/var/lib/hostpath-provisioner"), "what is remembered across restarts; default $STATE_DIRECTORY or this `directory`")
+	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the running daemon says how it is; default $RUNTIME_DIRECTORY or this `directory`")
+	root.AddCommand(
+		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
+		p.checkCommand(), p.prepareCommand(), p.volumesCommand(), p.statusCommand(), p.manifestsCommand(),
+		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
+	)
+	return root
+}
+
+// directory is what systemd made for the service. It names several with colons between them
+// (systemd.exec(5)); ours is one.
+func directory(env, otherwise string) string {
+	first, _, _ := strings.Cut(os.Getenv(env), ":")
+	if first == "" {
+		return otherwise
+	}
+	return first
+}
+
+func noArgs(c *cobra.Command, args []string) error { return usage(cobra.NoArgs(c, args)) }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// args allows at least min and at most max arguments.
+func args(min, max int) cobra.PositionalArgs {
+	allowed := cobra.RangeArgs(min, max)
+	if min == max {
+		allowed = cobra.ExactArgs(max)
+	}
+	return func(c *cobra.Command, args []string) error { return usage(allowed(c, args)) }
+}
+
+func (p *program) printVersion(*cobra.Command, []string) error {
+	_, err := fmt.Fprintln(p.stdout, name, p.version())
+	return err
+}
+
+func (p *program) version() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionOf(version, info)
+}
+
+func (p *program) daemon(c *cobra.Command, _ []string) error {
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	log := slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
+	klog.SetSlogLogger(log) // what client-go says in the background goes where everything goes
+	err := daemon.Run(c.Context(), daemon.Options{
+		Config: p.config, Kubeconfig: p.kubeconfig,
+		StateDir: p.stateDir, RuntimeDir: p.runtimeDir, Version: p.version(),
+		Log: log, Reload: reload,
+	})
+	if errors.As(err, new(config.Errors)) {
+		return startError{err}
+	}
+	return err
+}
+
+// startError says that the daemon's configuration has errors.
+type startError struct{ error }
+
+func (e startError) Unwrap() error { return e.error }
+
+// load reads the configuration and says what it warns of.
+func (p *program) load() (config.Config, error) {
+	c, err := config.Load(p.config)
+	if err != nil {
+		return c, err
+	}
+	if p.kubeconfig != "" {
+		c.Kubeconfig = p.kubeconfig
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
+	}
+	return c, nil
+}
+
+// choose is the named pool, or all of them without a name.
+func choose(c config.Config, args []string) ([]config.Pool, error) {
+	if len(args) == 0 {
+		return c.Pools, nil
+	}
+	pool, ok := c.Pool(args[0])
+	if !ok {
+		return nil, usageError{noPoolError{args[0], c}}
+	}
+	return []config.Pool{pool}, nil
+}
+
+// noPoolError says that the command line names a pool that is not configured.
+type noPoolError struct {
+	name string
+	c    config.Config
+}
+
+func (e noPoolError) Error() string { return fmt.Sprintf("there is no pool %q", e.name) }

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
+// host is a machine to call the program on: its own directories, configuration and clock.
+type host struct {
+	t    *testing.T
+	base string
+}
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func newHost(t *testing.T, config string) *host {
+	h := &host{t, hosttest.Dir(t)}
+	h.write("config.toml", strings.ReplaceAll(config, "BASE", h.base))
+	return h
+}
+
+func (h *host) path(elem ...string) string {
+	return filepath.Join(append([]string{h.base}, elem...)...)
+}
+
+func (h *host) write(file, text string) {
+	h.t.Helper()
+	h.must(os.MkdirAll(filepath.Dir(h.path(file)), 0o755))
+	h.must(os.WriteFile(h.path(file), []byte(text), 0o600))
+}
+
+func (h *host) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// accidental is what differs between runs and machines.
+var accidental = []struct {
+	find *regexp.Regexp
+	is   string
+}{
+	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "ID"},
+	{regexp.MustCompile(`/dev/loop\d+`), "LOOP"},
+	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
+	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
+	{regexp.MustCompile(`pid \d+`), "pid PID"},
+	{regexp.MustCompile(`"(pid|took|size|available|reserve|free|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
+	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
+}
+
+// call runs the program and answers all it said: stdout, stderr after a line "--", and the exit code.
+func (h *host) call(args ...string) string {
+	h.t.Helper()
+	text := strings.ReplaceAll(h.raw(args...), h.base, "")
+	for _, a := range accidental {
+		text = a.find.ReplaceAllString(text, a.is)
+	}
+	return text
+}
+
+// raw is call with the accidental parts left in.
+func (h *host) raw(args ...string) string {
+	var stdout, stderr bytes.Buffer
+	p := &program{stdout: &stdout, stderr: &stderr, now: func() time.Time { return noon }}
+	args = append(args, "--config", h.path("config.toml"), "--state-dir", h.path("state"), "--runtime-dir", h.path("run"))
+	code := p.run(args, strings.NewReader(""))
+	text := stdout.String()
+	if stderr.Len() > 0 {
+		text += "--\n" + stderr.String()
+	}
+	return fmt.Sprintf("%sexit %d\n", text, code)
+}
+
+// golden compares with testdata/<name>.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// story is a list of calls and what came of them.
+type story struct {
+	h *host
+	b strings.Builder
+}
+
+func (s *story) call(args ...string) {
+	s.h.t.Helper()
+	fmt.Fprintf(&s.b, "$ hostpath-provisioner %s\n%s\n", strings.Join(args, " "), s.h.call(args...))
+}
+
+func (s *story) says(what string) { fmt.Fprintf(&s.b, "# %s\n", what) }
+
+const minimal = "node = 'node-a'\n[pool.fast]\npath = 'BASE/pool'\n"
+
+func TestUsage(t *testing.T) {
+	s := &story{h: newHost(t, minimal)}
+	for _, line := range []string{
+		"chek", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
+		"volumes slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
+	} {
+		s.call(strings.Fields(line)...)
+	}
+	golden(t, "usage", s.b.String())
+}
+
+func TestHelp(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "")
+	t.Setenv("RUNTIME_DIRECTORY", "")
+	s := &story{h: newHost(t, minimal)}
+	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "volumes --help", "status --help", "manifests --help", "version --help"} {
+		s.call(strings.Fields(line)...)
+	}
+	golden(t, "help", s.b.String())
+}
+
+// systemd names the directories in the environment, and the flags win.
+func TestDirectories(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")
+	t.Setenv("RUNTIME_DIRECTORY", "")
+	p := &program{}
+	p.root()
+	if p.stateDir != "/var/lib/a" || p.runtimeDir != "/run/hostpath-provisioner" {
+		t.Errorf("%q, %q", p.stateDir, p.runtimeDir)
+	}
+}
+
+// A configuration that is wrong ends every command that reads it with 2, and says everything.
+func TestBadConfiguration(t *testing.T) {
+	h := newHost(t, "nod = 'node-a'\n[pool.fast]\npath = 'pool'\nmode = 777\n")
+	s := &story{h: h}
+	for _, line := range []string{"", "run", "check", "check --config-only", "prepare fast", "volumes", "manifests"} {
+		s.call(strings.Fields(line)...)
+	}
+	h.must(os.Remove(h.path("config.toml")))
+	s.says("without any")
+	s.call("check")
+	golden(t, "bad-configuration", s.b.String())
+}
+
+func TestGoodConfiguration(t *testing.T) {
+	h := newHost(t, minimal+"require_mount = false\n")
+	s := &story{h: h}
+	s.call("check", "--config-only")
+	golden(t, "good-configuration", s.b.String())
+}
+
+// What keeps the daemon from starting. Neither is the configuration's fault, so systemd tries again.
+func TestNoStart(t *testing.T) {
+	h := newHost(t, "kubeconfig = 'BASE/kubeconfig'\n"+minimal)
+	s := &story{h: h}
+	s.call("run")
+	release, err := state.Lock(h.path("state"))
+	h.must(err)
+	defer release()
+	s.says("while another holds the state directory")
+	s.call("run")
+	golden(t, "no-start", s.b.String())
+}
+
+func TestManifests(t *testing.T) {
+	h := newHost(t, "provisioner = 'torchbox.com/hostpath'\n"+minimal)
+	for _, c := range []struct {
+		args []string
+		want packaging.Options
+	}{
+		{nil, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "torchbox.com/hostpath"}},
+		{[]string{"--namespace", "storage", "--provisioner", "hostpath", "--token-secret"}, packaging.Options{Namespace: "storage", Provisioner: "hostpath", TokenSecret: true}},
+	} {
+		if got, want := h.raw(append([]string{"manifests"}, c.args...)...), packaging.Manifests(c.want)+"exit 0\n"; got != want {
+			t.Errorf("%q: %s", c.args, got)
+		}
+	}
+	h.must(os.Remove(h.path("config.toml")))
+	want := packaging.Manifests(packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "hostpath-provisioner"}) + "exit 0\n"
+	if got := h.raw("manifests"); got != want {
+		t.Errorf("without a configuration: %s", got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	built := func(module string, settings ...string) *debug.BuildInfo {
+		info := &debug.BuildInfo{Main: debug.Module{Version: module}}
+		for i := 0; i < len(settings); i += 2 {
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
+		}
+		return info
+	}
+	for _, c := range []struct {
+		linked string
+		info   *debug.BuildInfo
+		want   string
+	}{
+		{"v1.2.3", built("v0.0.1"), "v1.2.3"},
+		{"", built("v0.9.0"), "v0.9.0"},
+		{"", built("(devel)", "vcs.revision", "0123456789abcdef0123", "vcs.modified", "false"), "0123456789ab"},
+		{"", built("", "vcs.revision", "0123", "vcs.modified", "true"), "0123-dirty"},
+		{"", built("(devel)"), "unknown"},
+		{"", nil, "unknown"},
+	} {
+		if got := versionOf(c.linked, c.info); got != c.want {
+			t.Errorf("%q %v: %q, want %q", c.linked, c.info, got, c.want)
+		}
+	}
+	defer func(was string) { version = was }(version)
+	version = "v1.2.3"
+	if got, want := newHost(t, minimal).call("version"), "hostpath-provisioner v1.2.3\nexit 0\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	h := newHost(t, minimal)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if got := h.call("completion", shell); !strings.Contains(got, "hostpath-provisioner") || !strings.HasSuffix(got, "exit 0\n") {
+			t.Errorf("%s: %.200s", shell, got)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b bytes.Buffer
+	table := newTable(&b, "POOL", "PATH", "FREE")
+	table.row("fast", "/srv/fast", "")
+	table.row("a-long-name", "/srv", "9.0 GiB of 10 GiB")
+	want := "POOL         PATH       FREE\nfast         /srv/fast  -\na-long-name  /srv       9.0 GiB of 10 GiB\n"
+	if err := table.flush(); err != nil || b.String() != want {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+func TestStatus(t *testing.T) {
+	h := newHost(t, minimal)
+	s := &story{h: h}
+	s.says("no daemon")
+	s.call("status")
+	good := daemon.Status{
+		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
+		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
+		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: 9 << 30, Volumes: 12}},
+	}
+	put := func(st daemon.Status) {
+		text, err := json.Marshal(st)
+		h.must(err)
+		h.write("run/status.json", string(text))
+	}
+	put(good)
+	s.says("all is well")
+	s.call("status")
+	s.call("status", "--json")
+	bad := good
+	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
+	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
+		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Warnings: []string{"the directory /srv/new has mode 0755"}})
+	put(bad)
+	s.says("nothing is well")
+	s.call("status")
+	s.says("the API alone is away")
+	away := good
+	away.API = "connection refused"
+	put(away)
+	s.call("status")
+	s.says("killed")
+	dead := good
+	dead.PID = 1 << 30 // above pid_max
+	put(dead)
+	s.call("status")
+	s.says("damaged")
+	h.write("run/status.json", "{")
+	s.call("status")
+	golden(t, "status", s.b.String())
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+)
+
+// errNoDaemon says that nobody could tell a status.
+var errNoDaemon = errors.New("no daemon runs")
+
+func (p *program) statusCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Print what the running daemon says of itself",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			s, err := p.status()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = writeJSON(p.stdout, s)
+			} else {
+				err = writeStatus(p.stdout, s, p.now())
+			}
+			if err == nil && !wellOf(s) {
+				err = errNot
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// status reads the daemon's file, which one that was killed leaves behind.
+func (p *program) status() (daemon.Status, error) {
+	s, err := daemon.ReadStatus(p.runtimeDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("%w: %s has no %s", errNoDaemon, p.runtimeDir, daemon.StatusFile)
+	case err != nil:
+		return s, err
+	case errors.Is(unix.Kill(s.PID, 0), unix.ESRCH):
+		return s, fmt.Errorf("%w: that with pid %d ended after %s", errNoDaemon, s.PID, s.Time.UTC().Format(time.RFC3339))
+	}
+	return s, nil
+}
+
+// wellOf says whether everything works: the API, and all pools.
+func wellOf(s daemon.Status) bool {
+	for _, pool := range s.Pools {
+		if !pool.Open {
+			return false
+		}
+	}
+	return s.Ready && s.API == ""
+}
+
+func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
+	ready := "ready"
+	if !s.Ready {
+		ready = "not ready"
+	}
+	fmt.Fprintf(w, "%s %s, pid %d, %s as of %s ago\n", name, s.Version, s.PID, ready, age(s.Time, now))
+	fmt.Fprintf(w, "node %s, provisioner %s\n%s\n\n", s.Node, s.Provisioner, s.Sentence)
+	table := newTable(w, "POOL", "PATH", "VERDICT", "SINCE", "VOLUMES", "FREE")
+	for _, pool := range s.Pools {
+		verdict := "open"
+		if !pool.Open {
+			verdict = "closed: " + pool.Reason
+		}
+		table.row(pool.Name, pool.Path, verdict, age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.Free, pool.Size))
+	}
+	if err := table.flush(); err != nil {
+		return err
+	}
+	for _, pool := range s.Pools {
+		if !pool.Open {
+			fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, pool.Reason, pool.Message)
+		}
+		for _, warning := range pool.Warnings {
+			fmt.Fprintf(w, "\npool %s: warning: %s\n", pool.Name, warning)
+		}
+	}
+	return nil
+}
+
+// age is how long ago something was, as people say it; "" for never.
+func age(then, now time.Time) string {
+	d := now.Sub(then)
+	switch {
+	case then.IsZero():
+		return ""
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", max(d, 0)/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}

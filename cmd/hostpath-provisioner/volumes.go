@@ -1,0 +1,299 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// How long a pool, and the API, may take to answer.
+const (
+	poolDeadline = 10 * time.Second
+	apiDeadline  = 10 * time.Second
+)
+
+// States of a volume that no object's phase says.
+const (
+	stateRetained = "retained" // its data is kept on purpose
+	stateOrphaned = "orphaned" // recorded, and no object knows it
+	stateMissing  = "missing"  // an object says that it is here, and it is not
+	stateForeign  = "foreign"  // in the pool and not ours
+	stateLeftover = "leftover" // of work that was cut off; the daemon sweeps it
+	stateDamaged  = "damaged"  // its record cannot be read
+	stateUnknown  = "unknown"  // recorded, and the API was not asked
+)
+
+// listed is the output of volumes --json.
+type listed struct {
+	API     string      `json:"api,omitempty"` // why it was not asked
+	Pools   []poolList  `json:"pools"`
+	Volumes []volumeRow `json:"volumes"`
+}
+
+type poolList struct {
+	Name   string `json:"name"`
+	Closed string `json:"closed,omitempty"` // why it was not looked at
+}
+
+// volumeRow is one thing in a pool, or one object that says so.
+type volumeRow struct {
+	Volume    string `json:"volume"`
+	Claim     string `json:"claim,omitempty"` // namespace/name
+	Pool      string `json:"pool"`
+	Directory string `json:"directory,omitempty"` // below the pool's path
+	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
+	State     string `json:"state"`
+}
+
+func (p *program) volumesCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "volumes [POOL]",
+		Short: "List what is in the pools, beside what the API knows",
+		Args:  args(0, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			pools, err := choose(cfg, args)
+			if err != nil {
+				return err
+			}
+			return p.volumes(c.Context(), cfg, pools, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config.Pool, asJSON bool) error {
+	var objects objects
+	var asking sync.WaitGroup
+	asking.Go(func() { objects = askAPI(ctx, cfg, p.version()) })
+	disks := p.listPools(ctx, pools)
+	asking.Wait()
+	all := join(disks, objects)
+	if objects.err != nil {
+		fmt.Fprintf(p.stderr, "%s: warning: the API could not be asked: %v\n", name, objects.err)
+	}
+	var err error
+	for _, disk := range disks {
+		if disk.err != nil {
+			fmt.Fprintf(p.stderr, "%s: pool %q was not listed: %v\n", name, disk.pool, disk.err)
+			err = errNot
+		}
+	}
+	if asJSON {
+		return errors.Join(writeJSON(p.stdout, all), err)
+	}
+	table := newTable(p.stdout, "VOLUME", "CLAIM", "POOL", "SIZE", "STATE")
+	for _, v := range all.Volumes {
+		size := ""
+		if v.Size > 0 {
+			size = plan.Size(uint64(v.Size))
+		}
+		table.row(printable(v.Volume), v.Claim, v.Pool, size, v.State)
+	}
+	return errors.Join(table.flush(), err)
+}
+
+// printable keeps a name that somebody else chose from moving the terminal's cursor.
+func printable(name string) string {
+	if quoted := fmt.Sprintf("%q", name); quoted != `"`+name+`"` || strings.Contains(name, " ") {
+		return quoted
+	}
+	return name
+}
+
+// objects is what the API knows of this node.
+type objects struct {
+	volumes []*corev1.PersistentVolume
+	err     error // why it was not asked
+}
+
+func askAPI(ctx context.Context, cfg config.Config, version string) objects {
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no answer within %s", apiDeadline))
+	defer cancel()
+	trouble := make(chan error, 1)
+	client, err := kube.New(kube.Options{
+		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, UserAgent: name + "/" + version,
+		OnTrouble: func(err error) {
+			select {
+			case trouble <- err:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		return objects{err: err}
+	}
+	volumes := client.Volumes(plan.NodeLabelValue(cfg.Node), nil)
+	go volumes.Run(ctx)
+	select {
+	case <-volumes.Synced():
+		return objects{volumes: volumes.List()}
+	case err := <-trouble:
+		return objects{err: err}
+	case <-ctx.Done():
+		return objects{err: context.Cause(ctx)}
+	}
+}
+
+// disk is what is in one pool.
+type disk struct {
+	pool      string
+	inventory volume.Inventory
+	err       error // why it was not looked at
+}
+
+func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
+	disks := make([]disk, len(pools))
+	var listing sync.WaitGroup
+	for i, pool := range pools {
+		listing.Go(func() { disks[i] = p.listPool(ctx, pool) })
+	}
+	listing.Wait()
+	return disks
+}
+
+// listPool looks into a pool that answers and is the right one. Listing has its own goroutine, since
+// a filesystem can stop answering between the two.
+func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
+	ctx, cancel := context.WithTimeout(ctx, poolDeadline)
+	defer cancel()
+	report := p.probe(ctx, pool)
+	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
+		return disk{pool: pool.Name, err: errors.New(f.Message)}
+	}
+	answer := make(chan disk, 1)
+	go func() {
+		inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, report.Identity)
+		answer <- disk{pool.Name, inventory, err}
+	}()
+	select {
+	case d := <-answer:
+		return d
+	case <-ctx.Done():
+		return disk{pool: pool.Name, err: fmt.Errorf("no answer within %s", poolDeadline)}
+	}
+}
+
+// join puts the disks beside the API: every record, every object of a pool that was asked for, and
+// what is neither.
+func join(disks []disk, api objects) listed {
+	all := listed{Pools: []poolList{}, Volumes: []volumeRow{}}
+	if api.err != nil {
+		all.API = api.err.Error()
+	}
+	for _, d := range disks {
+		one := poolList{Name: d.pool}
+		if d.err != nil {
+			one.Closed = d.err.Error()
+		}
+		all.Pools = append(all.Pools, one)
+		all.Volumes = append(all.Volumes, rows(d, api)...)
+	}
+	return all
+}
+
+// rows are one pool's: volumes by name, then what is no volume.
+func rows(d disk, api objects) []volumeRow {
+	known := map[string]*corev1.PersistentVolume{}
+	for _, pv := range api.volumes {
+		if pv.Labels[plan.PoolLabel] == d.pool {
+			known[pv.Name] = pv
+		}
+	}
+	var volumes []volumeRow
+	for _, v := range d.inventory.Volumes {
+		row := recordRow(d.pool, v.Record)
+		row.State = stateOf(v, known[v.Record.PV], api.err == nil)
+		volumes = append(volumes, row)
+		delete(known, v.Record.PV)
+	}
+	for _, pv := range known {
+		volumes = append(volumes, objectRow(d, pv))
+	}
+	slices.SortFunc(volumes, func(a, b volumeRow) int { return cmp.Compare(a.Volume, b.Volume) })
+	for _, r := range d.inventory.Archived {
+		row := recordRow(d.pool, r)
+		row.State = string(volume.InArchive)
+		volumes = append(volumes, row)
+	}
+	for _, broken := range d.inventory.Damaged {
+		volumes = append(volumes, volumeRow{Volume: broken.File, Pool: d.pool, State: stateDamaged})
+	}
+	for _, left := range d.inventory.Leftovers {
+		volumes = append(volumes, volumeRow{Volume: left.Name, Pool: d.pool, Directory: string(left.Place) + "/" + left.Name, State: stateLeftover})
+	}
+	for _, foreign := range d.inventory.Foreign {
+		if foreign == "lost+found" { // mkfs makes it
+			continue
+		}
+		volumes = append(volumes, volumeRow{Volume: foreign, Pool: d.pool, Directory: foreign, State: stateForeign})
+	}
+	return volumes
+}
+
+func recordRow(pool string, r volume.Record) volumeRow {
+	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested}
+}
+
+// objectRow is a volume of which only the API knows; in a pool that could not be looked at, that says
+// nothing.
+func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
+	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: pv.Spec.Capacity.Storage().Value(), State: stateMissing}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		row.Claim = ref.Namespace + "/" + ref.Name
+	}
+	if d.err != nil {
+		row.State = phase(pv)
+	}
+	return row
+}
+
+// stateOf says how a recorded volume stands: by where its directory is, then by its object.
+func stateOf(v volume.Volume, pv *corev1.PersistentVolume, asked bool) string {
+	switch {
+	case v.Place == volume.Nowhere && pv != nil:
+		return stateMissing
+	case v.Place != volume.InPool:
+		return string(v.Place)
+	case pv != nil:
+		return phase(pv)
+	case v.Record.Retained:
+		return stateRetained
+	case !asked:
+		return stateUnknown
+	default:
+		return stateOrphaned
+	}
+}
+
+// phase is the object's, in a word that says what follows: a released volume is removed unless its
+// policy keeps it.
+func phase(pv *corev1.PersistentVolume) string {
+	switch {
+	case pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
+		return stateRetained
+	case pv.Status.Phase == "":
+		return strings.ToLower(string(corev1.VolumePending))
+	default:
+		return strings.ToLower(string(pv.Status.Phase))
+	}
+}
