@@ -1,0 +1,117 @@
+package docs
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+)
+
+func class(parameters map[string]string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Parameters: parameters}
+}
+
+// Every TOML block is a valid configuration without a warning. A "toml fragment" is a file of conf.d
+// beside the installed example.
+func TestTOML(t *testing.T) {
+	for _, b := range blocks(t, "toml", "toml fragment") {
+		dir := t.TempDir()
+		main, text := filepath.Join(dir, "config.toml"), b.text
+		if b.language == "toml fragment" {
+			write(t, filepath.Join(dir, "conf.d", "50-site.toml"), b.text)
+			text = packaging.Config
+		}
+		write(t, main, text)
+		c, err := config.Load(main)
+		if err != nil || len(c.Warnings) > 0 {
+			t.Errorf("%s: %v, warnings %q in\n%s", b.in, err, c.Warnings, b.text)
+		}
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every YAML document is, strictly, an object of its kind, and every class one that the daemon takes.
+func TestYAML(t *testing.T) {
+	pools := []plan.Pool{{Name: "fast", Path: "/srv/fast", Default: true}}
+	for _, b := range blocks(t, "yaml") {
+		for doc := range strings.SplitSeq(b.text, "\n---\n") {
+			var meta metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
+				t.Fatalf("%s: %v in\n%s", b.in, err, doc)
+			}
+			object := map[string]any{
+				"v1/PersistentVolume": &corev1.PersistentVolume{}, "v1/PersistentVolumeClaim": &corev1.PersistentVolumeClaim{},
+				"v1/Pod": &corev1.Pod{}, "storage.k8s.io/v1/StorageClass": &storagev1.StorageClass{},
+			}[meta.APIVersion+"/"+meta.Kind]
+			if object == nil {
+				t.Errorf("%s: a %s of %s", b.in, meta.Kind, meta.APIVersion)
+				continue
+			}
+			if err := yaml.UnmarshalStrict([]byte(doc), object); err != nil {
+				t.Errorf("%s: %v in\n%s", b.in, err, doc)
+			}
+			if class, is := object.(*storagev1.StorageClass); is {
+				if _, refusal := plan.Resolve(class, pools); refusal != nil || class.Provisioner != plan.DefaultProvisioner {
+					t.Errorf("%s: class %s: %+v", b.in, class.Name, refusal)
+				}
+			}
+		}
+	}
+}
+
+// The volume that is made by hand for orphaned data is one that the daemon knows as its own.
+func TestAdoptedVolume(t *testing.T) {
+	var pv corev1.PersistentVolume
+	for _, b := range blocks(t, "yaml") {
+		if first, _, _ := strings.Cut(b.text, "\n---\n"); strings.Contains(first, "kind: PersistentVolume\n") {
+			if err := yaml.UnmarshalStrict([]byte(first), &pv); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pv.Status.Phase = corev1.VolumeReleased
+	pool := plan.Pool{Name: pv.Labels[plan.PoolLabel], Path: "/srv/fast"}
+	facts := plan.VolumeFacts{Volume: &pv, Provisioner: plan.DefaultProvisioner, Node: "node-a", Pool: &pool, Record: &plan.Record{PV: pv.Name, Directory: pv.Name, Place: plan.InPool}}
+	if v := plan.ForVolume(facts); v.Action != plan.Ignore {
+		t.Errorf("as it is made: %+v", v)
+	}
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	if v := plan.ForVolume(facts); v.Action != plan.Delete {
+		t.Errorf("with policy Delete: %+v", v)
+	}
+	if len(pv.Finalizers) != 1 || pv.Finalizers[0] != plan.Finalizer {
+		t.Errorf("finalizers %q", pv.Finalizers)
+	}
+}
+
+// The record that is shown has the fields that records have.
+func TestRecord(t *testing.T) {
+	for _, b := range blocks(t, "json") {
+		var r volume.Record
+		decoder := json.NewDecoder(strings.NewReader(b.text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&r); err != nil || r.Version != volume.Version {
+			t.Errorf("%s: %v, version %d", b.in, err, r.Version)
+		}
+	}
+}
