@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+const (
+	node     = "node-a"
+	hostname = "host-a" // the node's label kubernetes.io/hostname
+	writers  = 16       // requests that the driver has under way at once
+)
+
+// arena is a control plane with what all runs share.
+type arena struct {
+	dir        string
+	cluster    *cluster.Cluster
+	client     kubernetes.Interface
+	observer   *observer
+	audit      *auditLog
+	kubeconfig map[bool]string // the daemon's is true
+	failed     context.CancelCauseFunc
+}
+
+// quietControllers writes nothing about claims and volumes: the volume binder's work would compete
+// for the same processors and blur the comparison, for all contenders alike but not equally.
+const quietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-controller,-persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller"
+
+// newArena starts a control plane. The context that it answers ends when the arena is unfit.
+func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, *arena, error) {
+	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
+	if err != nil {
+		return ctx, nil, err
+	}
+	b.later(func() error { return os.RemoveAll(dir) })
+	audit, auditArgs, err := newAuditLog(dir)
+	if err != nil {
+		return ctx, nil, err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), ExtraArgs: append(auditArgs, args...)})
+	if err != nil {
+		return ctx, nil, err
+	}
+	b.later(c.Stop)
+	ctx, cancel := context.WithCancelCause(ctx)
+	b.later(func() error { cancel(nil); return nil })
+	a := &arena{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
+	if err := c.AddNode(ctx, node, map[string]string{corev1.LabelHostname: hostname}); err != nil {
+		return ctx, nil, err
+	}
+	config := c.Config()
+	config.ContentType = runtime.ContentTypeProtobuf
+	if a.client, err = kubernetes.NewForConfig(config); err != nil {
+		return ctx, nil, err
+	}
+	if err := a.identities(ctx, b); err != nil {
+		return ctx, nil, err
+	}
+	return ctx, a, a.observer.watch(ctx, a.client, cancel)
+}
+
+// othersRights are the floor's and the library's: an identity of the same kind as the daemon's,
+// because an administrator's requests skip the API server's fair queues.
+const othersRights = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: bench}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: bench, namespace: bench}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bench}
+rules:
+  - {apiGroups: [""], resources: [persistentvolumeclaims, nodes], verbs: [get, list, watch]}
+  - {apiGroups: [""], resources: [persistentvolumes], verbs: [get, list, watch, create, update, patch, delete]}
+  - {apiGroups: [""], resources: [events], verbs: [create, update, patch, get, list, watch]}
+  - {apiGroups: [storage.k8s.io], resources: [storageclasses, csinodes, volumeattachments], verbs: [get, list, watch]}
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, list, watch, update, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bench}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bench}
+subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
+`
+
+// identities makes the kubeconfigs; the daemon's has the rights that its own manifests give it.
+func (a *arena) identities(ctx context.Context, b *bench) error {
+	a.kubeconfig = map[bool]string{}
+	if err := a.identity(ctx, false, "bench", othersRights); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(b.contenders, isDaemon) {
+		return nil
+	}
+	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, "/nonexistent", "/nonexistent")
+	if err != nil {
+		return err
+	}
+	manifests, code := any.Call("manifests")
+	if code != 0 {
+		return fmt.Errorf("hostpath-provisioner manifests: exit code %d: %s", code, manifests)
+	}
+	return a.identity(ctx, true, "hostpath-provisioner", manifests)
+}
+
+// identity applies the manifests of an account, which is in a namespace of its own name.
+func (a *arena) identity(ctx context.Context, daemon bool, account, manifests string) error {
+	if err := a.cluster.Apply(ctx, []byte(manifests)); err != nil {
+		return err
+	}
+	a.kubeconfig[daemon] = filepath.Join(a.dir, account+".kubeconfig")
+	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[daemon])
+}
+
+func (a *arena) namespace(ctx context.Context, name string) error {
+	_, err := a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
+}
+
+// claims creates n claims of a stage, with both annotations or without.
+func (a *arena) claims(ctx context.Context, st *stage, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
+	all := make([]*corev1.PersistentVolumeClaim, n)
+	err := parallel(n, func(i int) (err error) {
+		claim := cluster.Claim(st.name, fmt.Sprintf("%s-%04d", prefix, i), st.name, "1Mi")
+		if annotated {
+			claim.Annotations = annotations(st)
+		}
+		all[i], err = a.client.CoreV1().PersistentVolumeClaims(st.name).Create(ctx, claim, metav1.CreateOptions{})
+		return err
+	})
+	return all, err
+}
+
+// annotations are what the scheduler and kube-controller-manager write on a claim whose node is chosen.
+func annotations(st *stage) map[string]string {
+	return map[string]string{plan.SelectedNode: node, plan.StorageProvisioner: st.name}
+}
+
+// annotate writes annotations on a claim.
+func (a *arena) annotate(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = a.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// clear removes a run's claims and every volume, so that each run finds the same cluster.
+func (a *arena) clear(ctx context.Context, st *stage) error {
+	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	if err := core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	if err := core.PersistentVolumeClaims(st.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	err = parallel(len(volumes.Items), func(i int) error {
+		_, err := core.PersistentVolumes().Patch(ctx, volumes.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+		return unlessGone(err)
+	})
+	if err != nil {
+		return err
+	}
+	claims, err := core.PersistentVolumeClaims(st.name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	return parallel(len(claims.Items), func(i int) error {
+		_, err := core.PersistentVolumeClaims(st.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+		return unlessGone(err)
+	})
+}
+
+var noFinalizers = []byte(`{"metadata":{"finalizers":null}}`)
+
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// parallel calls do for 0 to n-1, some at once, and answers the errors together.
+func parallel(n int, do func(int) error) error {
+	next, errs := make(chan int), make([]error, n)
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for i := range next {
+				errs[i] = do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return errors.Join(errs...)
+}

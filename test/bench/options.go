@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// options is what the command line says.
+type options struct {
+	contenders []string // by name, in the order of the tables
+	cases      []string
+	claims     int // of the two cases with many
+	single     int // of the case with one at a time
+	slow       int // of each case, for a contender that is limited to a few a second
+	repeats    int
+	slowRuns   int // repeats of such a contender
+	pause      time.Duration
+	limit      time.Duration // of a case
+	floorWork  int           // the floor's workers
+	peerFlags  []string      // more flags of both peers
+	fs         string
+	disk       string // where the pools' images are, "" is memory
+	binder     int    // claims in the binder's own section, 0 leaves it out
+	verbose    bool
+	keepLogs   string
+	daemon     string // its binary
+	against    string // another build of it
+	peer       string
+}
+
+const usage = `Usage: bench [flags]
+
+Measures provisioners on a throwaway real control plane: the floor (a bare client), the usual library
+as shipped and tuned, and the daemon. Wants root, and the programs that make bench builds.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	build := os.Getenv("BUILD")
+	if build == "" {
+		build = filepath.Join(rig.Root(), ".build")
+	}
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	who := flags.String("contenders", strings.Join(allContenders, ","), "who takes part")
+	which := flags.String("cases", strings.Join(allCases, ","), "what is measured")
+	quick := flags.Bool("quick", false, "about a minute, to see that the benchmark works; its numbers say little")
+	flags.IntVar(&o.claims, "claims", 1000, "claims of the cases backlog and burst")
+	flags.IntVar(&o.single, "single", 200, "claims of the case single")
+	flags.IntVar(&o.slow, "slow-claims", 40, "claims of each case for the library as shipped, which limits itself to a few a second")
+	flags.IntVar(&o.repeats, "repeats", 5, "runs of each contender")
+	flags.IntVar(&o.slowRuns, "slow-repeats", 1, "runs of the library as shipped")
+	flags.DurationVar(&o.pause, "pause", 20*time.Millisecond, "between two claims of the case single")
+	flags.DurationVar(&o.limit, "limit", time.Minute, "a contender that needs longer for a case has failed")
+	flags.IntVar(&o.floorWork, "floor-workers", 8, "workers of the bare client")
+	peerFlags := flags.String("peer-flags", "", "more flags for the library's provisioners, such as -protobuf")
+	flags.StringVar(&o.fs, "fs", "ext4", "filesystem of the pools: ext4 or xfs")
+	flags.StringVar(&o.disk, "disk", "", "directory for the pools' images, so that an fsync costs what that disk makes it cost; default: memory")
+	flags.IntVar(&o.binder, "binder-claims", 80, "claims for kube-controller-manager's own section; 0 leaves it out")
+	flags.BoolVar(&o.verbose, "v", false, "print each run in full")
+	flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
+	flags.StringVar(&o.daemon, "daemon", filepath.Join(build, "hostpath-provisioner"), "the daemon's binary")
+	flags.StringVar(&o.against, "against", "", "another build of the daemon, which takes part as well")
+	flags.StringVar(&o.peer, "peer", filepath.Join(build, "bench-peer"), "the library's provisioner")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if *quick {
+		o.quicken(flags)
+	}
+	o.contenders, o.cases, o.peerFlags = split(*who), split(*which), strings.Fields(*peerFlags)
+	if o.against != "" {
+		o.contenders = append(o.contenders, nameAgainst)
+	}
+	return o, o.validate(flags.Args())
+}
+
+// quicken makes everything small that was not asked for.
+func (o *options) quicken(flags *flag.FlagSet) {
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, to := range map[string]struct {
+		value *int
+		small int
+	}{
+		"claims": {&o.claims, 150}, "single": {&o.single, 20}, "slow-claims": {&o.slow, 8}, "repeats": {&o.repeats, 1}, "binder-claims": {&o.binder, 20},
+	} {
+		if !given[name] {
+			*to.value = to.small
+		}
+	}
+}
+
+func (o options) validate(rest []string) error {
+	var all []error
+	if len(rest) > 0 {
+		all = append(all, fmt.Errorf("unexpected argument %q", rest[0]))
+	}
+	for _, name := range o.contenders {
+		if !slices.Contains(allContenders, name) && name != nameAgainst {
+			all = append(all, fmt.Errorf("-contenders: unknown %q; known are %s", name, strings.Join(allContenders, ", ")))
+		}
+	}
+	for _, name := range o.cases {
+		if !slices.Contains(allCases, name) {
+			all = append(all, fmt.Errorf("-cases: unknown %q; known are %s", name, strings.Join(allCases, ", ")))
+		}
+	}
+	if o.fs != "ext4" && o.fs != "xfs" {
+		all = append(all, fmt.Errorf("-fs: %q is neither ext4 nor xfs", o.fs))
+	}
+	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork} {
+		if value < 1 {
+			all = append(all, fmt.Errorf("-%s: %d is less than 1", name, value))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+func (o options) place() string {
+	if o.disk == "" {
+		return "memory"
+	}
+	return o.disk
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// What is to be reached with the defaults.
+const (
+	wantOfFloor  = 0.85 // volumes a second, of the floor's
+	wantOfTuned  = 1.0  // volumes a second, of the tuned library's
+	wantOfSingle = 1.2  // the median of one claim's latency, of the floor's
+	wantRequests = 3.0  // API requests per claim, events included
+
+	tolerable = 0.15 // part of the processors that strangers may use before the report warns
+)
+
+// report is the tables of medians, and what they say about the daemon.
+func (b *bench) report() string {
+	var out strings.Builder
+	for _, kase := range allCases {
+		if slices.Contains(b.cases, kase) {
+			out.WriteString(b.table(kase))
+		}
+	}
+	out.WriteString("ratios are medians of the ratios within a repeat; others used: the part of the machine's processors that strangers had meanwhile\n\n")
+	for _, line := range b.verdicts() {
+		out.WriteString(line + "\n")
+	}
+	if others := median(b.samples, strangers); others > tolerable {
+		fmt.Fprintf(&out, "NOTE    strangers used %.0f%% of the processors: repeat it on a quieter machine before believing a ratio near its limit\n", 100*others)
+	}
+	return out.String()
+}
+
+func (b *bench) heading(kase string) string {
+	switch kase {
+	case caseBacklog:
+		return fmt.Sprintf("%d claims wait when the process starts: from its start to the last volume", b.claims)
+	case caseSingle:
+		return fmt.Sprintf("one claim at a time, %d of them: annotation seen -> volume seen", b.single)
+	default:
+		return fmt.Sprintf("%d claims at once while the process runs: from the first annotation to the last volume (the driver's writes compete)", b.claims)
+	}
+}
+
+// table is a case: a line for each contender, medians over its repeats.
+func (b *bench) table(kase string) string {
+	var text strings.Builder
+	text.WriteString(b.heading(kase) + "\n")
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	switch kase {
+	case caseSingle:
+		fmt.Fprint(w, "\tp50\tof floor\tp99\tof floor\trequests/claim\truns\tothers used\t\n")
+	case caseBacklog:
+		fmt.Fprint(w, "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tfirst PV\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n")
+	default:
+		fmt.Fprint(w, "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tclaim p50\tclaim p99\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n")
+	}
+	var out []string
+	for _, contender := range b.contenders {
+		switch err := b.samples.failure(contender); {
+		case err != nil:
+			out = append(out, fmt.Sprintf("  %s  FAILED: %s\n", b.title(contender), firstLine(err.Error())))
+		case len(b.samples.of(contender, kase)) == 0:
+			out = append(out, fmt.Sprintf("  %s  was not measured\n", b.title(contender)))
+		default:
+			fmt.Fprintf(w, "%s\t%s\n", b.title(contender), b.row(contender, kase))
+		}
+	}
+	w.Flush()
+	return text.String() + strings.Join(out, "") + "\n"
+}
+
+// title is a contender's, all of the same width.
+func (b *bench) title(contender string) string {
+	title := titles[contender]
+	if contender == nameShipped {
+		title = fmt.Sprintf("%s (%d claims)", title, b.slow)
+	}
+	return fmt.Sprintf("%-30s", title)
+}
+
+func (b *bench) row(contender, kase string) string {
+	mine, floor, lib := b.samples.of(contender, kase), b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
+	tail := fmt.Sprintf("%d\t%.0f%%\t", len(mine), 100*median(mine, strangers))
+	requests := fmt.Sprintf("%.2f\t", median(mine, perClaimOf))
+	if kase == caseSingle {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t", ms(median(mine, sample.p50)), times(ratio(mine, floor, p50Of)),
+			ms(median(mine, sample.p99)), times(ratio(mine, floor, func(s sample) float64 { return float64(s.p99()) }))) + requests + tail
+	}
+	lowest, highest := slices.MinFunc(mine, byRate), slices.MaxFunc(mine, byRate)
+	when := ms(median(mine, first))
+	if kase == caseBurst {
+		when = ms(median(mine, sample.p50)) + "\t" + ms(median(mine, sample.p99))
+	}
+	return fmt.Sprintf("%.0f\t%.0f\t%.0f\t%s\t%s\t%s\t", median(mine, rateOf), lowest.rate, highest.rate,
+		times(ratio(mine, floor, rateOf)), times(ratio(mine, lib, rateOf)), when) + requests +
+		fmt.Sprintf("%s\t%d\t", ms(median(mine, cpuPerClaim)), median(mine, memory)) + tail
+}
+
+// verdicts compare the daemon with what is to be reached.
+func (b *bench) verdicts() (lines []string) {
+	if !slices.Contains(b.contenders, nameDaemon) {
+		return nil
+	}
+	if err := b.samples.failure(nameDaemon); err != nil {
+		return []string{"FAILED  hostpath-provisioner: " + firstLine(err.Error())}
+	}
+	for _, kase := range b.cases {
+		mine, floor, lib := b.samples.of(nameDaemon, kase), b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
+		if kase == caseSingle {
+			lines = append(lines, verdict(ratio(mine, floor, p50Of), wantOfSingle, false, kase+": p50 is %.2f times the bare client's, %.2f or less wanted"))
+		} else {
+			lines = append(lines,
+				verdict(ratio(mine, floor, rateOf), wantOfFloor, true, kase+": %.2f of the bare client's volumes a second, %.2f or more wanted"),
+				verdict(ratio(mine, lib, rateOf), wantOfTuned, true, kase+": %.2f of the tuned library's volumes a second, %.2f or more wanted"))
+		}
+		lines = append(lines, verdict(median(mine, perClaimOf), wantRequests, false, kase+": %.2f API requests per claim, events included, %.2f or fewer wanted"))
+	}
+	return lines
+}
+
+// verdict says whether a number is good; none at all is neither.
+func verdict(got, want float64, atLeast bool, format string) string {
+	word := "MISS"
+	switch {
+	case got == 0:
+		word = "NONE"
+	case got >= want && atLeast, got <= want && !atLeast:
+		word = "PASS"
+	}
+	return fmt.Sprintf("%s    "+format, word, got, want)
+}
+
+func byRate(a, b sample) int {
+	switch {
+	case a.rate < b.rate:
+		return -1
+	case a.rate > b.rate:
+		return 1
+	}
+	return 0
+}
+
+func times(ratio float64) string {
+	if ratio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", ratio)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func testSample(contender, kase string, repeat int, rate float64, p50 time.Duration, perClaim int) sample {
+	return sample{
+		contender: contender, kase: kase, repeat: repeat, claims: 10, rate: rate, first: 20 * time.Millisecond,
+		latency: []time.Duration{p50}, requests: requests{"create persistentvolumes": 10 * perClaim},
+		cpu: 10 * time.Millisecond, rss: 20 << 20, others: 0.25,
+	}
+}
+
+// The whole report: a good case, a missed one, a contender that failed and one that took no part.
+func TestReport(t *testing.T) {
+	b := &bench{options: options{
+		contenders: []string{nameFloor, nameShipped, nameTuned, nameDaemon}, cases: allCases, claims: 10, single: 10, slow: 4,
+	}}
+	for repeat := range 3 {
+		noise := float64(repeat + 1)
+		for _, kase := range []string{caseBacklog, caseBurst} {
+			b.samples = append(b.samples, testSample(nameFloor, kase, repeat, 100*noise, time.Millisecond, 1),
+				testSample(nameTuned, kase, repeat, 80*noise, time.Millisecond, 3))
+		}
+		b.samples = append(b.samples,
+			testSample(nameDaemon, caseBacklog, repeat, 90*noise, time.Millisecond, 2),
+			testSample(nameDaemon, caseBurst, repeat, 70*noise, time.Millisecond, 4),
+			testSample(nameFloor, caseSingle, repeat, 50, 5*time.Millisecond, 1),
+			testSample(nameDaemon, caseSingle, repeat, 50, 6*time.Millisecond, 2))
+	}
+	b.samples = append(b.samples, sample{contender: nameShipped, kase: "live", err: errors.New("the process ended\nand more")})
+	want, err := os.ReadFile(filepath.Join("testdata", "report.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.report(); got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if !b.samples.failed() {
+		t.Error("a failed contender is not a failure")
+	}
+}
+
+// A daemon that failed is not slow, and nothing it did well counts.
+func TestReportOfFailedDaemon(t *testing.T) {
+	b := &bench{options: options{contenders: []string{nameDaemon}, cases: allCases}}
+	b.samples = samples{
+		testSample(nameDaemon, caseBacklog, 0, 1000, time.Millisecond, 1),
+		{contender: nameDaemon, kase: "live", err: errors.New("7 of 10 claims are done: not done after 1m0s")},
+	}
+	got := b.report()
+	if strings.Contains(got, "PASS") || strings.Contains(got, "1000") || strings.Count(got, "FAILED") != 4 {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"-contenders=floor,nobody", `-contenders: unknown "nobody"; known are floor, lib-shipped, lib-tuned, daemon`},
+		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst`},
+		{"-fs=ntfs", `-fs: "ntfs" is neither ext4 nor xfs`},
+		{"-claims=0", `-claims: 0 is less than 1`},
+		{"now", `unexpected argument "now"`},
+	} {
+		_, err := parseOptions(strings.Fields(c.args), io.Discard)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
+		}
+	}
+	o, err := parseOptions([]string{"-quick", "-claims=77", "-contenders=floor"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.claims != 77 || o.single >= 200 || o.repeats != 1 || len(o.contenders) != 1 {
+		t.Errorf("quick: %+v", o)
+	}
+}
+
+// The floor makes what the daemon makes.
+func TestMakeDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "volume")
+	if err := makeDirectory(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o777 {
+		t.Errorf("got %v, %v", info, err)
+	}
+	if err := makeDirectory(path, 0o777); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a directory that is there: %v", err)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// poolMiB is the size of a pool. Its blocks exist when they are written.
+const poolMiB = 1024
+
+// stage is what one contender gets for one run: a filesystem, a class and a namespace that nobody
+// used before. Its name is the provisioner's, the class's and the namespace's.
+type stage struct {
+	contender  string
+	name       string
+	dir        string // its log, and the daemon's directories
+	pool       string
+	kubeconfig string
+	daemon     *rig.Daemon
+	image      string
+}
+
+func (b *bench) newStage(ctx context.Context, a *arena, contender, purpose string, repeat int) (*stage, error) {
+	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
+	st := &stage{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[isDaemon(contender)]}
+	if err := os.Mkdir(st.dir, 0o700); err != nil {
+		return nil, err
+	}
+	image := b.mkfs(st.dir)
+	st.image = image.File
+	if isDaemon(contender) {
+		if err := st.prepare(b, image); err != nil {
+			return nil, err
+		}
+	} else {
+		st.pool = hosttest.PoolMount(b, image)
+	}
+	class := cluster.StorageClass(name, name, storagev1.VolumeBindingWaitForFirstConsumer)
+	if _, err := a.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	return st, a.namespace(ctx, name)
+}
+
+// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize.
+func (b *bench) mkfs(dir string) hosttest.Image {
+	var args []string
+	if b.fs == "ext4" {
+		args = []string{"-E", "lazy_itable_init=0,lazy_journal_init=0"}
+	}
+	if b.disk == "" {
+		return hosttest.Mkfs(b, b.fs, poolMiB, args...)
+	}
+	file, err := os.CreateTemp(b.disk, "bench-*.img")
+	if err == nil {
+		err = errors.Join(file.Truncate(poolMiB<<20), file.Close())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.later(func() error { return ignoreMissing(os.Remove(file.Name())) })
+	if out, err := exec.Command("mkfs."+b.fs, append(args, "-q", file.Name())...).CombinedOutput(); err != nil {
+		b.Fatalf("mkfs.%s %s: %v\n%s", b.fs, file.Name(), err, out)
+	}
+	return hosttest.Image{File: file.Name(), Type: b.fs}
+}
+
+// newDaemon is a daemon with the configuration's defaults, except that its metrics take no port.
+func newDaemon(binary, dir, provisioner, kubeconfig, pool string) (*rig.Daemon, error) {
+	return rig.New(rig.Options{Binary: binary, Dir: dir, Config: fmt.Sprintf(`provisioner = %q
+node        = %q
+kubeconfig  = %q
+metrics     = ""
+[pool.%s]
+path        = %q
+`, provisioner, node, kubeconfig, poolName, pool)})
+}
+
+// prepare makes the pool as the daemon's operator does.
+func (st *stage) prepare(b *bench, image hosttest.Image) (err error) {
+	st.pool = filepath.Join(hosttest.Dir(b), poolName)
+	binary := b.daemon
+	if st.contender == nameAgainst {
+		binary = b.against
+	}
+	st.daemon, err = newDaemon(binary, st.dir, st.name, st.kubeconfig, st.pool)
+	if err != nil {
+		return err
+	}
+	for _, mounted := range []bool{false, true} {
+		if mounted {
+			image.Mount(b, st.pool)
+		}
+		if out, code := st.daemon.Call("prepare", poolName); code != 0 {
+			return fmt.Errorf("hostpath-provisioner prepare %s: exit code %d: %s", poolName, code, out)
+		}
+	}
+	return nil
+}
+
+// strike takes the stage down. The objects are the arena's to remove.
+func (st *stage) strike(b *bench) error {
+	if b.keepLogs != "" {
+		if err := os.WriteFile(filepath.Join(b.keepLogs, st.name+".log"), []byte(readLog(filepath.Join(st.dir, "log"))), 0o600); err != nil {
+			return err
+		}
+	}
+	if st.pool != "" {
+		hosttest.UnmountLazy(b, st.pool)
+	}
+	return errors.Join(ignoreMissing(os.Remove(st.image)), os.RemoveAll(st.dir))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

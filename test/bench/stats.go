@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sample is one measured case of one run.
+type sample struct {
+	contender, kase string
+	repeat          int
+	err             error // it failed; nothing else is known
+
+	claims   int
+	rate     float64         // volumes a second, from the case's begin to the last volume
+	first    time.Duration   // from the case's begin to the first volume
+	latency  []time.Duration // annotation seen -> volume seen, of each claim, in ascending order
+	requests requests
+	quiet    time.Duration // from the case's begin to the last request
+	cpu      time.Duration // of the process since its start
+	rss      int64         // the most it had, in bytes
+	others   float64       // part of the machine that strangers used meanwhile
+}
+
+// newSample is what the observer saw of a case that began at start.
+func newSample(all []sighting, start time.Time) sample {
+	s := sample{claims: len(all)}
+	var last time.Time
+	first := all[0].created
+	for _, one := range all {
+		s.latency = append(s.latency, one.created.Sub(one.annotated))
+		if one.created.After(last) {
+			last = one.created
+		}
+		if one.created.Before(first) {
+			first = one.created
+		}
+	}
+	slices.Sort(s.latency)
+	s.first, s.rate = first.Sub(start), float64(len(all))/last.Sub(start).Seconds()
+	return s
+}
+
+func (s sample) p50() time.Duration { return quantile(s.latency, 0.50) }
+func (s sample) p99() time.Duration { return quantile(s.latency, 0.99) }
+
+// perClaim is the API requests per claim.
+func (s sample) perClaim() float64 { return float64(s.requests.total()) / float64(s.claims) }
+
+// line is for the eyes of who waits.
+func (s sample) line(verbose bool) string {
+	head := fmt.Sprintf("%-24s %-8s #%d  %7.1f PVs/s  p50 %s  p99 %s  first %s  %.2f requests/claim  others used %2.0f%%",
+		titles[s.contender], s.kase, s.repeat+1, s.rate, ms(s.p50()), ms(s.p99()), ms(s.first), s.perClaim(), 100*s.others)
+	if !verbose {
+		return head
+	}
+	return fmt.Sprintf("%s\n    quiet after %s, %s of processor time, %d MiB, %s", head, ms(s.quiet), ms(s.cpu), s.rss>>20, s.requests)
+}
+
+func (r requests) String() string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(r)) {
+		all = append(all, fmt.Sprintf("%d %s", r[key], key))
+	}
+	if all == nil {
+		return "no requests"
+	}
+	return strings.Join(all, ", ")
+}
+
+type samples []sample
+
+func (all samples) failed() bool {
+	return slices.ContainsFunc(all, func(s sample) bool { return s.err != nil })
+}
+
+// failure is why a contender failed, if it did, in whatever case: it is out of all tables.
+func (all samples) failure(contender string) error {
+	for _, s := range all {
+		if s.contender == contender && s.err != nil {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// of are the samples of a contender in a case, by repeat.
+func (all samples) of(contender, kase string) (some samples) {
+	for _, s := range all {
+		if s.contender == contender && s.kase == kase && s.err == nil {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// median of a value over the samples; 0 of none.
+func median[N cmp.Ordered](all samples, value func(sample) N) N {
+	var values []N
+	for _, s := range all {
+		values = append(values, value(s))
+	}
+	slices.Sort(values)
+	return quantile(values, 0.5)
+}
+
+// quantile of ascending values, by nearest rank; 0 of none.
+func quantile[N any](sorted []N, q float64) (zero N) {
+	if len(sorted) == 0 {
+		return zero
+	}
+	i := int(q * float64(len(sorted)))
+	return sorted[min(i, len(sorted)-1)]
+}
+
+// ratio is the median over the repeats of mine to theirs in the same repeat, which had about the
+// same noise. Repeats that only one of them has do not count; without any it is 0.
+func ratio(mine, theirs samples, value func(sample) float64) float64 {
+	var all []float64
+	for _, m := range mine {
+		for _, t := range theirs {
+			if m.repeat == t.repeat && value(t) > 0 {
+				all = append(all, value(m)/value(t))
+			}
+		}
+	}
+	slices.Sort(all)
+	return quantile(all, 0.5)
+}
+
+func rateOf(s sample) float64            { return s.rate }
+func p50Of(s sample) float64             { return float64(s.p50()) }
+func strangers(s sample) float64         { return s.others }
+func perClaimOf(s sample) float64        { return s.perClaim() }
+func first(s sample) time.Duration       { return s.first }
+func memory(s sample) int64              { return s.rss >> 20 }
+func cpuPerClaim(s sample) time.Duration { return s.cpu / time.Duration(s.claims) }
+
+// ms writes a duration in milliseconds, with as many digits as mean something.
+func ms(d time.Duration) string {
+	value := float64(d) / float64(time.Millisecond)
+	if value < 100 {
+		return fmt.Sprintf("%.1f ms", value)
+	}
+	return fmt.Sprintf("%.0f ms", value)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+func TestQuantile(t *testing.T) {
+	for _, c := range []struct {
+		sorted []int
+		q      float64
+		want   int
+	}{
+		{nil, 0.5, 0}, {[]int{7}, 0.99, 7}, {[]int{1, 2, 3}, 0.5, 2}, {[]int{1, 2, 3, 4}, 0.5, 3},
+		{[]int{1, 2, 3, 4}, 1, 4}, {[]int{1, 2, 3, 4}, 0, 1},
+	} {
+		if got := quantile(c.sorted, c.q); got != c.want {
+			t.Errorf("quantile(%v, %v) is %d, want %d", c.sorted, c.q, got, c.want)
+		}
+	}
+}
+
+// A repeat in which the machine was slow for both does not change a ratio.
+func TestRatioPairsRepeats(t *testing.T) {
+	mine := samples{{repeat: 0, rate: 90}, {repeat: 1, rate: 9}, {repeat: 2, rate: 80}}
+	theirs := samples{{repeat: 2, rate: 100}, {repeat: 1, rate: 10}, {repeat: 0, rate: 100}, {repeat: 3, rate: 1}}
+	if got := ratio(mine, theirs, rateOf); got != 0.9 {
+		t.Errorf("ratio is %v, want 0.9", got)
+	}
+	if got := ratio(mine, nil, rateOf); got != 0 {
+		t.Errorf("ratio to nothing is %v, want 0", got)
+	}
+}
+
+func TestNewSample(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	s := newSample([]sighting{
+		{annotated: at(0), created: at(500)}, {annotated: at(90), created: at(100)}, {annotated: at(-100), created: at(200)},
+	}, start)
+	if s.rate != 6 || s.first != 100*time.Millisecond || s.p50() != 300*time.Millisecond || s.p99() != 500*time.Millisecond {
+		t.Errorf("got %.1f volumes a second, first after %s, p50 %s, p99 %s", s.rate, s.first, s.p50(), s.p99())
+	}
+}
+
+func TestUsage(t *testing.T) {
+	// A program's name may look like anything.
+	stat := "42 (a b) R) S 1 1 1 0 -1 4194304 1 0 0 0 250 50 7 7 20 0 1 0 100 0 0"
+	if got := parseProcessTicks(stat).duration(); got != 3*time.Second {
+		t.Errorf("processor time is %s, want 3s", got)
+	}
+	before := parseMachineTicks("cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n")
+	now := parseMachineTicks("cpu  200 0 160 1000 40 0 0 0 99 0\n")
+	if before != (machineTime{busy: 200, total: 1000}) {
+		t.Errorf("before: %+v", before)
+	}
+	if got := share(now, before, 60); got != 0.25 {
+		t.Errorf("others used %v, want 0.25", got)
+	}
+	if got := share(before, before, 0); got != 0 {
+		t.Errorf("in no time others used %v", got)
+	}
+}
+
+func TestCountRequests(t *testing.T) {
+	log := `{"verb":"create","objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":201}}
+{"verb":"create","objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":409}}
+{"verb":"patch","objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},"responseStatus":{"code":200}}
+{"verb":"update","objectRef":{"resource":"leases"},"responseStatus":{"code":200}}
+
+`
+	got, size, err := countRequests(strings.NewReader(log + `{"verb":"cre`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "1 create persistentvolumes, 1 create persistentvolumes (409), 1 patch persistentvolumeclaims/status"
+	if got.String() != want || got.total() != 3 {
+		t.Errorf("got %s", got)
+	}
+	if int(size) != len(log) {
+		t.Errorf("read %d bytes, want the whole lines' %d", size, len(log))
+	}
+	if _, _, err := countRequests(strings.NewReader("not json\n")); err == nil {
+		t.Error("a damaged log is taken")
+	}
+}
+
+func TestObserver(t *testing.T) {
+	o, now := newObserver(), time.Unix(1000, 0)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	volume := func(name string, uid types.UID) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: uid}}}
+	}
+	all := []*corev1.PersistentVolumeClaim{claim}
+	o.event(watch.Event{Type: watch.Added, Object: claim}, now)
+	annotated := claim.DeepCopy()
+	annotated.Annotations = map[string]string{plan.SelectedNode: "n", plan.StorageProvisioner: "p"}
+	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(1))
+	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(2))
+	if o.count(all, hasVolume) != 0 {
+		t.Error("a volume was seen before there was one")
+	}
+	o.event(watch.Event{Type: watch.Modified, Object: volume("b", "u")}, now.Add(3))
+	o.event(watch.Event{Type: watch.Added, Object: volume("a", "u")}, now.Add(4))
+	got, err := o.wait(t.Context(), all, hasVolume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0].annotated != now.Add(1) || got[0].created != now.Add(4) || got[0].volume.Name != "a" {
+		t.Errorf("got %+v", got[0])
+	}
+	o.event(watch.Event{Type: watch.Added, Object: volume("c", "u")}, now.Add(5))
+	if second := o.forget(); !slices.Equal(second, []string{"c"}) {
+		t.Errorf("second volumes are %q, want c", second)
+	}
+	if o.count(all, hasVolume) != 0 {
+		t.Error("it does not forget")
+	}
+}

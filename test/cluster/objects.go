@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NewNamespace makes a namespace with a random name that begins with prefix,
+// and waits until Pods can be created in it.
+func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, error) {
+	namespace, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create a namespace %q: %w", prefix+"-", err)
+	}
+	_, err = WaitFor(ctx, c.client.CoreV1().ServiceAccounts(namespace.Name), "default",
+		func(*corev1.ServiceAccount) bool { return true })
+	return namespace.Name, err
+}
+
+// StorageClass is one with policy Delete. It is not created yet: change what
+// should differ.
+func StorageClass(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
+	policy := corev1.PersistentVolumeReclaimDelete
+	return &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: name},
+		Provisioner:       provisioner,
+		ReclaimPolicy:     &policy,
+		VolumeBindingMode: &mode,
+	}
+}
+
+// Claim is a ReadWriteOnce claim of a size such as "1Gi", not created yet. A
+// size that is not a quantity panics.
+func Claim(namespace, name, class, size string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: &class,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			},
+		},
+	}
+}
+
+// Pod is one that mounts each of the claims at /volumes/CLAIM, not created
+// yet. Its image exists nowhere: it is for being scheduled.
+//
+// It has no grace period, because the API server deletes such a Pod at once.
+// Any other would wait for a kubelet to say that the Pod has ended.
+func Pod(namespace, name string, claims ...string) *corev1.Pod {
+	var grace int64
+	container := corev1.Container{Name: "pause", Image: "pause", ImagePullPolicy: corev1.PullNever}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &grace},
+	}
+	for _, claim := range claims {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{
+			Name: claim, MountPath: "/volumes/" + claim,
+		})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: claim,
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			},
+		})
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	return pod
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	apiserverapp "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/controlplane/internal/state"
+)
+
+const readyTimeout = 2 * time.Minute
+
+// apiserverFlags are kube-apiserver's own flags, so that its documentation
+// explains them.
+func apiserverFlags(dir *state.Dir, s settings, port int) []string {
+	pki := func(name string) string { return dir.Path("pki", name) }
+	return []string{
+		"--etcd-servers=" + etcdClientSocket,
+		"--bind-address=" + s.address,
+		"--advertise-address=" + s.address,
+		"--secure-port=" + strconv.Itoa(port),
+		"--service-cluster-ip-range=" + s.serviceCIDR,
+		// The reconciler would publish the advertised address as the endpoint
+		// of the service "kubernetes", and a loopback address is not valid there.
+		"--endpoint-reconciler-type=none",
+		"--allow-privileged=true",
+
+		"--tls-cert-file=" + pki("apiserver.crt"),
+		"--tls-private-key-file=" + pki("apiserver.key"),
+		"--client-ca-file=" + pki("ca.crt"),
+		"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP,Hostname",
+
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + pki("sa.key"),
+		"--service-account-signing-key-file=" + pki("sa.key"),
+
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=" + frontProxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + pki("front-proxy-client.key"),
+
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--v=" + strconv.Itoa(s.verbosity),
+	}
+}
+
+// parseAPIServer makes kube-apiserver's options of its flags.
+func parseAPIServer(args []string) (*apiserveroptions.ServerRunOptions, error) {
+	options := apiserveroptions.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range options.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(args); err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
+	return options, nil
+}
+
+// runAPIServer serves until the context ends.
+func runAPIServer(ctx context.Context, options *apiserveroptions.ServerRunOptions) error {
+	completed, err := options.Complete(ctx)
+	if err != nil {
+		return err
+	}
+	if errs := completed.Validate(); len(errs) != 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	return apiserverapp.Run(ctx, completed)
+}
+
+// waitReady asks /readyz until it says yes. It covers the hooks that run after
+// the start, among them the one that creates the RBAC roles without which the
+// other components may not read anything.
+//
+// There is nothing to watch before the server answers, so this one asks again
+// and again.
+func waitReady(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = askReady(ctx, client, config.Host)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for kube-apiserver: %w (last answer: %v)", err, last)
+	}
+	return nil
+}
+
+func askReady(ctx context.Context, client *http.Client, server string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz: %s", response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,17 @@
+# A real control plane, its kubectl and its kubelet, for tests. To be included
+# from the root Makefile; works from the root only.
+
+BUILD ?= .build
+
+.PHONY: controlplane-force
+controlplane-force:
+
+$(BUILD)/controlplane: controlplane-force
+	@test/controlplane/build.sh $@ .
+
+$(BUILD)/kubectl: controlplane-force
+	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/kubectl
+
+# Only for tests with real nodes.
+$(BUILD)/kubelet: controlplane-force
+	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/kubelet

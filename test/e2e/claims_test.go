@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+const (
+	wait      = storagev1.VolumeBindingWaitForFirstConsumer
+	immediate = storagev1.VolumeBindingImmediate
+)
+
+// The main job: a pod is scheduled, its claim gets a volume on that node, nothing else is there.
+func TestWaitForFirstConsumer(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", wait)
+	claim := w.claim("data", class, "10Mi")
+	w.pod("user", []string{h.node}, "data")
+	pv := w.bound("data")
+
+	if want := "pvc-" + string(claim.UID); pv.Name != want {
+		t.Errorf("the volume is named %s, want %s", pv.Name, want)
+	}
+	source := pv.Spec.HostPath
+	if source == nil || source.Path != h.mount+"/"+pv.Name || *source.Type != corev1.HostPathDirectory {
+		t.Errorf("source %+v", pv.Spec.PersistentVolumeSource)
+	}
+	if got := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values; got[0] != "host-of-"+h.node {
+		t.Errorf("affinity %v, want the value of the node's hostname label", got)
+	}
+	info, err := os.Stat(source.Path)
+	w.must(err)
+	if info.Mode() != os.ModeDir|0o777 {
+		t.Errorf("mode %s", info.Mode())
+	}
+	h.wantTree(whole(pv.Name)...)
+	event, err := w.WaitEvent(w.soon(), claim, "Provisioned")
+	w.must(err)
+	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
+		t.Errorf("event %s %q", event.Type, event.Message)
+	}
+	if _, err := w.WaitPodScheduled(w.soon(), w.namespace, "user"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each refusal is explained on the claim, the claim stays Pending and the disk is untouched.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	block := corev1.PersistentVolumeBlock
+	cases := []struct {
+		name    string
+		params  []string
+		size    string
+		change  func(*corev1.PersistentVolumeClaim)
+		reason  string
+		message string
+	}{
+		{"block", nil, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }, "BlockModeUnsupported", "use volumeMode Filesystem"},
+		{"rwx", nil, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		}, "AccessModeUnsupported", "use ReadWriteOnce"},
+		{"source", nil, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
+		}, "DataSourceUnsupported", "use an empty claim"},
+		{"large", nil, "1Ti", nil, "NotEnoughSpace", "the claim asks for 1Ti, and"},
+		{"param", []string{"size", "big"}, "1Mi", nil, "UnknownParameter", `unknown parameter "size"; known are`},
+		{"pool", []string{"pool", "slow"}, "1Mi", nil, "UnknownPool", `no pool "slow"; it has fast (` + h.mount + ")"},
+		{"pvdir", []string{"pvDir", "/etc"}, "1Mi", nil, "UnknownPool", `no pool at "/etc"`},
+		{"mode", []string{"mode", "rwx"}, "1Mi", nil, "BadParameter", `"rwx" is not an octal mode`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			class := w.class(c.name, immediate, params(c.params...))
+			change := c.change
+			if change == nil {
+				change = func(*corev1.PersistentVolumeClaim) {}
+			}
+			claim := w.claim(c.name, class, c.size, change, annotate("kubevirt.io/provisionOnNode", h.node))
+			if got := w.refused(claim, c.reason); !strings.Contains(got, c.message) {
+				t.Errorf("message %q, want it to say %q", got, c.message)
+			}
+		})
+	}
+	h.wantTree()
+}

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+const (
+	provisionOnNode = "kubevirt.io/provisionOnNode"
+	finalizer       = "external-provisioner.volume.kubernetes.io/finalizer"
+)
+
+// made is a claim that is bound on the host, with a file in its volume.
+func (h *host) made(name, class string) *corev1.PersistentVolume {
+	h.w.Helper()
+	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
+	pv := h.w.bound(name)
+	h.w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	return pv
+}
+
+func TestDelete(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	one, two := h.made("one", class), h.made("two", class)
+	w.deleteClaim("one")
+	w.must(w.WaitVolumeGone(w.soon(), one.Name))
+	if _, err := os.Lstat(filepath.Join(h.mount, one.Name)); !os.IsNotExist(err) {
+		t.Errorf("the object is gone and the directory is not: %v", err)
+	}
+	h.wantTree(whole(two.Name)...)
+}
+
+// The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
+func TestDeleteVolumeBeforeClaim(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	pv := h.made("data", w.class("c", immediate))
+	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{}))
+	other := h.made("other", w.class("d", immediate)) // the daemon has seen what came before it
+	h.wantTree(whole(pv.Name, other.Name)...)
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	h.wantTree(whole(other.Name)...)
+}
+
+func TestRetain(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	pv := h.made("data", w.class("c", immediate, policy(corev1.PersistentVolumeReclaimRetain)))
+	w.deleteClaim("data")
+	_, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
+	w.must(err)
+	// The operator deletes the object: it may go, and the data stays, also across a restart.
+	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{}))
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	h.Kill()
+	h.run()
+	other := h.made("other", w.class("d", immediate))
+	h.wantTree(whole(pv.Name, other.Name)...)
+	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
+	if string(data) != "data" {
+		t.Errorf("the data is %q, %v", data, err)
+	}
+}
+
+func TestArchive(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a", `on_delete = "archive"`).run()
+	pv := h.made("data", w.class("c", immediate))
+	gone := h.made("gone", w.class("d", immediate, params("onDelete", "delete")))
+	w.deleteClaim("data")
+	w.deleteClaim("gone")
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.must(w.WaitVolumeGone(w.soon(), gone.Name))
+	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
+	data, err := os.ReadFile(filepath.Join(h.ours("archive"), pv.Name, "data"))
+	if string(data) != "data" {
+		t.Errorf("the archived data is %q, %v", data, err)
+	}
+}
+
+// A volume object that points elsewhere is refused, and what it points to is untouched. Such an object
+// is written by hand, as anybody with the right to create volumes could.
+func TestForgedVolumes(t *testing.T) {
+	w := newWorld(t)
+	other := hosttestDir(t, "other")
+	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
+	if out, code := h.Call("prepare", "other"); code != 0 {
+		t.Fatal(out)
+	}
+	h.run()
+	victim := h.made("victim", w.class("c", immediate, params("pool", "fast")))
+	w.must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
+	w.must(os.Mkdir(filepath.Join(h.mount, "foreign"), 0o755))
+	w.must(os.WriteFile(filepath.Join(other, "precious"), nil, 0o600))
+	before := append(whole(victim.Name), "link", "foreign")
+	h.wantTree(before...)
+	for name, c := range map[string]struct{ path, reason string }{
+		"etc":     {"/etc", "PathMismatch"},
+		"dots":    {h.mount + "/" + victim.Name + "/../../etc", "PathMismatch"},
+		"pool":    {other, "PathMismatch"},
+		"victim":  {h.mount + "/" + victim.Name, "PathMismatch"},
+		"symlink": {h.mount + "/link", "PathMismatch"},
+		"foreign": {h.mount + "/foreign", "PathMismatch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := victim.DeepCopy()
+			forged.ObjectMeta = metav1.ObjectMeta{Name: w.namespace + "-" + name, Labels: victim.Labels, Annotations: victim.Annotations, Finalizers: []string{finalizer}}
+			forged.Spec.HostPath.Path = c.path
+			forged.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.namespace, Name: "never", UID: "never-" + "x"}
+			pv, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, forged, metav1.CreateOptions{})
+			if err != nil {
+				if name == "dots" { // the API server itself refuses ".." (pkg/apis/core/validation)
+					return
+				}
+				t.Fatal(err)
+			}
+			w.refusedVolume(pv, c.reason)
+		})
+	}
+	h.wantTree(before...)
+	if _, err := os.Stat(filepath.Join(other, "precious")); err != nil {
+		t.Error(err)
+	}
+}
+
+// The name and path of a real volume whose record somebody removed: a directory without a record is
+// foreign, whatever the object says.
+func TestUnrecordedDirectoryIsForeign(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	pv := h.made("data", w.class("c", immediate))
+	w.must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
+	w.deleteClaim("data")
+	w.refusedVolume(pv, "NotRecorded")
+	h.wantTree(pv.Name)
+}
+
+// The object goes at once, however long the purge takes: when it is gone, the trash still has the
+// directory with most of its 200,000 files.
+func TestLargeVolumeGoesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 320, "-N", "300000"), "a").run()
+	pv := h.made("data", w.class("c", immediate))
+	const files = 200_000
+	for i := range files {
+		f, err := os.Create(filepath.Join(h.mount, pv.Name, fmt.Sprint(i)))
+		w.must(err)
+		f.Close()
+	}
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	if _, err := os.Stat(filepath.Join(h.ours("trash"), pv.Name)); err != nil {
+		t.Errorf("the object went only after the purge: %v", err)
+	}
+	h.wantTree() // in the end
+}
+
+// The pool was taken out of the configuration: its volumes stay, and say why they are not removed.
+func TestPoolNotConfiguredAnyMore(t *testing.T) {
+	w := newWorld(t)
+	other := hosttestDir(t, "other")
+	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
+	if out, code := h.Call("prepare", "other"); code != 0 {
+		t.Fatal(out)
+	}
+	h.run()
+	class := w.class("c", immediate, params("pool", "other"))
+	pv, kept := h.made("data", class), h.made("kept", w.class("r", immediate, params("pool", "other"), policy(corev1.PersistentVolumeReclaimRetain)))
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	before, _, _ := strings.Cut(string(config), "[pool.other]")
+	w.must(h.Configure(before))
+	w.must(h.Signal(syscall.SIGHUP))
+	w.must(h.WaitReady(w.soon(), 2))
+	w.deleteClaim("data")
+	w.refusedVolume(pv, "UnknownPool")
+	// An object that keeps its data may go when somebody deletes it.
+	w.deleteClaim("kept")
+	_, err = w.WaitVolumePhase(w.soon(), kept.Name, corev1.VolumeReleased)
+	w.must(err)
+	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, kept.Name, metav1.DeleteOptions{}))
+	w.must(w.WaitVolumeGone(w.soon(), kept.Name))
+	for _, v := range []string{pv.Name, kept.Name} {
+		if _, err := os.Stat(filepath.Join(other, v, "data")); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// Two daemons, one Immediate claim that names no node: one volume, on the node with more room.
+func TestImmediateGoesToTheRoomierNode(t *testing.T) {
+	w := newWorld(t)
+	small, large := w.newHost("small"), w.newHost("large")
+	// Fill a part of the small one: half of the room, so one halving, 25 ms of head start.
+	w.must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 70<<20), 0o600))
+	w.must(os.Chmod(filepath.Join(small.mount, "ballast"), 0o600))
+	small.run()
+	large.run()
+	class := w.class("c", immediate)
+	for _, name := range []string{"one", "two", "three"} {
+		w.claim(name, class, "1Mi")
+		pv := w.bound(name)
+		if got := pv.Labels["hostpath-provisioner/node"]; got != large.node {
+			t.Errorf("claim %s went to %s, want %s", name, got, large.node)
+		}
+	}
+	small.wantTree("ballast")
+}
+
+// kubevirt.io/provisionOnNode works without a pod in both binding modes, and only the named node acts.
+func TestProvisionOnNode(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.newHost("a").run(), w.newHost("b").run()
+	for name, class := range map[string]string{"now": w.class("i", immediate), "later": w.class("w", wait)} {
+		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
+		w.bound(name)
+		b.wantTree(whole("pvc-" + string(claim.UID))...)
+		w.deleteClaim(name)
+		w.must(w.WaitVolumeGone(w.soon(), "pvc-"+string(claim.UID)))
+		b.wantTree()
+	}
+	a.wantTree()
+}
+
+// The node that the scheduler chose cannot: it gives the claim back with an explanation, and the
+// scheduler finds the other one.
+func TestClosedPoolGivesTheClaimBack(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.newHost("a").run(), w.newHost("b").run()
+	class := w.class("c", wait)
+	hosttest.Unmount(t, a.mount)
+	w.must(a.WaitStatus(w.soon(), "is closed"))
+	claim := w.claim("data", class, "1Mi", annotate(selectedNode, a.node))
+	// The claim was given to a, as the scheduler would; then a pod comes that may run on either.
+	w.refused(claim, "PoolClosed")
+	w.pod("user", []string{a.node, b.node}, "data")
+	pv := w.bound("data")
+	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
+		t.Errorf("the volume is on %s, want %s", got, b.node)
+	}
+	if entries, err := os.ReadDir(a.mount); err != nil || len(entries) != 0 {
+		t.Errorf("the bare mount point has %v, %v", entries, err)
+	}
+}
+
+// A node that the cluster does not know yet: the claim is told so, and goes through when it appears.
+func TestUnknownNodeWaits(t *testing.T) {
+	w := newWorld(t)
+	h := w.bareHost(hosttest.Mkfs(t, "ext4", 96), "a").run()
+	class := w.class("c", immediate)
+	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
+	w.refused(claim, "NodeNotFound")
+	w.must(h.WaitStatus(w.soon(), "the cluster has no node"))
+	w.must(w.AddNode(w.ctx, h.node, nil))
+	w.bound("data")
+}
+
+// Two daemons never make the same volume, and a daemon's restart changes nothing for a bound claim.
+func TestRestartChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	pv := h.made("data", w.class("c", immediate))
+	h.Kill()
+	h.run()
+	if took, code, err := h.Stop(w.soon()); err != nil || code != 0 {
+		t.Errorf("stopping took %s, exit code %d, %v", took, code, err)
+	}
+	h.wantTree(whole(pv.Name)...)
+	now := w.volume(pv.Name)
+	if now.ResourceVersion != w.volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
+		t.Errorf("the volume is %s", now.Status.Phase)
+	}
+}

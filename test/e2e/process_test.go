@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// A bad file leaves the old configuration in force and says so; a good one takes effect, and a claim
+// that waited for the new pool goes through.
+func TestReload(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	good, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	w.must(h.Configure(string(good) + "modee = \"0700\"\n"))
+	w.must(h.Signal(syscall.SIGHUP))
+	w.must(h.WaitReady(w.soon(), 2))
+	if status := h.Status(); !strings.Contains(status, "an older one is in force") {
+		t.Errorf("STATUS=%s", status)
+	}
+	if log := h.Log(); !strings.Contains(log, "pool.fast.modee") {
+		t.Errorf("the log does not name the bad key:\n%s", log)
+	}
+	h.made("old", w.class("c", immediate, params("pool", "fast")))
+
+	class := w.class("d", immediate, params("pool", "slow"))
+	claim := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
+	w.refused(claim, "UnknownPool")
+	slow := hosttestDir(t, "slow")
+	w.must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
+	if out, code := h.Call("prepare", "slow"); code != 0 {
+		t.Fatal(out)
+	}
+	w.must(h.Signal(syscall.SIGHUP))
+	w.bound("new")
+	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Killed again and again while claims come and go: in the end each claim that is left has one volume
+// and one directory, and nothing else is there.
+func TestKilledUnderChurn(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	const claims = 40
+	for i := range claims {
+		w.claim(fmt.Sprintf("c%02d", i), class, "1Mi", annotate(provisionOnNode, h.node))
+		if i%8 == 7 {
+			h.Kill()
+			w.must(h.Start())
+		}
+		if i%2 == 1 && i > 8 {
+			w.deleteClaim(fmt.Sprintf("c%02d", i-8))
+		}
+	}
+	w.must(h.WaitReady(w.soon(), 1))
+	var want []string
+	list, err := w.claims()
+	w.must(err)
+	for _, name := range list {
+		want = append(want, whole(w.bound(name).Name)...)
+	}
+	h.wantTree(want...)
+}
+
+// A second daemon on the same state directory is refused, and says who has it.
+func TestSecondDaemonIsRefused(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	out, code := h.Call("run")
+	if code == 0 || !strings.Contains(out, fmt.Sprint(h.PID())) {
+		t.Errorf("exit code %d, want a failure that names process %d:\n%s", code, h.PID(), out)
+	}
+	h.made("data", w.class("c", immediate))
+}
+
+// What the daemon says of itself while it runs, in its three mouths.
+func TestStatusAndMetrics(t *testing.T) {
+	w := newWorld(t)
+	address := freeAddress(t)
+	h := w.newHost("a")
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	w.must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	h.run()
+	h.made("data", w.class("c", immediate))
+	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
+		t.Errorf("healthz: %q", got)
+	}
+	metrics := page(w, "http://"+address+"/metrics")
+	for _, want := range []string{
+		`hostpath_provisioner_claims_provisioned_total{pool="fast"} 1`,
+		`hostpath_provisioner_pool_open{pool="fast"} 1`,
+		`hostpath_provisioner_pool_volumes{pool="fast"} 1`,
+		`hostpath_provisioner_provision_duration_seconds_count{pool="fast"} 1`,
+		`hostpath_provisioner_build_info{goversion="go`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	hosttest.Unmount(t, h.mount)
+	w.must(h.WaitStatus(w.soon(), "0 of 1 pool open"))
+	if metrics := page(w, "http://"+address+"/metrics"); !strings.Contains(metrics, `hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`) {
+		t.Error("metrics do not say why the pool is closed")
+	}
+	out, code := h.Call("status", "--json")
+	var status struct{ Pools []struct{ Reason string } }
+	if err := json.Unmarshal([]byte(out), &status); err != nil || code > 1 || len(status.Pools) != 1 || status.Pools[0].Reason != "NotMounted" {
+		t.Errorf("status --json: exit code %d, %v\n%s", code, err, out)
+	}
+}
+
+// The API server is away when the daemon starts, and again later: it waits, says so, and goes on. This
+// test has a control plane of its own to kill.
+func TestAPIServerAway(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	own, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, Cluster: own, ctx: ctx, namespace: "default", provisioner: "away"}
+	defer own.Stop()
+	w.must(applyTo(ctx, own))
+	h := w.newHost("a")
+	w.must(own.Kill())
+	w.must(h.Start())
+	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	w.must(own.Restart(ctx))
+	w.must(h.WaitReady(w.soon(), 1))
+	defer h.Kill()
+	class := w.class("c", immediate)
+	first := h.made("first", class)
+	w.must(own.Kill())
+	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	w.must(own.Restart(ctx))
+	second := h.made("second", class)
+	h.wantTree(whole(first.Name, second.Name)...)
+}
+
+// Mistakes at start are named, and nothing runs.
+func TestBadStarts(t *testing.T) {
+	dir := hosttest.Dir(t)
+	config := func(kubeconfig string) string {
+		return fmt.Sprintf("kubeconfig = %q\nnode = \"n\"\nmetrics = \"\"\n[pool.p]\npath = %q\nrequire_mount = false\n", kubeconfig, filepath.Join(dir, "pool"))
+	}
+	garbage := filepath.Join(dir, "garbage")
+	if err := os.WriteFile(garbage, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ config, want string }{
+		"no kubeconfig":      {config("/nowhere/kubeconfig"), "/nowhere/kubeconfig"},
+		"garbage kubeconfig": {config(garbage), garbage},
+		"no pool":            {"node = \"n\"\n", "pool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := rig.New(rig.Options{Dir: filepath.Join(dir, strings.ReplaceAll(name, " ", "-")), Config: c.config})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, code := d.Call("run")
+			if code == 0 || !strings.Contains(out, c.want) || !strings.Contains(out, "\nhint: ") {
+				t.Errorf("exit code %d\n%s", code, out)
+			}
+		})
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func page(w *world, url string) string {
+	w.Helper()
+	response, err := http.Get(url)
+	w.must(err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	w.must(err)
+	return string(body)
+}

@@ -1,0 +1,138 @@
+package hosttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// T is the part of testing.TB that is needed here, so that programs can use this package as well.
+type T interface {
+	Helper()
+	Name() string
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Dir makes an empty directory on the test's tmpfs. The tmpfs supports immutable flags (kernel 6.1
+// and later, shmem_fileattr_set in mm/shmem.c).
+func Dir(t T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(base, strings.Map(plain, t.Name())+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func plain(r rune) rune {
+	if r == '/' || r == ' ' || r == os.PathSeparator {
+		return '_'
+	}
+	return r
+}
+
+// Image is a file that holds a filesystem.
+type Image struct {
+	File string
+	Type string // ext4, xfs, btrfs
+}
+
+// Mkfs makes an image of the given type and size in MiB; args go to mkfs (labels, UUIDs).
+// xfs wants at least 300 MiB (mkfs.xfs(8)).
+func Mkfs(t T, fstype string, mib int, args ...string) Image {
+	t.Helper()
+	file := filepath.Join(Dir(t), fstype+".img")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, int64(mib)<<20); err != nil {
+		t.Fatal(err)
+	}
+	quiet := "-q"
+	run(t, "mkfs."+fstype, append(append([]string{quiet}, args...), file)...)
+	return Image{File: file, Type: fstype}
+}
+
+// Mount mounts the image at dir through a loop device that the kernel detaches by itself with the
+// last mount. options are mount(8)'s ("ro", "noatime").
+func (i Image) Mount(t T, dir string, options ...string) {
+	t.Helper()
+	options = append([]string{"loop"}, options...)
+	run(t, "mount", "-t", i.Type, "-o", strings.Join(options, ","), i.File, dir)
+}
+
+// UUID is the filesystem's UUID as blkid(8) reads it from the image.
+func (i Image) UUID(t T) string {
+	t.Helper()
+	return run(t, "blkid", "-p", "-s", "UUID", "-o", "value", i.File)
+}
+
+// Mount calls mount(8) with these arguments.
+func Mount(t T, args ...string) { t.Helper(); run(t, "mount", args...) }
+
+// Unmount unmounts dir, plainly: a busy mount fails the test, because the product may not hold one.
+func Unmount(t T, dir string) {
+	t.Helper()
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatalf("umount %s: %v", dir, err)
+	}
+}
+
+// UnmountLazy detaches dir as umount -l does.
+func UnmountLazy(t T, dir string) {
+	t.Helper()
+	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+		t.Fatalf("umount -l %s: %v", dir, err)
+	}
+}
+
+// SetImmutable sets or clears chattr +i on path.
+func SetImmutable(t T, path string, on bool) {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		t.Fatalf("chattr %s: %v", path, err)
+	}
+	defer unix.Close(fd)
+	flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		t.Fatalf("chattr %s: %v", path, err)
+	}
+	flags &^= unix.STATX_ATTR_IMMUTABLE // FS_IMMUTABLE_FL has the same value, linux/fs.h
+	if on {
+		flags |= unix.STATX_ATTR_IMMUTABLE
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, flags); err != nil {
+		t.Fatalf("chattr %s to %s: %v", path, strconv.FormatBool(on), err)
+	}
+}
+
+// PoolMount makes what an operator makes for a pool: an immutable mount point with mode 0700 and a
+// freshly made filesystem mounted on it, whose root is 0700 too. It returns the mount point.
+func PoolMount(t T, image Image) string {
+	t.Helper()
+	dir := filepath.Join(Dir(t), "pool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	SetImmutable(t, dir, true)
+	image.Mount(t, dir)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func run(t T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,185 @@
+// Package hungfs is a filesystem in memory that can be told to stop answering, as a dead NFS server
+// does: altogether, or only to certain requests. It speaks the kernel's FUSE protocol itself, so that
+// nothing has to be installed.
+//
+// It is for tests. It will not lose its data while it hangs, it will not check permissions (the
+// kernel does not either, for root), and it will not leave a thread behind that nothing can kill.
+package hungfs
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// FS is a mounted filesystem.
+type FS struct {
+	wake int // eventfd
+
+	mu      sync.Mutex
+	fuse    int // in the server thread's own table of descriptors
+	tree    *tree
+	silent  bool
+	holding []Op
+	held    []request
+	asked   map[Op]int
+	arrived *sync.Cond
+	ended   chan struct{}
+}
+
+// Mount mounts a new, empty filesystem at dir; the test's end answers everything and unmounts it.
+func Mount(t testing.TB, dir string) *FS {
+	t.Helper()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := &FS{wake: wake, tree: newTree(), asked: map[Op]int{}, ended: make(chan struct{})}
+	fs.arrived = sync.NewCond(&fs.mu)
+	ready := make(chan error)
+	go fs.serve(dir, ready)
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		fs.Resume()
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // the test may have unmounted it
+		<-fs.ended
+		_ = unix.Close(wake)
+	})
+	return fs
+}
+
+// Silence stops all answers. Requests are left unread, so that whoever waits can be killed.
+func (fs *FS) Silence() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.silent = true
+}
+
+// Hold stops the answers to these requests only.
+func (fs *FS) Hold(ops ...Op) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.holding = ops
+}
+
+// Resume answers everything, also what was asked meanwhile.
+func (fs *FS) Resume() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.silent, fs.holding = false, nil
+	_, _ = unix.Write(fs.wake, encode(uint64(1)))
+}
+
+// Asked is how many requests of this kind were read so far, answered or held.
+func (fs *FS) Asked(op Op) int {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.asked[op]
+}
+
+// AwaitHeld returns once a request is being held.
+func (fs *FS) AwaitHeld() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for len(fs.held) == 0 {
+		fs.arrived.Wait()
+	}
+}
+
+// serve opens the connection in a descriptor table of its thread alone. If the test process is
+// killed, a thread that waits for a held request cannot die before the request ends (request_wait_answer
+// in fs/fuse/dev.c), and with a shared table it would keep open the very descriptor whose closing
+// ends it.
+func (fs *FS) serve(dir string, ready chan<- error) {
+	defer close(fs.ended)
+	runtime.LockOSThread() // never unlocked: the thread ends here, and closes what it opened
+	if err := fs.connect(dir); err != nil {
+		ready <- fmt.Errorf("mounting hungfs on %s: %w", dir, err)
+		return
+	}
+	ready <- nil
+	buffer := make([]byte, maxWrite+4096)
+	for fs.turn(buffer) {
+	}
+	_ = unix.Close(fs.fuse)
+}
+
+func (fs *FS) connect(dir string) (err error) {
+	if err = unix.Unshare(unix.CLONE_FILES); err != nil {
+		return err
+	}
+	if fs.fuse, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fs.fuse)
+	return unix.Mount("hungfs", dir, "fuse.hungfs", 0, options)
+}
+
+// turn waits for something to do and does it; false when the filesystem is unmounted.
+func (fs *FS) turn(buffer []byte) bool {
+	fds := []unix.PollFd{{Fd: int32(fs.wake), Events: unix.POLLIN}, {Fd: int32(fs.fuse), Events: unix.POLLIN}}
+	fs.mu.Lock()
+	if fs.silent {
+		fds = fds[:1]
+	}
+	fs.mu.Unlock()
+	_, _ = unix.Poll(fds, -1)
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	_, _ = unix.Read(fs.wake, make([]byte, 8))
+	fs.release()
+	if fs.silent {
+		return true
+	}
+	n, err := unix.Read(fs.fuse, buffer)
+	if err == unix.ENODEV {
+		return false
+	}
+	if r, ok := parseRequest(buffer[:max(n, 0)]); ok {
+		fs.take(r)
+	}
+	return true
+}
+
+func (fs *FS) take(r request) {
+	fs.asked[r.op]++
+	if slices.Contains(fs.holding, r.op) {
+		fs.held = append(fs.held, r)
+		fs.arrived.Broadcast()
+		return
+	}
+	fs.reply(r)
+}
+
+// release answers what was held and no longer is.
+func (fs *FS) release() {
+	var still []request
+	for _, r := range fs.held {
+		if slices.Contains(fs.holding, r.op) {
+			still = append(still, r)
+		} else {
+			fs.reply(r)
+		}
+	}
+	fs.held = still
+}
+
+func (fs *FS) reply(r request) {
+	if r.op == forget || r.op == forgets || r.op == interrup {
+		return // want no answer
+	}
+	body, errno := fs.tree.answer(r)
+	if errno != 0 {
+		body = nil
+	}
+	out := order.AppendUint32(nil, uint32(outHeader+len(body)))
+	out = order.AppendUint32(out, uint32(-int32(errno)))
+	out = order.AppendUint64(out, r.unique)
+	_, _ = unix.Write(fs.fuse, append(out, body...)) // ENOENT: the asker was killed
+}

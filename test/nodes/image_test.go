@@ -1,0 +1,86 @@
+package nodes
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The archive is read as a runtime does: from the index down, each blob by its digest and size.
+func TestImage(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "busybox")
+	if err := os.WriteFile(program, []byte("a program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := writeImage(&b, program); err != nil {
+		t.Fatal(err)
+	}
+	archive := untar(t, b.Bytes())
+	blob := func(d descriptor) []byte {
+		data, found := archive["blobs/sha256/"+d.Digest[len("sha256:"):]]
+		if sum := fmt.Sprintf("sha256:%x", sha256.Sum256(data.data)); !found || sum != d.Digest || len(data.data) != d.Size {
+			t.Fatalf("%s of %d bytes: found %t, %s, %d bytes", d.Digest, d.Size, found, sum, len(data.data))
+		}
+		return data.data
+	}
+	var index struct{ Manifests []descriptor }
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	var config struct {
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	unmarshal(t, archive["index.json"].data, &index)
+	if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != imageName {
+		t.Errorf("the image is named %q", got)
+	}
+	unmarshal(t, blob(index.Manifests[0]), &manifest)
+	unmarshal(t, blob(manifest.Config), &config)
+	if len(manifest.Layers) != 1 || config.RootFS.DiffIDs[0] != manifest.Layers[0].Digest {
+		t.Errorf("layers %v, diff_ids %v", manifest.Layers, config.RootFS.DiffIDs)
+	}
+	layer := untar(t, blob(manifest.Layers[0]))
+	if f := layer["bin/busybox"]; string(f.data) != "a program" || f.mode != 0o755 {
+		t.Errorf("bin/busybox: %q, mode %o", f.data, f.mode)
+	}
+	if layer["bin/sh"].link != "busybox" || len(layer) != 1+len(applets) {
+		t.Errorf("the layer has %v", layer)
+	}
+}
+
+func untar(t *testing.T, archive []byte) map[string]file {
+	t.Helper()
+	files := map[string]file{}
+	r := tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[h.Name] = file{name: h.Name, data: data, link: h.Linkname, mode: h.Mode}
+	}
+}
+
+func unmarshal(t *testing.T, data []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+}

@@ -1,0 +1,220 @@
+//go:build nodes
+
+package nodes
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+const (
+	poolDir      = "/srv/fast" // the same on both nodes, and another filesystem
+	provisioner  = "hostpath-provisioner"
+	selectedNode = "volume.kubernetes.io/selected-node"
+)
+
+// install puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare,
+// check. Its node name is not configured: it has to find the one that kubelet has.
+func (w *world) install(ctx context.Context, h *host, mib int) {
+	h.image = hosttest.Mkfs(w, "ext4", mib)
+	dir := h.file("daemon")
+	w.must(os.Mkdir(dir, 0o700), "making the daemon's directory")
+	wrapper, err := h.wrap()
+	w.must(err, "putting the daemon on "+h.name)
+	h.daemon, err = rig.New(rig.Options{Binary: wrapper, Dir: dir, Config: fmt.Sprintf(`kubeconfig = %q
+metrics = ""
+[pool.fast]
+path = %q
+filesystem = "ext4"
+`, h.file("daemon.kubeconfig"), poolDir)})
+	w.must(err, "configuring the daemon")
+	w.onHost(h, 0, "prepare", "fast")
+	w.mount(h)
+	w.onHost(h, 0, "prepare", "fast")
+	w.onHost(h, 0, "check")
+	w.must(w.cluster.ServiceAccountKubeconfig(ctx, provisioner, provisioner, h.name, h.file("daemon.kubeconfig")), "making the daemon's kubeconfig")
+	w.must(h.daemon.Run(ctx), "starting the daemon")
+	w.showf("%s: %s", h.name, h.daemon.Status())
+}
+
+// wrap makes a program that runs the daemon's binary in the node's namespaces, with the process id
+// that it was started with.
+func (n *node) wrap() (string, error) {
+	script := fmt.Sprintf("#!/bin/sh\nexec nsenter %s %s \"$@\"\n", strings.Join(n.enter(), " "), n.file(provisioner))
+	wrapper := n.file(provisioner + ".sh")
+	return wrapper, os.WriteFile(wrapper, []byte(script), 0o755)
+}
+
+// onHost runs a subcommand of the daemon's binary on the node and wants this exit code.
+func (w *world) onHost(h *host, code int, args ...string) {
+	w.Helper()
+	out, got := h.daemon.Call(args...)
+	w.showf("%s# %s %s\n%s", h.name, provisioner, strings.Join(args, " "), out)
+	if got != code {
+		w.Fatalf("%s: %s: exit code %d, want %d", h.name, strings.Join(args, " "), got, code)
+	}
+}
+
+func (w *world) mount(h *host) {
+	w.Helper()
+	_, err := h.call("mount", "-o", "loop", h.image.File, poolDir)
+	w.must(err, "mounting the pool")
+}
+
+// unmount is plain: a daemon that held the pool busy would fail it.
+func (w *world) unmount(ctx context.Context, h *host) {
+	w.Helper()
+	_, err := h.call("umount", poolDir)
+	w.must(err, "unmounting the pool")
+	begin := time.Now()
+	w.must(h.daemon.WaitStatus(ctx, "is closed"), "waiting for the gate to close")
+	w.showf("%s, after %s: %s", h.name, time.Since(begin).Round(time.Millisecond), h.daemon.Status())
+}
+
+// bare checks that nothing was written to the directory under the pool's mount.
+func (w *world) bare(h *host) {
+	w.Helper()
+	entries, err := os.ReadDir(h.path(poolDir))
+	if err != nil || len(entries) != 0 {
+		w.Fatalf("the bare mount point on %s has %v %v, want nothing", h.name, entries, err)
+	}
+}
+
+// class makes a storage class, with parameters as pairs.
+func (w *world) class(ctx context.Context, name string, mode storagev1.VolumeBindingMode, params ...string) {
+	w.Helper()
+	class := cluster.StorageClass(name, provisioner, mode)
+	class.Parameters = map[string]string{}
+	for i := 0; i < len(params); i += 2 {
+		class.Parameters[params[i]] = params[i+1]
+	}
+	_, err := w.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	w.must(err, "creating a class")
+}
+
+func (w *world) claim(ctx context.Context, name, class string) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, cluster.Claim(w.namespace, name, class, "8Mi"), metav1.CreateOptions{})
+	w.must(err, "creating a claim")
+	return claim
+}
+
+// bound is the claim's volume, when there is one.
+func (w *world) bound(ctx context.Context, name string) *corev1.PersistentVolume {
+	w.Helper()
+	claim, err := w.cluster.WaitClaimBound(ctx, w.namespace, name)
+	w.must(err, "waiting for claim "+name)
+	pv, err := w.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	w.must(err, "reading the volume of "+name)
+	return pv
+}
+
+// only checks that the claim's volume is a directory on this host and on no other, and that its
+// user's file in it is that user's.
+func (w *world) only(ctx context.Context, claim string, h *host) fs.FileInfo {
+	w.Helper()
+	pv := w.bound(ctx, claim)
+	for _, other := range []*host{w.a, w.b} {
+		info, err := os.Lstat(other.path(poolDir, pv.Name))
+		if other != h && !errors.Is(err, fs.ErrNotExist) {
+			w.Fatalf("the volume of %s is on %s too: %v %v", claim, other.name, info, err)
+		}
+	}
+	info, err := os.Lstat(h.path(poolDir, pv.Name))
+	w.must(err, "looking for the volume of "+claim+" on "+h.name)
+	file, err := os.Lstat(h.path(poolDir, pv.Name, "pods"))
+	w.must(err, "looking for what the pod wrote")
+	if owner := file.Sys().(*syscall.Stat_t).Uid; owner != user {
+		w.Fatalf("the file in the volume of %s belongs to user %d, want %d", claim, owner, user)
+	}
+	source := "local"
+	if path := pv.Spec.HostPath; path != nil {
+		source = "hostPath"
+		if path.Type != nil {
+			source += " of type " + string(*path.Type)
+		}
+	}
+	w.showf("claim %s: %s %s/%s, %s, on %s only", claim, source, poolDir, pv.Name, info.Mode(), h.name)
+	return info
+}
+
+// tree is everything in a host's pool, a line each, with owners, modes and contents.
+func (w *world) tree(h *host) string {
+	w.Helper()
+	var b strings.Builder
+	root := h.path(poolDir)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() == "lost+found" {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		stat := info.Sys().(*syscall.Stat_t)
+		var sum [sha256.Size]byte
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			sum = sha256.Sum256(data)
+		}
+		fmt.Fprintf(&b, "%s %d:%d %x %s\n", info.Mode(), stat.Uid, stat.Gid, sum[:4], strings.TrimPrefix(path, root))
+		return nil
+	})
+	w.must(err, "listing the pool of "+h.name)
+	return b.String()
+}
+
+// volumes are the names in a host's pool that are not the daemon's own.
+func (w *world) volumes(h *host) []string {
+	w.Helper()
+	entries, err := os.ReadDir(h.path(poolDir))
+	w.must(err, "listing the pool of "+h.name)
+	var names []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && e.Name() != "lost+found" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It answers
+// the volume's name.
+func (w *world) deleteClaim(ctx context.Context, claim string, pods ...string) string {
+	w.Helper()
+	pv := w.bound(ctx, claim).Name
+	for _, pod := range pods {
+		w.deletePod(ctx, pod)
+	}
+	w.must(w.client.CoreV1().PersistentVolumeClaims(w.namespace).Delete(ctx, claim, metav1.DeleteOptions{}), "deleting claim "+claim)
+	w.must(w.cluster.WaitVolumeGone(ctx, pv), "waiting for the volume of "+claim+" to go")
+	return pv
+}
+
+// event waits for an event on the object and shows it.
+func (w *world) event(ctx context.Context, object cluster.Object, reason string) *corev1.Event {
+	w.Helper()
+	event, err := w.cluster.WaitEvent(ctx, object, reason)
+	w.must(err, "waiting for an event")
+	w.showf("%s %s: %s %s: %s", event.InvolvedObject.Kind, object.GetName(), event.Type, event.Reason, event.Message)
+	return event
+}

@@ -1,0 +1,277 @@
+// Package rig runs the real daemon binary the way systemd would: with a state directory, a runtime
+// directory and a notify socket. Tests, the demonstration and the benchmarks stand on it.
+//
+// It does not build the binary, it knows no cluster, and it asserts nothing.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say which daemon to run.
+type Options struct {
+	Binary string // empty: $HOSTPATH_PROVISIONER, else .build/hostpath-provisioner in the repository
+	Dir    string // its configuration, state, runtime directory and log go here
+	Config string // the whole config.toml
+	Env    []string
+}
+
+// Daemon is one daemon process at a time, with what it told its notify socket.
+type Daemon struct {
+	opt    Options
+	cmd    *exec.Cmd
+	exited chan struct{}
+	socket *net.UnixConn
+
+	mu     sync.Mutex
+	status string // the last STATUS
+	ready  int    // how often READY was told
+	beats  int    // how often WATCHDOG was told
+	news   chan struct{}
+}
+
+// Root is the repository's root directory.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	if filepath.IsAbs(file) {
+		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	}
+	// Built with -trimpath: tests run in their package's directory, programs where they are called.
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+	}
+	return "."
+}
+
+// New prepares the directories and the configuration; nothing runs yet.
+func New(o Options) (*Daemon, error) {
+	if o.Binary == "" {
+		o.Binary = os.Getenv("HOSTPATH_PROVISIONER")
+	}
+	if o.Binary == "" {
+		o.Binary = filepath.Join(Root(), ".build", "hostpath-provisioner")
+	}
+	if _, err := os.Stat(o.Binary); err != nil {
+		return nil, fmt.Errorf("%w (build it with: make .build/hostpath-provisioner)", err)
+	}
+	d := &Daemon{opt: o, news: make(chan struct{})}
+	for _, sub := range []string{"etc", "state", "run"} {
+		if err := os.MkdirAll(filepath.Join(o.Dir, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.Configure(o.Config); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Path is a path below the daemon's directory.
+func (d *Daemon) Path(elem ...string) string {
+	return filepath.Join(append([]string{d.opt.Dir}, elem...)...)
+}
+
+// Configure writes config.toml anew. A running daemon reads it on Signal(SIGHUP).
+func (d *Daemon) Configure(config string) error {
+	return os.WriteFile(d.Path("etc", "config.toml"), []byte(config), 0o600)
+}
+
+// Command is a call of the binary with this daemon's configuration and directories.
+func (d *Daemon) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(d.opt.Binary, append(args, "--config", d.Path("etc", "config.toml"))...)
+	cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+d.Path("state"), "RUNTIME_DIRECTORY="+d.Path("run"))
+	cmd.Env = append(cmd.Env, d.opt.Env...)
+	return cmd
+}
+
+// Call runs a subcommand and answers what it printed and its exit code.
+func (d *Daemon) Call(args ...string) (output string, code int) {
+	cmd := d.Command(args...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return err.Error(), -1
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// Start runs the daemon without waiting for READY. The log is appended to Path("log").
+func (d *Daemon) Start() error {
+	name := d.Path("notify")
+	os.Remove(name)
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(d.Path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := d.Command("run")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=10000000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	d.mu.Lock()
+	d.ready, d.status, d.socket = 0, "", socket
+	d.mu.Unlock()
+	started := make(chan error, 1)
+	exited := make(chan struct{})
+	go func() {
+		// Pdeathsig goes with the thread that forked (prctl(2)), so this one waits for the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			socket.Close()
+			close(exited)
+			d.tell()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	d.cmd, d.exited = cmd, exited
+	go d.listen(socket)
+	return nil
+}
+
+// Run is Start and the wait for READY.
+func (d *Daemon) Run(ctx context.Context) error {
+	if err := d.Start(); err != nil {
+		return err
+	}
+	return d.WaitReady(ctx, 1)
+}
+
+func (d *Daemon) listen(socket *net.UnixConn) {
+	buffer := make([]byte, 8192)
+	for {
+		n, err := socket.Read(buffer)
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		for line := range strings.SplitSeq(string(buffer[:n]), "\n") {
+			key, value, _ := strings.Cut(line, "=")
+			switch key {
+			case "READY":
+				d.ready++
+			case "WATCHDOG":
+				d.beats++
+			case "STATUS":
+				d.status = value
+			}
+		}
+		d.mu.Unlock()
+		d.tell()
+	}
+}
+
+func (d *Daemon) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.news)
+	d.news = make(chan struct{})
+}
+
+// WaitReady waits until READY was told n times since Start: once at start, once more for each reload.
+func (d *Daemon) WaitReady(ctx context.Context, n int) error {
+	return d.wait(ctx, fmt.Sprintf("READY number %d", n), func() bool { return d.ready >= n })
+}
+
+// WaitStatus waits until the STATUS contains text.
+func (d *Daemon) WaitStatus(ctx context.Context, text string) error {
+	return d.wait(ctx, fmt.Sprintf("a STATUS with %q", text), func() bool { return strings.Contains(d.status, text) })
+}
+
+// Beats is how often the watchdog was fed since New.
+func (d *Daemon) Beats() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.beats
+}
+
+// WaitBeats waits until the watchdog was fed n times.
+func (d *Daemon) WaitBeats(ctx context.Context, n int) error {
+	return d.wait(ctx, fmt.Sprintf("%d watchdog beats", n), func() bool { return d.beats >= n })
+}
+
+func (d *Daemon) wait(ctx context.Context, what string, is func() bool) error {
+	for {
+		d.mu.Lock()
+		ok, news, status := is(), d.news, d.status
+		d.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-d.exited:
+			return fmt.Errorf("the daemon ended while waiting for %s; its log:\n%s", what, d.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w; the last STATUS was %q; its log:\n%s", what, ctx.Err(), status, d.Log())
+		case <-news:
+		}
+	}
+}
+
+// Status is the last STATUS told.
+func (d *Daemon) Status() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.status
+}
+
+// PID is the running daemon's process id.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Signal sends a signal to the daemon.
+func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
+
+// Exited is closed when the process has ended.
+func (d *Daemon) Exited() <-chan struct{} { return d.exited }
+
+// Kill ends the daemon as a crash would and waits until it is gone.
+func (d *Daemon) Kill() {
+	d.cmd.Process.Kill()
+	<-d.exited
+}
+
+// Stop asks the daemon to end and answers how long that took and its exit code.
+func (d *Daemon) Stop(ctx context.Context) (time.Duration, int, error) {
+	begin := time.Now()
+	if err := d.Signal(syscall.SIGTERM); err != nil {
+		return 0, 0, err
+	}
+	select {
+	case <-d.exited:
+		return time.Since(begin), d.cmd.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return time.Since(begin), 0, fmt.Errorf("the daemon does not end: %w; its log:\n%s", ctx.Err(), d.Log())
+	}
+}
+
+// Log is everything the daemon wrote since New.
+func (d *Daemon) Log() string {
+	data, err := os.ReadFile(d.Path("log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// options is what the command line says.
+type options struct {
+	time    time.Duration // how long the storm lasts at most
+	cycles  int           // mount changes at most, 0: no limit
+	rounds  int           // measurements of the gate, of unmounts
+	live    int           // claims at once
+	workers int           // that create and delete claims
+	seed    uint64
+	daemon  string
+	keepLog string
+	settle  time.Duration // how long everything may take to settle
+}
+
+const usage = `Usage: storm [flags]
+
+Mounts, unmounts and swaps a pool as fast as it can while claims come and go, then compares the
+world. Exit code 1 if anything was lost. Wants root, and what make builds in .build.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("storm", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	short := flags.Bool("short", false, "the form for every change: -time 20s -rounds 100")
+	flags.DurationVar(&o.time, "time", 10*time.Minute, "the storm ends after this time")
+	flags.IntVar(&o.cycles, "cycles", 0, "or after so many mount changes; 0: whenever the time is over")
+	flags.IntVar(&o.rounds, "rounds", 1000, "how often the time from an unmount to the closed gate is measured; 0: never")
+	flags.IntVar(&o.live, "live", 100, "how many claims exist at once")
+	flags.IntVar(&o.workers, "workers", 4, "how many create and delete claims")
+	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the storm's random choices")
+	flags.DurationVar(&o.settle, "settle", patience, "how long everything may take to settle after the storm")
+	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
+	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if *short {
+		o.shorten(flags)
+	}
+	if o.live < 1 || o.workers < 1 || o.time <= 0 {
+		return o, fmt.Errorf("-live, -workers and -time must be positive")
+	}
+	return o, nil
+}
+
+// shorten sets what was not said explicitly.
+func (o *options) shorten(flags *flag.FlagSet) {
+	said := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
+	if !said["time"] {
+		o.time = 20 * time.Second
+	}
+	if !said["rounds"] {
+		o.rounds = 100
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is everything that is told in the end.
+type result struct {
+	begin   time.Time
+	seed    uint64
+	lasted  time.Duration // the storm
+	settled time.Duration // until all claims were, after it
+	emptied time.Duration // until all were gone
+	weather *weather
+	gate    []gateTimes
+	reasons map[string]int // in the daemon's log
+
+	created, deleted, survivors        int // claims
+	during, volumes, undecidable, gone int // volume objects: made in the storm, ever, not judged, gone
+	losses                             losses
+}
+
+func (r *result) print() {
+	fmt.Println()
+	r.printGate()
+	fmt.Printf("mount changes in %s, seed %d (busy: refused by the kernel while the daemon worked there, tried again)\n", r.lasted.Round(time.Second), r.seed)
+	total := 0
+	for _, a := range acts {
+		fmt.Printf("  %-40s %8d  busy %d\n", a.name, r.weather.count[a.name], r.weather.busy[a.name])
+		total += r.weather.count[a.name]
+	}
+	fmt.Printf("  %-40s %8d\n", "all", total)
+	fmt.Println("the daemon's reasons in the log: " + counted(r.reasons))
+	fmt.Println("claims and volumes")
+	for _, line := range []struct {
+		what string
+		n    int
+	}{
+		{"claims created", r.created}, {"claims deleted in the storm", r.deleted}, {"claims left after it", r.survivors},
+		{"volumes published in the storm", r.during}, {"volumes looked for on the disk", r.volumes},
+		{"of them gone before they were looked for", r.undecidable}, {"volumes removed", r.gone},
+	} {
+		fmt.Printf("  %-40s %8d\n", line.what, line.n)
+	}
+	fmt.Printf("settled %.1f s after the storm, empty %.1f s after the last deletion\n", r.settled.Seconds(), r.emptied.Seconds())
+	r.printLosses()
+}
+
+func (r *result) printGate() {
+	if len(r.gate) == 0 {
+		return
+	}
+	fmt.Println("from a mount change to the closed gate, in ms: by \"since\" in the daemon's status file")
+	fmt.Printf("  %-34s %6s  %-23s  %s\n", "", "", "from the call", "from its return")
+	fmt.Printf("  %-34s %6s  %7s %7s %7s  %7s %7s %7s\n", "", "times", "p50", "p99", "max", "p50", "p99", "max")
+	var unmounts gateTimes
+	for i, t := range r.gate {
+		fmt.Println(t.line())
+		if i < 2 {
+			unmounts.since, unmounts.after = append(unmounts.since, t.since...), append(unmounts.after, t.after...)
+		}
+	}
+	unmounts.act = "both kinds of unmount (wanted: p99 < 20)"
+	fmt.Println(unmounts.line())
+}
+
+func (r *result) printLosses() {
+	fmt.Println("lost")
+	for _, kind := range kinds {
+		fmt.Printf("  %-48s %6d\n", kind, len(r.losses[kind]))
+		if len(r.losses[kind]) > 0 {
+			fmt.Println("    " + r.losses.some(kind))
+		}
+	}
+	verdict := "nothing was lost"
+	if n := r.losses.sum(); n > 0 {
+		verdict = fmt.Sprintf("LOST: %d", n)
+	}
+	fmt.Printf("%s, in %s\n", verdict, time.Since(r.begin).Round(time.Second))
+}
+
+func counted(all map[string]int) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if all[key] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", key, all[key]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

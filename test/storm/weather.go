@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// act is one thing that happens to a mount, and how it ends.
+type act struct {
+	name     string
+	do, undo func(*scene) error
+}
+
+// acts are all that the storm knows. Each begins and ends with the pool mounted, once and writable.
+var acts = []act{
+	{"unmounted, mounted", (*scene).unmount, (*scene).mountReal},
+	{"unmounted with -l, mounted", (*scene).detach, (*scene).mountReal},
+	{"mount remounted read-only", readOnlyMount, writableMount},
+	{"filesystem remounted read-only", readOnlyFilesystem, writableFilesystem},
+	{"another filesystem in its place", swapIn, swapOut},
+	{"another filesystem over it", (*scene).mountOther, (*scene).uncover},
+	{"a directory bound over it", (*scene).bindPlain, (*scene).uncover},
+	{"bound over itself", (*scene).bindItself, (*scene).uncover},
+}
+
+func readOnlyMount(s *scene) error      { return s.remount(unix.MS_BIND | unix.MS_RDONLY) }
+func writableMount(s *scene) error      { return s.remount(unix.MS_BIND) }
+func readOnlyFilesystem(s *scene) error { return s.remount(unix.MS_RDONLY) }
+func writableFilesystem(s *scene) error { return s.remount(0) }
+
+func swapIn(s *scene) error {
+	if err := s.detach(); err != nil {
+		return err
+	}
+	return s.mountOther()
+}
+
+func swapOut(s *scene) error {
+	if err := s.uncover(); err != nil {
+		return err
+	}
+	return s.mountReal()
+}
+
+// uncover takes away what is on top, if need be from under somebody's feet.
+func (s *scene) uncover() error {
+	err := s.unmount()
+	if errors.Is(err, unix.EBUSY) {
+		err = s.detach()
+	}
+	return err
+}
+
+// weather is a storm's log.
+type weather struct {
+	random *rand.Rand
+	cycles int
+	count  map[string]int // by act
+	busy   map[string]int // by act: the kernel refused it, because somebody worked there
+}
+
+func newWeather(seed uint64) *weather {
+	return &weather{random: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}, busy: map[string]int{}}
+}
+
+// blow goes on until the context ends or so many cycles are done (0: no limit).
+func (w *weather) blow(ctx context.Context, s *scene, cycles int) error {
+	for ; ctx.Err() == nil && (cycles == 0 || w.cycles < cycles); w.cycles++ {
+		a := acts[w.random.IntN(len(acts))]
+		if err := w.once(s, a); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		w.rest(20 * time.Millisecond)
+	}
+	return nil
+}
+
+func (w *weather) once(s *scene, a act) error {
+	err := a.do(s)
+	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 100; tries++ {
+		w.busy[a.name]++
+		err = a.do(s)
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return nil // the daemon works there all the time; the other acts do not ask
+	}
+	if err != nil {
+		return err
+	}
+	w.count[a.name]++
+	w.rest(4 * time.Millisecond)
+	err = a.undo(s)
+	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 1000; tries++ {
+		time.Sleep(time.Millisecond)
+		err = a.undo(s)
+	}
+	return err
+}
+
+// rest waits not at all, for some turns of the processor, or up to so long: the daemon has to see all
+// stages of a fault, and to find a pool that it can work in.
+func (w *weather) rest(limit time.Duration) {
+	switch w.random.IntN(3) {
+	case 0:
+	case 1:
+		for end := time.Now().Add(time.Duration(w.random.Int64N(int64(limit / 20)))); time.Now().Before(end); {
+		}
+	default:
+		time.Sleep(time.Duration(w.random.Int64N(int64(limit))))
+	}
+}

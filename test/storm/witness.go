@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// writes are what nobody may do in a wrong place. inotify(7) watches the inode, so a directory is
+// watched under whatever is mounted on it, and a file that is there for a moment is seen as well.
+const writes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE_SELF
+
+// witness notes every entry that is made, moved, changed or removed in some places.
+type witness struct {
+	fd      int
+	watched map[int32]seat
+	wake    [2]int
+
+	mu   sync.Mutex
+	seen map[string][]string // by place: what happened there
+	done chan struct{}
+}
+
+type seat struct{ place, directory string }
+
+// bearWitness begins to watch; what is there already counts for nothing.
+func bearWitness(places ...place) (*witness, error) {
+	w := &witness{watched: map[int32]seat{}, seen: map[string][]string{}, done: make(chan struct{})}
+	var err error
+	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err := unix.Pipe2(w.wake[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	for _, p := range places {
+		all := directories()
+		all["ours/"] = hostcheck.PrivateDir
+		for name, dir := range all {
+			// The dot at the end: the magic link itself is no directory to inotify.
+			id, err := unix.InotifyAddWatch(w.fd, p.path(dir)+"/.", writes)
+			if err != nil {
+				return nil, fmt.Errorf("watching %s of %s: %w", dir, p.name, err)
+			}
+			w.watched[int32(id)] = seat{p.name, name}
+		}
+	}
+	go w.listen()
+	return w, nil
+}
+
+func (w *witness) listen() {
+	defer close(w.done)
+	buffer := make([]byte, 64<<10)
+	for {
+		fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}, {Fd: int32(w.wake[0]), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil {
+			if err == unix.EINTR {
+				continue
+			}
+			w.note("the witness", err.Error())
+			return
+		}
+		if fds[0].Revents != 0 {
+			n, err := unix.Read(w.fd, buffer)
+			if err != nil {
+				w.note("the witness", err.Error())
+				return
+			}
+			w.decode(buffer[:n])
+			continue // first everything that happened, then the end
+		}
+		return
+	}
+}
+
+// decode reads struct inotify_event (inotify(7)).
+func (w *witness) decode(events []byte) {
+	for len(events) >= unix.SizeofInotifyEvent {
+		id, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
+		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
+		name := string(bytes.TrimRight(events[unix.SizeofInotifyEvent:end], "\x00"))
+		events = events[end:]
+		at, known := w.watched[id]
+		if !known { // the queue ran over
+			w.note("the witness", fmt.Sprintf("mask %#x: something was not seen", mask))
+			continue
+		}
+		w.note(at.place, verb(mask)+" "+filepath.Join(at.directory, name))
+	}
+}
+
+func verb(mask uint32) string {
+	for bit, word := range map[uint32]string{
+		unix.IN_CREATE: "created", unix.IN_DELETE: "deleted", unix.IN_MOVED_FROM: "moved away", unix.IN_MOVED_TO: "moved here",
+		unix.IN_MODIFY: "modified", unix.IN_ATTRIB: "attributes changed of", unix.IN_DELETE_SELF: "deleted itself,",
+	} {
+		if mask&bit != 0 {
+			return word
+		}
+	}
+	return fmt.Sprintf("mask %#x on", mask)
+}
+
+func (w *witness) note(place, what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[place] = append(w.seen[place], what)
+}
+
+// close ends the watch, and answers what happened in each place.
+func (w *witness) close() map[string][]string {
+	unix.Close(w.wake[1])
+	<-w.done
+	unix.Close(w.fd)
+	unix.Close(w.wake[0])
+	return w.seen
+}
