@@ -48,7 +48,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
-	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1)}
+	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
+	defer d.locks.keep(nil)
 	d.metrics = metrics.New(o.Version, d.countVolumes)
 	for _, f := range hostcheck.CheckHost(os.DirFS("/")) {
 		o.Log.Warn(f.Message, "reason", f.Reason)
@@ -66,6 +67,7 @@ type daemon struct {
 	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	hands map[handsKey]*volume.Pool
+	locks *poolLocks
 }
 
 type handsKey struct{ name, path, mountPoint string }
@@ -95,6 +97,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	go d.feedWatchdog(life)
 	go d.tell(life)
 	for g != nil {
+		d.locks.keep(g.poolNames())
 		d.now.set(g)
 		g = d.runOne(ctx, g)
 	}

@@ -167,6 +167,14 @@ func (g *generation) status() Status {
 	return s
 }
 
+func (g *generation) poolNames() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range g.cfg.Pools {
+		names[p.Name] = true
+	}
+	return names
+}
+
 func (g *generation) countVolumes() map[string]int {
 	counts := map[string]int{}
 	for _, p := range g.cfg.Pools {

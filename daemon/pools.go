@@ -28,7 +28,7 @@ func Expect(p config.Pool, remembered string) hostcheck.Expect {
 func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
-		eyes := &prober{pool: p, stateDir: d.StateDir}
+		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks}
 		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(d.handsOf(p)), Probe: eyes, Opened: eyes.remember})
 	}
 	return all
@@ -54,6 +54,7 @@ func (d *daemon) handsOf(p config.Pool) *volume.Pool {
 type prober struct {
 	pool       config.Pool
 	stateDir   string
+	locks      *poolLocks
 	remembered string
 	eyes       *hostcheck.Prober
 }
@@ -69,7 +70,11 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 		}}}
 	}
 	p.expect(remembered)
-	return p.eyes.Probe(ctx)
+	report := p.eyes.Probe(ctx)
+	if report.Removable() {
+		p.locks.guard(&report)
+	}
+	return report
 }
 
 func (p *prober) expect(remembered string) {

@@ -31,6 +31,7 @@ const (
 	ReasonPoolOpened         = "PoolOpened"
 	ReasonStateUnreadable    = "StateUnreadable"
 	ReasonStateUnwritable    = "StateUnwritable"
+	ReasonPoolHeld           = "PoolHeld"
 	ReasonRecordDamaged      = "RecordDamaged"
 	ReasonUnpublishedRemoved = "UnpublishedRemoved"
 	ReasonOrphaned           = "Orphaned"

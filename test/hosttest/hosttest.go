@@ -25,6 +25,9 @@ const (
 	// every distribution that follows the FHS (section 3.11), so nothing has to be made on the host.
 	base = "/media"
 
+	// locks is where daemons under test lock their pools (daemon/state, PoolLocks). It gets a tmpfs too.
+	locks = "/run/hostpath-provisioner"
+
 	insideEnv = "HOSTPATH_HOSTTEST_INSIDE"
 	skipEnv   = "HOSTPATH_SKIP_HOST_TESTS"
 	keepEnv   = "KEEP" // 1: the body may outlive the command that started it, see Detach
@@ -128,6 +131,13 @@ func enter() error {
 	}
 	if err := syscall.Mount("hosttest", base, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", base, err)
+	}
+	// The host's locks of pools are not a test's business, and its own go with it.
+	if err := os.MkdirAll(locks, 0o755); err != nil {
+		return err
+	}
+	if err := syscall.Mount("hosttest", locks, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting a tmpfs on %s: %w", locks, err)
 	}
 	// Shared inside the namespace, as systemd makes a host's mounts: mounts below propagate to the
 	// namespaces that a test makes in its turn.

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// poolLocks are the pools that this daemon keeps other daemons of the host out of, by their markers.
+// A pool that closes stays locked, because calls that hang in it end some day; one that is not
+// configured any more does not.
+type poolLocks struct {
+	dir, stateDir string
+
+	mu   sync.Mutex
+	held map[string]poolLock // by the pool's name
+}
+
+type poolLock struct {
+	marker string
+	*state.PoolLock
+}
+
+func newPoolLocks(dir, stateDir string) *poolLocks {
+	return &poolLocks{dir: dir, stateDir: stateDir, held: map[string]poolLock{}}
+}
+
+// guard takes the lock of the pool that was seen, or sees to it that it is still held. What stands in
+// the way closes the pool.
+func (l *poolLocks) guard(r *hostcheck.Report) {
+	err := l.take(r.Pool, r.Marker)
+	if err == nil {
+		return
+	}
+	f := hostcheck.Finding{Reason: plan.ReasonPoolHeld, Severity: hostcheck.Close, Message: err.Error()}
+	if !errors.As(err, new(*state.PoolHeldError)) {
+		f.Reason, f.Message = plan.ReasonStateUnwritable, "the pool cannot be locked against other daemons: "+err.Error()
+	}
+	r.Findings = append(r.Findings, f)
+}
+
+func (l *poolLocks) take(pool, marker string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, have := l.held[pool]
+	if have && old.marker == marker && old.Held() {
+		return nil
+	}
+	lock, err := state.LockPool(l.dir, marker, l.stateDir)
+	if err != nil {
+		return err
+	}
+	if have {
+		old.Release()
+	}
+	l.held[pool] = poolLock{marker, lock}
+	return nil
+}
+
+// keep lets go of all pools but these.
+func (l *poolLocks) keep(pools map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for pool, lock := range l.held {
+		if !pools[pool] {
+			lock.Release()
+			delete(l.held, pool)
+		}
+	}
+}
