@@ -97,7 +97,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	go d.feedWatchdog(life)
 	go d.tell(life)
 	for g != nil {
-		d.locks.keep(g.poolNames())
+		d.locks.keep(g.places())
 		d.now.set(g)
 		g = d.runOne(ctx, g)
 	}

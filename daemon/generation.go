@@ -167,12 +167,12 @@ func (g *generation) status() Status {
 	return s
 }
 
-func (g *generation) poolNames() map[string]bool {
-	names := map[string]bool{}
+func (g *generation) places() map[place]bool {
+	all := map[place]bool{}
 	for _, p := range g.cfg.Pools {
-		names[p.Name] = true
+		all[place{p.Name, p.Path}] = true
 	}
-	return names
+	return all
 }
 
 func (g *generation) countVolumes() map[string]int {

@@ -16,8 +16,11 @@ type poolLocks struct {
 	dir, stateDir string
 
 	mu   sync.Mutex
-	held map[string]poolLock // by the pool's name
+	held map[place]poolLock
 }
+
+// place is a pool as it is configured.
+type place struct{ name, path string }
 
 type poolLock struct {
 	marker string
@@ -25,13 +28,13 @@ type poolLock struct {
 }
 
 func newPoolLocks(dir, stateDir string) *poolLocks {
-	return &poolLocks{dir: dir, stateDir: stateDir, held: map[string]poolLock{}}
+	return &poolLocks{dir: dir, stateDir: stateDir, held: map[place]poolLock{}}
 }
 
 // guard takes the lock of the pool that was seen, or sees to it that it is still held. What stands in
 // the way closes the pool.
 func (l *poolLocks) guard(r *hostcheck.Report) {
-	err := l.take(r.Pool, r.Marker)
+	err := l.take(place{r.Pool, r.Path}, r.Marker)
 	if err == nil {
 		return
 	}
@@ -42,7 +45,7 @@ func (l *poolLocks) guard(r *hostcheck.Report) {
 	r.Findings = append(r.Findings, f)
 }
 
-func (l *poolLocks) take(pool, marker string) error {
+func (l *poolLocks) take(pool place, marker string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, have := l.held[pool]
@@ -61,7 +64,7 @@ func (l *poolLocks) take(pool, marker string) error {
 }
 
 // keep lets go of all pools but these.
-func (l *poolLocks) keep(pools map[string]bool) {
+func (l *poolLocks) keep(pools map[place]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for pool, lock := range l.held {

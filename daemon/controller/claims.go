@@ -71,7 +71,8 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 	f.Pool, f.Refusal = plan.Resolve(class, c.planPools())
 	if f.Refusal == nil {
 		state := c.Gate.State(f.Pool.Name)
-		_, f.Closed = state.Closed()
+		reason, why := state.Closed()
+		f.Closed, f.Held = why, reason == plan.ReasonPoolHeld
 		f.Free = state.Report.Free
 	}
 	return f

@@ -45,6 +45,7 @@ type ClaimFacts struct {
 	Pool        Pool              // what Resolve answered
 	Refusal     *Refusal
 	Closed      string        // why the pool takes no work, "" if it is open
+	Held        bool          // it is closed because another daemon of this host works in it
 	Free        uint64        // bytes that new volumes may take
 	Age         time.Duration // since this daemon first saw the claim undecided
 }
@@ -56,7 +57,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 var claimRules = []claimRule{
 	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned,
 	classMissing, blockMode, accessMode, dataSource, selector, classRefused,
-	topology, nodeUnknown, badName, poolClosed, tooLarge,
+	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
 	nobodyChosen, notYetAssigned, undecided,
 }
 
@@ -244,6 +245,12 @@ func badName(f ClaimFacts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return f.cannot(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error())
+}
+
+// poolHeld: the other daemon may be one of this node, too, and is then about to provision the claim:
+// it is not taken out of its hands.
+func poolHeld(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonPoolHeld, After: retryAfter, Message: "node " + f.Node + ": pool " + f.Pool.Name + ": " + f.Closed}, f.Held
 }
 
 func poolClosed(f ClaimFacts) (Verdict, bool) {

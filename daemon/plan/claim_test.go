@@ -59,6 +59,7 @@ func block(f *ClaimFacts) {
 	f.Claim.Spec.VolumeMode = &mode
 }
 
+func held(f *ClaimFacts)   { f.Held = true }
 func closed(f *ClaimFacts) { f.Closed = "/srv/fast is not mounted" }
 func others(f *ClaimFacts) { f.OtherNodes = true }
 func large(f *ClaimFacts)  { ask(f.Claim, "11Gi") }
@@ -126,6 +127,7 @@ func TestClaimPrecedence(t *testing.T) {
 		{"bad directory name before closed", []change{closed, func(f *ClaimFacts) {
 			f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
 		}}, Wait, ReasonBadName, "pool fast: too long"},
+		{"held by another daemon of this host, with other nodes: it is not given back", []change{others, closed, held}, Wait, ReasonPoolHeld, "node node-a: pool fast: "},
 		{"closed before too large", []change{closed, large}, Wait, ReasonPoolClosed, "pool fast: /srv/fast is not mounted"},
 		{"closed, with other nodes: give it back", []change{others, closed}, Release, ReasonPoolClosed, "not mounted"},
 		{"closed, named here: nobody else may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},

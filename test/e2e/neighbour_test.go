@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// twin is a second daemon for the same node and the same pool, as somebody starts it by mistake: with
+// a state and a runtime directory of its own, and with the pool under another path.
+func (h *host) twin(config string) *host {
+	h.w.Helper()
+	t := &host{w: h.w, node: h.node, image: h.image, mount: h.mount}
+	var err error
+	t.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(h.w), Config: config})
+	h.w.must(err)
+	h.w.Cleanup(func() {
+		if h.w.Failed() {
+			h.w.Logf("the log of the second daemon:\n%s", t.Log())
+		}
+	})
+	return t
+}
+
+// The state directory's lock does not know a second daemon that has another one; the pool's does. Its
+// pool is closed and the message names the first, which is not disturbed; when the first one ends,
+// however it ends, the second one's pool opens by itself.
+func TestSecondDaemonOnThePool(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	one := h.made("one", class)
+
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	second := h.twin(string(config)).run()
+	held := fmt.Sprintf("another daemon (pid %d, state directory %s) works in this pool", h.PID(), h.Path("state"))
+	w.must(second.WaitStatus(w.soon(), held))
+	if status := h.Status(); !strings.Contains(status, "1 of 1 pool open") {
+		t.Errorf("the first daemon: %s", status)
+	}
+	for i := range 5 {
+		h.made(fmt.Sprint("both-", i), class) // by the first: the second has no pool to do it in
+	}
+	if log := second.Log(); strings.Contains(log, "reason=Provisioned") {
+		t.Errorf("the second daemon provisioned:\n%s", log)
+	}
+	w.deleteClaim("one")
+	w.must(w.WaitVolumeGone(w.soon(), one.Name))
+	if _, err := os.Stat(second.Path("state", "pools", "fast.json")); !os.IsNotExist(err) {
+		t.Errorf("the second daemon remembers a pool that it never had: %v", err)
+	}
+
+	h.Kill()
+	w.must(second.WaitStatus(w.soon(), "1 of 1 pool open"))
+	second.made("after", class)
+
+	// And back, with a reload that gives the pool up.
+	w.must(h.Start())
+	w.must(h.WaitStatus(w.soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
+	w.must(second.Configure(strings.Replace(string(config), h.mount, hosttestDir(t, "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
+	w.must(second.Signal(syscall.SIGHUP))
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.must(second.WaitStatus(w.soon(), "pool fast is closed"))
+	h.made("back", class)
+	h.Kill()
+}
+
+// The same filesystem under another path is the same pool: the lock is of the marker.
+func TestSecondDaemonByAnotherPath(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	door := hosttestDir(t, "door")
+	hosttest.SetImmutable(t, door, true)
+	hosttest.Mount(t, "--bind", h.mount, door)
+	second := h.twin(strings.Replace(string(config), h.mount, door, 1)).run()
+	w.must(second.WaitStatus(w.soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))
+	h.made("data", w.class("c", immediate))
+}
