@@ -55,7 +55,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	var err error
 	g.client, err = kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner,
+		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases,
 		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble,
 	})
 	if err != nil {
@@ -66,13 +66,15 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		names = append(names, p.Name)
 	}
 	g.gate = gate.New(names...)
-	keep := func(c *corev1.PersistentVolumeClaim) bool { return plan.KeepClaim(c, cfg.Provisioner, cfg.Node) }
+	keep := func(c *corev1.PersistentVolumeClaim) bool {
+		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...)
+	}
 	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) { g.controller.ClaimChanged(was, now) })
 	g.classes = g.client.Classes(func(was, now *storagev1.StorageClass) { g.controller.ClassChanged(was, now) })
 	g.volumes = g.client.Volumes(plan.NodeLabelValue(cfg.Node), func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) })
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Pools: d.pools(cfg),
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Pools: d.pools(cfg),
 		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.volumes, Nodes: g.nodes},
 		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,

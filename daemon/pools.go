@@ -38,6 +38,7 @@ func planPool(p config.Pool) plan.Pool {
 	return plan.Pool{
 		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
 		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand,
+		Reclaim: p.ReclaimPolicy, Named: p.Directory != config.DefaultPool(p.Name).Directory,
 	}
 }
 

@@ -44,7 +44,7 @@ func TestConfig(t *testing.T) {
 	if !reflect.DeepEqual(asInstalled, want) {
 		t.Errorf("as installed\n%+v\nwant\n%+v", asInstalled, want)
 	}
-	want.Node = "node-a"
+	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path"}, "Retain"
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	if !reflect.DeepEqual(allOn, want) {
 		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)

@@ -23,13 +23,20 @@ const (
 	DeleteArchive = "archive"
 )
 
+// Values of Pool.ReclaimPolicy, as Kubernetes spells them.
+const (
+	PolicyDelete = "Delete"
+	PolicyRetain = "Retain"
+)
+
 // Config is a whole, valid configuration.
 type Config struct {
-	Provisioner string // StorageClass.provisioner that the daemon answers to
-	Node        string // name of this host's Node object
-	Kubeconfig  string // absolute path; whether it is there is found out at run time
-	Metrics     string // host:port to listen on, "" for none
-	Pools       []Pool // at least one, sorted by name
+	Provisioner string   // StorageClass.provisioner that the daemon answers to
+	Aliases     []string // further ones that it answers to, nil for none
+	Node        string   // name of this host's Node object
+	Kubeconfig  string   // absolute path; whether it is there is found out at run time
+	Metrics     string   // host:port to listen on, "" for none
+	Pools       []Pool   // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }
@@ -55,6 +62,9 @@ type Pool struct {
 
 	Directory Pattern // name of a volume's directory
 	OnDelete  string  // DeleteRemove or DeleteArchive
+	// ReclaimPolicy of the pool's volumes, in place of the class's: PolicyDelete, PolicyRetain, or ""
+	// for the class's.
+	ReclaimPolicy string
 
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64

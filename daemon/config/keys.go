@@ -24,6 +24,7 @@ import (
 var (
 	rootKeys = map[string]func(*Config, any) error{
 		"provisioner": text(func(c *Config, s string) error { c.Provisioner = s; return checkProvisioner(s) }),
+		"aliases":     setAliases,
 		"node":        text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
 		"kubeconfig":  text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
 		"metrics":     text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
@@ -48,8 +49,12 @@ var (
 			return err
 		}),
 		"on_delete": text(func(p *Pool, s string) error { p.OnDelete = s; return oneOf(s, DeleteRemove, DeleteArchive) }),
-		"reserve":   text(setReserve),
-		"default":   truth(func(p *Pool, b bool) { p.Default = b }),
+		"reclaim_policy": text(func(p *Pool, s string) error {
+			p.ReclaimPolicy = s
+			return oneOf(s, PolicyDelete, PolicyRetain)
+		}),
+		"reserve": text(setReserve),
+		"default": truth(func(p *Pool, b bool) { p.Default = b }),
 	}
 )
 

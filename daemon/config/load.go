@@ -178,6 +178,7 @@ func (l *loader) finish() {
 	}
 	l.checkOverlaps()
 	l.checkDefaults()
+	l.checkAliases()
 	l.warnKubeconfig()
 	l.warnMetrics()
 }

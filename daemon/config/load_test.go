@@ -71,6 +71,7 @@ func TestEveryKey(t *testing.T) {
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
 	same(t, got, Config{
 		Provisioner: "torchbox.com/hostpath",
+		Aliases:     []string{"hostpath", "microk8s.io/hostpath"},
 		Node:        "node-a.example",
 		Kubeconfig:  "/nonexistent/kubeconfig",
 		Metrics:     "[::1]:9812",
@@ -79,9 +80,9 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive",
-			ReserveBytes: 10 << 30, Default: true,
+			ReclaimPolicy: "Retain", ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:25: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:27: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -144,6 +145,11 @@ func TestRefusals(t *testing.T) {
 		{"byte order mark", "\xef\xbb\xbfnode='n'\n[pool.p]\npath='srv'\n", `config.toml:3: pool.p.path: "srv" is not an absolute path`},
 
 		{"provisioner", "provisioner=''\n" + minimal, `config.toml:1: provisioner: "" cannot be a StorageClass's provisioner`},
+		{"aliases as a string", "aliases='hostpath'\n" + minimal, `config.toml:1: aliases: want an array of strings, got the string "hostpath"`},
+		{"aliases with a number", "aliases=['hostpath', 3]\n" + minimal, `config.toml:1: aliases: want an array of strings, got one with the number 3`},
+		{"alias that is no name", "aliases=['host path']\n" + minimal, `config.toml:1: aliases: "host path" cannot be a StorageClass's provisioner`},
+		{"alias twice", "aliases=['a', 'a']\n" + minimal, `config.toml:1: aliases: "a" stands there twice`},
+		{"alias of itself", "provisioner='a'\naliases=['b', 'a']\n" + minimal, `config.toml:2: aliases: "a" is the provisioner's own name`},
 		{"node empty", "node = ''\n[pool.p]\npath = '/srv/p'\n", `config.toml:1: node: "" cannot be a node's name`},
 		{"kubeconfig", "kubeconfig='~/.kube/config'\n" + minimal, `config.toml:1: kubeconfig: "~/.kube/config" is not an absolute path`},
 		{"metrics no port", "metrics='127.0.0.1'\n" + minimal, `config.toml:1: metrics: "127.0.0.1" is not host:port`},
@@ -189,6 +195,7 @@ func TestRefusals(t *testing.T) {
 		{"owner too large", pool("owner='4294967295'\n"), `config.toml:4: pool.p.owner: "4294967295" is not the number of a user`},
 		{"group", pool("group='no-such-group'\n"), `config.toml:4: pool.p.group: "no-such-group" is no group of this host`},
 		{"on_delete", pool("on_delete='retain'\n"), `config.toml:4: pool.p.on_delete: "retain" is not one of delete, archive`},
+		{"reclaim policy", pool("reclaim_policy='retain'\n"), `config.toml:4: pool.p.reclaim_policy: "retain" is not one of Delete, Retain`},
 		{"reserve", pool("reserve='5 percent'\n"), `config.toml:4: pool.p.reserve: "5 percent" is neither a percentage ("5%") nor an amount ("10Gi")`},
 		{"reserve all", pool("reserve='100%'\n"), `config.toml:4: pool.p.reserve: "100%" is not a percentage from 0 to below 100`},
 		{"reserve NaN", pool("reserve='NaN%'\n"), `config.toml:4: pool.p.reserve: "NaN%" is not a percentage from 0 to below 100`},

@@ -56,7 +56,7 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
 	f := plan.ClaimFacts{
-		Claim: claim, Provisioner: c.Provisioner, Node: c.Node,
+		Claim: claim, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node,
 		Age: c.ledger.seen(string(claim.UID)),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
@@ -140,7 +140,7 @@ func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Ma
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
 			Directory: directory, OnDelete: f.Pool.OnDelete,
 		},
-		Class: f.Class.Name, Provisioner: f.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
+		Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),
 		Requested: request.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}

@@ -30,6 +30,7 @@ type PoolParts struct {
 type Options struct {
 	Node        string
 	Provisioner string
+	Aliases     []string // other provisioners' names, whose claims and volumes are ours too
 	Pools       []PoolParts
 	World       World
 	API         API

@@ -63,7 +63,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // record looks at one record whose volume object is not watched: it does not exist, or its label was
 // taken off. Both objects are read from the API before anything is undone.
 func (c *Controller) record(ctx context.Context, r *room, record plan.Record) error {
-	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Node: c.Node}
+	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
 	var err error
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
 		return err

@@ -41,7 +41,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 }
 
 func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
-	f := plan.VolumeFacts{Volume: pv, Provisioner: c.Provisioner, Node: c.Node}
+	f := plan.VolumeFacts{Volume: pv, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
 	var err error
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
 		return f, err
@@ -60,11 +60,9 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	if err != nil || f.Record != nil {
 		return f, err
 	}
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		if name, err := r.Directory(pv.Name, ref.Namespace, ref.Name); err == nil {
-			f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name)
-			return f, err
-		}
+	if name, err := plan.DirectoryOf(r.Pool, pv); err == nil {
+		f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name)
+		return f, err
 	}
 	return f, nil
 }

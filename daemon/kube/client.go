@@ -30,6 +30,8 @@ type Options struct {
 	Kubeconfig string
 	// Node is this node's name, Provisioner the StorageClass.provisioner that is answered to.
 	Node, Provisioner string
+	// Aliases are further provisioner names that are answered to.
+	Aliases []string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
 	// OnTrouble may be nil. It is called with what keeps the client from its work, once for each
@@ -119,22 +121,24 @@ func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange 
 	return sieve(c, source, keep, onChange)
 }
 
-// Volumes is a sieve of the volumes of Options.Provisioner whose plan.NodeLabel has this value
+// Volumes is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
 // (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
 // provisioner names on the same node share it. onChange may be nil.
 func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = plan.NodeLabel + "=" + node
 	keep := func(pv *corev1.PersistentVolume) bool {
-		return pv.Annotations[plan.ProvisionedBy] == c.options.Provisioner
+		return plan.Answers(pv.Annotations[plan.ProvisionedBy], c.options.Provisioner, c.options.Aliases)
 	}
 	return sieve(c, source, keep, onChange)
 }
 
-// Classes is a sieve of the StorageClasses of Options.Provisioner. onChange may be nil.
+// Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
 func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve[*storagev1.StorageClass] {
 	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
-	keep := func(class *storagev1.StorageClass) bool { return class.Provisioner == c.options.Provisioner }
+	keep := func(class *storagev1.StorageClass) bool {
+		return plan.Answers(class.Provisioner, c.options.Provisioner, c.options.Aliases)
+	}
 	return sieve(c, source, keep, onChange)
 }
 

@@ -39,6 +39,7 @@ type ClaimFacts struct {
 	Class       *storagev1.StorageClass  // nil: the class does not exist
 	Volume      *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
 	Provisioner string
+	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
 	NodeLabels  map[string]string // nil: the cluster does not know this node
 	OtherNodes  bool              // the cluster has a node besides this one
@@ -73,11 +74,11 @@ func ForClaim(f ClaimFacts) Verdict {
 
 // KeepClaim says whether a claim may concern this node, from the claim alone: what it refuses is
 // forgotten at once, so that memory does not grow with the cluster's claims.
-func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string) bool {
+func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string, aliases ...string) bool {
 	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
 		return false
 	}
-	if asked := askedProvisioner(c); asked != "" && asked != provisioner {
+	if asked := askedProvisioner(c); asked != "" && !Answers(asked, provisioner, aliases) {
 		return false
 	}
 	if named := c.Annotations[ProvisionOnNode]; named != "" {
@@ -149,7 +150,7 @@ func notOurs(f ClaimFacts) (Verdict, bool) {
 	if asked == "" && f.Claim.Annotations[ProvisionOnNode] == f.Node && waitsForConsumer(f.Class) {
 		asked = f.Class.Provisioner
 	}
-	return Verdict{Action: Ignore}, asked != f.Provisioner
+	return Verdict{Action: Ignore}, !Answers(asked, f.Provisioner, f.Aliases)
 }
 
 // otherNode: the node that the claim's author named outranks the one that the scheduler selected;

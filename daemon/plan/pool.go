@@ -33,6 +33,8 @@ type Pool struct {
 	UID, GID int         // its owner and group
 	OnDelete string      // OnDeleteDelete or OnDeleteArchive
 	Default  bool        // the pool of a class that names none
+	Reclaim  string      // the volumes' reclaim policy in place of the class's, "" for the class's
+	Named    bool        // the configuration says how directories are named, and not its default
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)
 }
@@ -54,6 +56,10 @@ var knownParams = []string{paramMode, paramOnDelete, paramPool, paramPvDir, para
 
 // Resolve finds the pool that a class asks for, with the class's own settings put over the pool's.
 func Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
+	class, refusal := translate(class, pools)
+	if refusal != nil {
+		return Pool{}, refusal
+	}
 	params := class.Parameters
 	for _, key := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(knownParams, key) {
@@ -64,7 +70,7 @@ func Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
 	if refusal != nil {
 		return Pool{}, refusal
 	}
-	return override(class, pool)
+	return override(class, named(class.Provisioner, pool))
 }
 
 func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {

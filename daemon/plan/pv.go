@@ -18,7 +18,7 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        VolumeName(claim),
 			Labels:      map[string]string{NodeLabel: NodeLabelValue(f.Node), PoolLabel: f.Pool.Name},
-			Annotations: map[string]string{ProvisionedBy: f.Provisioner},
+			Annotations: map[string]string{},
 			Finalizers:  []string{Finalizer},
 		},
 		Spec: corev1.PersistentVolumeSpec{
@@ -35,7 +35,11 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		},
 	}
-	if p := f.Class.ReclaimPolicy; p != nil {
+	mark(pv.Annotations, f.Class.Provisioner, f.Node)
+	switch p := f.Class.ReclaimPolicy; {
+	case f.Pool.Reclaim != "":
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(f.Pool.Reclaim)
+	case p != nil:
 		pv.Spec.PersistentVolumeReclaimPolicy = *p
 	}
 	pv.Spec.PersistentVolumeSource = source(f.Pool, f.Pool.Path+"/"+name)

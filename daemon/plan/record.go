@@ -16,6 +16,7 @@ type RecordFacts struct {
 	Volume      *corev1.PersistentVolume      // the object of this name, read from the API just now
 	Claim       *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
 	Provisioner string
+	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
 }
 
@@ -50,5 +51,5 @@ func (f RecordFacts) wanted() bool {
 	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
 		return false
 	}
-	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node)
+	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...)
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,7 @@ type VolumeFacts struct {
 	Volume      *corev1.PersistentVolume // read from the API just now
 	ClaimExists bool                     // the claim it is bound to exists, by UID
 	Provisioner string
+	Aliases     []string // other provisioners' names, whose volumes are ours too
 	Node        string
 	Pool        *Pool   // the pool its label names, nil if this node has none of that name
 	Closed      string  // why the pool takes no work, "" if it is open
@@ -81,7 +83,7 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 }
 
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
-	ours := f.Volume.Annotations[ProvisionedBy] == f.Provisioner && f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
+	ours := Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases) && f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
 	return Verdict{Action: Ignore}, !ours
 }
 
@@ -168,12 +170,17 @@ func pathMismatchVerdict(f VolumeFacts, want string) Verdict {
 }
 
 func derivable(f VolumeFacts) bool {
-	ref := f.Volume.Spec.ClaimRef
-	if ref == nil {
-		return false
-	}
-	dir, err := f.Pool.Directory(f.Volume.Name, ref.Namespace, ref.Name)
+	dir, err := DirectoryOf(*f.Pool, f.Volume)
 	return err == nil && volumePath(f.Volume) == f.Pool.Path+"/"+dir
+}
+
+// DirectoryOf is the name that a volume's directory would be given in this pool, by its object alone.
+func DirectoryOf(pool Pool, v *corev1.PersistentVolume) (string, error) {
+	ref := v.Spec.ClaimRef
+	if ref == nil {
+		return "", errors.New("the volume has no claim")
+	}
+	return named(v.Annotations[ProvisionedBy], pool).Directory(v.Name, ref.Namespace, ref.Name)
 }
 
 func goneAlready(f VolumeFacts) (Verdict, bool) {

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Systems whose place this daemon can take, by the provisioner name that their classes and volumes
+// carry. The facts are read from their sources.
+const (
+	Torchbox    = "torchbox.com/hostpath"
+	MaZderMind  = "hostpath"
+	Kubevirt    = "kubevirt.io/hostpath-provisioner"
+	KubevirtCSI = "kubevirt.io.hostpath-provisioner"
+	Kubeboost   = "kubeboost.github.com/hostpath-multihost-provisioner"
+	Microk8s    = "microk8s.io/hostpath"
+	Rancher     = "rancher.io/local-path" // k3s ships it
+)
+
+// Identity annotations. HostPathIdentity has three meanings, told apart by ProvisionedBy: for
+// MaZderMind and microk8s the node that the program itself ran on (with microk8s that need not be the
+// volume's), for kubevirt the provisioner's name.
+const (
+	HostPathIdentity    = "hostPathProvisionerIdentity"
+	TorchboxIdentity    = "torchbox.com/hostpath-provisioner-id"
+	KubeboostIdentity   = Kubeboost + "-identity"
+	RancherSelectedNode = "local.path.provisioner/selected-node"
+)
+
+// System is how one of them speaks.
+type System struct {
+	Name string // as people call it
+	// Program is a part of its container images' names, without registry and tag.
+	Program []string
+
+	directory  func(pv, namespace, claim string) string
+	params     map[string]string // its class parameters, and ours that mean the same
+	impossible map[string]string // its class parameters that nothing here does, and why
+	anyCase    bool              // the parameters' names are the same in capitals
+	marks      func(node string) map[string]string
+}
+
+func byVolume(pv, _, _ string) string            { return pv }
+func byClaim(pv, namespace, claim string) string { return namespace + "-" + claim + "-" + pv }
+
+var systems = map[string]System{
+	Torchbox: {
+		Name: "torchbox", Program: []string{"k8s-hostpath-provisioner"}, directory: byVolume,
+		params: map[string]string{paramPvDir: paramPvDir, "cephFSQuota": "cephFSQuota"}, anyCase: true,
+		// Its -id; it deletes only volumes that carry its own.
+		marks: func(string) map[string]string { return map[string]string{TorchboxIdentity: Torchbox} },
+	},
+	MaZderMind: {
+		Name: "MaZderMind", Program: []string{"hostpath-provisioner"}, directory: byClaim,
+		marks: func(node string) map[string]string { return map[string]string{HostPathIdentity: node} },
+	},
+	Kubevirt: {
+		Name: "kubevirt", Program: []string{"hostpath-provisioner"}, directory: byVolume,
+		marks: func(node string) map[string]string {
+			return map[string]string{HostPathIdentity: Kubevirt, ProvisionOnNode: node}
+		},
+	},
+	KubevirtCSI: {
+		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver"}, directory: byVolume,
+		params: map[string]string{"storagePool": paramPool},
+	},
+	Kubeboost: {
+		Name: "kubeboost", Program: []string{"hostpath-multihost-provisioner", "hostpath-multihost-manager"}, directory: byClaim,
+		marks: func(string) map[string]string { return map[string]string{KubeboostIdentity: Kubeboost} },
+	},
+	Microk8s: {
+		Name: "microk8s", Program: []string{"hostpath-provisioner"}, directory: byClaim,
+		params: map[string]string{paramPvDir: paramPvDir},
+		marks:  func(node string) map[string]string { return map[string]string{HostPathIdentity: node} },
+	},
+	Rancher: {
+		Name: "rancher", Program: []string{"local-path-provisioner"},
+		directory: func(pv, namespace, claim string) string { return pv + "_" + namespace + "_" + claim },
+		params:    map[string]string{"nodePath": paramPvDir},
+		impossible: map[string]string{
+			"pathPattern":            "a volume's directory lies directly in the pool; the pool's directory key names it",
+			"allowUnsafePathPattern": "a volume's directory lies directly in the pool; the pool's directory key names it",
+		},
+		marks: func(node string) map[string]string { return map[string]string{RancherSelectedNode: node} },
+	},
+}
+
+// SystemOf is what is known of a provisioner's name. A name that nobody knows is a plain one: classes
+// of that name get our own behaviour.
+func SystemOf(provisioner string) (System, bool) {
+	s, known := systems[provisioner]
+	return s, known
+}
+
+// Answers says whether a provisioner's name is one that this daemon answers to.
+func Answers(name, provisioner string, aliases []string) bool {
+	return name == provisioner || slices.Contains(aliases, name)
+}
+
+// translate gives a class of another system our words for its parameters. What it does not know, our
+// own rules judge.
+func translate(class *storagev1.StorageClass, pools []Pool) (*storagev1.StorageClass, *Refusal) {
+	system, known := SystemOf(class.Provisioner)
+	if !known {
+		return class, nil
+	}
+	ours := class.DeepCopy()
+	ours.Parameters = map[string]string{}
+	for _, theirs := range slices.Sorted(maps.Keys(class.Parameters)) {
+		key, why := system.parameter(theirs)
+		if why != "" {
+			return nil, refuse(ReasonBadParameter, "class %s: parameter %q of %s: %s", class.Name, theirs, system.Name, why)
+		}
+		if _, twice := ours.Parameters[key]; twice {
+			return nil, refuse(ReasonBadParameter, "class %s: parameter %q says again what another one says", class.Name, theirs)
+		}
+		ours.Parameters[key] = class.Parameters[theirs]
+	}
+	if dir, placed := ours.Parameters[paramPvDir]; placed {
+		ours.Parameters[paramPvDir] = path.Clean(dir) // they joined it with a name, so that a slash at the end did not matter
+	}
+	legacy := func(p Pool) bool { return p.Name == "legacy" } // the CSI driver's default
+	if _, named := ours.Parameters[paramPool]; class.Provisioner == KubevirtCSI && !named && slices.ContainsFunc(pools, legacy) {
+		ours.Parameters[paramPool] = "legacy"
+	}
+	return ours, nil
+}
+
+// parameter is our word for a parameter of the system, or why there is none. One that the system does
+// not know stays as it is.
+func (s System) parameter(theirs string) (ours, why string) {
+	if why := s.impossible[theirs]; why != "" {
+		return "", why
+	}
+	for name, ours := range s.params {
+		if name == theirs || s.anyCase && strings.EqualFold(name, theirs) {
+			return ours, ""
+		}
+	}
+	return theirs, ""
+}
+
+// named gives a pool the directory names of a class's own system, unless the configuration says how
+// they are made.
+func named(provisioner string, pool Pool) Pool {
+	system, known := SystemOf(provisioner)
+	if !known || pool.Named {
+		return pool
+	}
+	pool.Directory = func(pv, namespace, claim string) (string, error) {
+		name := system.directory(pv, namespace, claim)
+		if len(name) > nameMax {
+			return "", fmt.Errorf("directory %q has %d bytes, a name has at most %d", name, len(name), nameMax)
+		}
+		return name, nil
+	}
+	return pool
+}
+
+// nameMax is the length of a path element in bytes (limits.h, NAME_MAX).
+const nameMax = 255
+
+// mark puts on a volume what its class's own system puts there, so that it would know the volume.
+func mark(annotations map[string]string, provisioner, node string) {
+	annotations[ProvisionedBy] = provisioner
+	if system, known := SystemOf(provisioner); known && system.marks != nil {
+		maps.Copy(annotations, system.marks(node))
+	}
+}
