@@ -135,6 +135,7 @@ func TestLeastPrivileges(t *testing.T) {
 	want := []string{
 		"[] [persistentvolumeclaims] [] [] [get list watch patch]",
 		"[] [persistentvolumes] [] [] [get list watch create patch delete]",
+		"[] [pods] [] [] [list]",
 		"[] [nodes] [] [] [get list watch]",
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",

@@ -91,6 +91,8 @@ func hintFor(err error) string {
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
+	case errors.As(err, new(*closedError)):
+		return closedHint(err)
 	case errors.Is(err, errNoDaemon):
 		return "run: systemctl status hostpath-provisioner"
 	}

@@ -128,7 +128,7 @@ func TestUsage(t *testing.T) {
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{
 		"chek", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
-		"volumes slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
+		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 	} {
 		s.call(strings.Fields(line)...)
 	}
@@ -139,7 +139,7 @@ func TestHelp(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", "")
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	s := &story{h: newHost(t, minimal)}
-	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "volumes --help", "status --help", "manifests --help", "version --help"} {
+	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help"} {
 		s.call(strings.Fields(line)...)
 	}
 	golden(t, "help", s.b.String())

@@ -9,13 +9,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// source is the ListWatcher of one resource, in all namespaces.
+// source is the ListWatcher of one resource, in all namespaces unless it names one.
 type source struct {
 	client         rest.Interface
 	params         runtime.ParameterCodec
 	resource       string // in the plural, as in a URL
 	empty          func() runtime.Object
 	labels, fields string // selectors
+	namespace      string
 }
 
 func (c *Client) source(group rest.Interface, resource string, empty func() runtime.Object) *source {
@@ -36,5 +37,9 @@ func (s *source) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 
 func (s *source) get(options *metav1.ListOptions) *rest.Request {
 	options.LabelSelector, options.FieldSelector = s.labels, s.fields
-	return s.client.Get().Resource(s.resource).VersionedParams(options, s.params).MaxRetries(0)
+	get := s.client.Get()
+	if s.namespace != "" {
+		get = get.Namespace(s.namespace)
+	}
+	return get.Resource(s.resource).VersionedParams(options, s.params).MaxRetries(0)
 }

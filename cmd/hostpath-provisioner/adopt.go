@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// adoptDeadline is how long all of an adoption may take: thousands of volumes take seconds.
+const adoptDeadline = 10 * time.Minute
+
+// adoption is what the command line asks for.
+type adoption struct {
+	told         plan.Told
+	dryRun, undo bool
+	asJSON       bool
+}
+
+func (p *program) adoptCommand() *cobra.Command {
+	var a adoption
+	c := &cobra.Command{
+		Use:   "adopt POOL",
+		Short: "Take over volumes that another provisioner made in a pool, or give them up",
+		Long: "Adopt finds the PersistentVolumes whose directories lie in the pool and that another provisioner\n" +
+			"made, one that the configuration names in aliases. It writes a record for each and marks its\n" +
+			"object; from then on the daemon removes, archives or keeps it as it does its own. Directories\n" +
+			"are not touched. --undo takes record and marks away again, from those and from volumes that the\n" +
+			"daemon made under another provisioner's name, so that the other program can have them.",
+		Args: args(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			pools, err := choose(cfg, args)
+			if err != nil {
+				return err
+			}
+			return p.adopt(c.Context(), cfg, pools[0], a)
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&a.undo, "undo", false, "give the volumes up")
+	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes without node affinity too: their data is on this node")
+	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
+	flags.BoolVar(&a.told.Released, "released", false, "take volumes too that are removed as soon as somebody is responsible for them")
+	flags.BoolVar(&a.asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, adoptDeadline, fmt.Errorf("not done within %s", adoptDeadline))
+	defer cancel()
+	looking, done := context.WithTimeout(ctx, poolDeadline)
+	report := p.probe(looking, pool)
+	done()
+	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
+		return &closedError{pool, f}
+	}
+	client, err := kube.New(kube.Options{
+		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, UserAgent: name + "/" + p.version(),
+	})
+	if err != nil {
+		return err
+	}
+	work := adopt.Run
+	if a.undo {
+		work = adopt.Undo
+	}
+	rows, err := work(ctx, adopt.Options{
+		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, OnDelete: pool.OnDelete},
+		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, API: client, Told: a.told, DryRun: a.dryRun,
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.tellAdopted(rows, a); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows, func(r adopt.Row) bool { return r.Action == plan.Refuse }) {
+		return errNot
+	}
+	return nil
+}
+
+// closedError says that a pool cannot be worked in.
+type closedError struct {
+	pool    config.Pool
+	finding hostcheck.Finding
+}
+
+func (e *closedError) Error() string {
+	return fmt.Sprintf("pool %q: %s", e.pool.Name, e.finding.Message)
+}
+
+func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
+	if a.asJSON {
+		return writeJSON(p.stdout, struct {
+			Volumes []adopt.Row `json:"volumes"`
+		}{append([]adopt.Row{}, rows...)})
+	}
+	if len(rows) > 0 {
+		table := newTable(p.stdout, "VOLUME", "CLAIM", "PATH", "SYSTEM", "VERDICT")
+		for _, r := range rows {
+			table.row(r.Volume, r.Claim, printable(r.Path), systemName(r.Provisioner), adoptVerdict(r))
+		}
+		if err := table.flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.stdout)
+	}
+	for _, r := range rows {
+		for _, note := range r.Notes {
+			fmt.Fprintf(p.stdout, "note: %s: %s\n", r.Volume, note)
+		}
+	}
+	_, err := fmt.Fprintln(p.stdout, adoptSummary(rows, a))
+	adoptHints(p.stderr, rows)
+	return err
+}
+
+func systemName(provisioner string) string {
+	if s, known := plan.SystemOf(provisioner); known {
+		return s.Name
+	}
+	return provisioner
+}
+
+func adoptVerdict(r adopt.Row) string {
+	past := map[plan.Action]string{plan.Adopt: "adopted", plan.Return: "given up"}
+	switch {
+	case r.Action == plan.Refuse:
+		return "refused: " + r.Message
+	case r.Done:
+		return past[r.Action]
+	default:
+		return string(r.Action)
+	}
+}
+
+// adoptSummary counts.
+func adoptSummary(rows []adopt.Row, a adoption) string {
+	count := map[plan.Action]int{}
+	for _, r := range rows {
+		count[r.Action]++
+	}
+	word, n := "adopted", count[plan.Adopt]
+	if a.undo {
+		word, n = "given up", count[plan.Return]
+	}
+	if a.dryRun {
+		word = "would be " + word
+	}
+	parts := []string{fmt.Sprintf("%d %s", n, word)}
+	if count[plan.Ours] > 0 {
+		parts = append(parts, fmt.Sprintf("%d ours already", count[plan.Ours]))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d refused", count[plan.Refuse])), ", ")
+}
+
+// adoptReasonHints are what helps against a refusal, in this order.
+var adoptReasonHints = []struct{ reason, hint string }{
+	{plan.AdoptNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
+	{plan.AdoptRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
+	{plan.AdoptNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
+	{plan.AdoptNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
+	{plan.AdoptReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
+	{plan.AdoptCSI, "copy its data into a new claim; the CSI driver is needed until then"},
+}
+
+func adoptHints(w io.Writer, rows []adopt.Row) {
+	for _, h := range adoptReasonHints {
+		i := slices.IndexFunc(rows, func(r adopt.Row) bool { return r.Action == plan.Refuse && r.Reason == h.reason })
+		if i >= 0 {
+			fmt.Fprintln(w, "hint:", strings.ReplaceAll(h.hint, "PROVISIONER", rows[i].Provisioner))
+		}
+	}
+}
+
+// closedHint is what helps a pool that cannot be worked in.
+func closedHint(err error) string {
+	var closed *closedError
+	if !errors.As(err, &closed) {
+		return ""
+	}
+	return poolHint(closed.finding.Reason, closed.pool)
+}

@@ -1,0 +1,248 @@
+// Package adopt takes over the volumes that other provisioners made in one of this node's pools, and
+// gives them up again.
+//
+// It writes records on the disk and labels on volume objects, in that order, and nothing else: no
+// directory is made, moved, removed or looked into. What becomes of each volume is plan's decision.
+// It works beside a running daemon, which learns of an adopted volume by its label.
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// API is the part of Kubernetes that adoption needs.
+type API interface {
+	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
+	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
+	// GetVolume and GetNode answer nil without an error for what does not exist.
+	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	// MarkVolume changes an object only if nobody else changed it meanwhile.
+	MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) error
+}
+
+// Options are one pool of one node, and what the operator says.
+type Options struct {
+	Pool        plan.Pool
+	Hands       *volume.Pool
+	Identity    mounts.Identity // of the pool's directory, as it was checked
+	Node        string
+	Provisioner string
+	Aliases     []string
+	API         API
+	Told        plan.Told
+	DryRun      bool
+}
+
+// Row is what became of one volume, or would.
+type Row struct {
+	Volume      string      `json:"volume"`
+	Claim       string      `json:"claim,omitempty"` // namespace/name
+	Path        string      `json:"path,omitempty"`  // as its object says
+	Provisioner string      `json:"provisioner,omitempty"`
+	Action      plan.Action `json:"action"`
+	Reason      string      `json:"reason,omitempty"`
+	Message     string      `json:"message,omitempty"`
+	Notes       []string    `json:"notes,omitempty"`
+	Done        bool        `json:"done,omitempty"`
+}
+
+// Run adopts what can be adopted; with DryRun it only says so. Rows are sorted by volume. The error is
+// one that kept it from looking; what one volume met stands in its row.
+func Run(ctx context.Context, o Options) ([]Row, error) {
+	s, err := o.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for _, v := range s.volumes {
+		facts, err := s.facts(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		verdict := plan.ForAdoption(facts)
+		if verdict.Action == plan.Ignore {
+			continue
+		}
+		row := rowOf(v, verdict)
+		if verdict.Action == plan.Adopt && !o.DryRun {
+			row = row.after(o.adopt(ctx, v))
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func rowOf(v *corev1.PersistentVolume, verdict plan.AdoptVerdict) Row {
+	row := Row{
+		Volume: v.Name, Path: plan.PathOf(v), Provisioner: v.Annotations[plan.ProvisionedBy],
+		Action: verdict.Action, Reason: verdict.Reason, Message: verdict.Message, Notes: verdict.Notes,
+	}
+	if ref := v.Spec.ClaimRef; ref != nil {
+		row.Claim = ref.Namespace + "/" + ref.Name
+	}
+	return row
+}
+
+// after is the row when its action was tried.
+func (r Row) after(err error) Row {
+	if err != nil {
+		r.Action, r.Message = plan.Refuse, err.Error()
+		return r
+	}
+	r.Done = true
+	return r
+}
+
+// adopt: a crash after the record leaves one whose object has no label; the daemon keeps it, and the
+// next call goes on.
+func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
+	if err := o.Hands.Adopt(ctx, o.Identity, o.record(v)); err != nil {
+		return err
+	}
+	return o.API.MarkVolume(ctx, v, plan.AdoptMarks(v, o.Pool, o.Node))
+}
+
+func (o Options) record(v *corev1.PersistentVolume) volume.Record {
+	source := plan.SourceHostPath
+	if v.Spec.Local != nil {
+		source = plan.SourceLocal
+	}
+	return volume.Record{
+		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
+		Class: v.Spec.StorageClassName, Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
+		Scope: o.Pool.Scope, Source: source, Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
+		Directory: plan.AdoptDirectory(o.Pool, v), Requested: v.Spec.Capacity.Storage().Value(), Created: time.Now().UTC(),
+	}
+}
+
+// survey is what is known of the cluster and the pool before the first volume is decided on.
+type survey struct {
+	Options
+	labels    map[string]string          // of this node
+	volumes   []*corev1.PersistentVolume // all that may lie in the pool, by name
+	claimants map[string][]string        // by entry of the pool: whose data lies there
+	recorded  map[string]string          // by directory: the volume whose record has it
+	running   map[string]string          // by provisioner: what shows that its program runs
+	notKnown  string                     // why nobody can tell
+}
+
+func (o Options) survey(ctx context.Context) (*survey, error) {
+	s := &survey{Options: o, claimants: map[string][]string{}, recorded: map[string]string{}, running: map[string]string{}}
+	node, err := o.API.GetNode(ctx, o.Node)
+	switch {
+	case err != nil:
+		return nil, err
+	case node == nil:
+		return nil, fmt.Errorf("the cluster has no node %q", o.Node)
+	}
+	s.labels = node.Labels
+	err = o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
+		if plan.ForAdoption(s.known(v)).Action == plan.Ignore {
+			return
+		}
+		s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
+		if entry := plan.EntryOf(o.Pool, v); entry != "" {
+			s.claimants[entry] = append(s.claimants[entry], v.Name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(s.volumes, func(a, b *corev1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
+	inventory, err := o.Hands.List(ctx, o.Identity)
+	for _, v := range inventory.Volumes {
+		s.recorded[v.Record.Directory] = v.Record.PV
+	}
+	if err == nil {
+		s.lookForPrograms(ctx)
+	}
+	return s, err
+}
+
+// lookForPrograms asks who of the other programs runs. Whoever may not look at pods cannot tell.
+func (s *survey) lookForPrograms(ctx context.Context) {
+	provisioners := map[string]bool{}
+	for _, v := range s.volumes {
+		provisioners[v.Annotations[plan.ProvisionedBy]] = true
+	}
+	err := s.API.EachPod(ctx, "", "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
+		for by := range provisioners {
+			if shown := plan.Runs(pod, by); shown != "" && s.running[by] == "" {
+				s.running[by] = shown
+			}
+		}
+	})
+	if err != nil {
+		s.notKnown = err.Error()
+	}
+}
+
+// known is what can be said of a volume without the disk.
+func (s *survey) known(v *corev1.PersistentVolume) plan.AdoptFacts {
+	return plan.AdoptFacts{
+		Volume: v, Pool: s.Pool, Node: s.Node, NodeLabels: s.labels, Provisioner: s.Provisioner, Aliases: s.Aliases,
+		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Told: s.Told,
+	}
+}
+
+func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (plan.AdoptFacts, error) {
+	f := s.known(v)
+	directory := plan.AdoptDirectory(s.Pool, v)
+	if directory == "" {
+		return f, nil
+	}
+	f.Other = s.other(directory, v.Name)
+	record, place, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
+	switch {
+	case errors.Is(err, volume.ErrNotRecorded):
+	case errors.Is(err, volume.ErrDamaged):
+		f.Unreadable = err.Error()
+	case err != nil:
+		return f, err
+	default:
+		f.Record = planRecord(record, place)
+	}
+	err = s.Hands.Usable(ctx, s.Identity, directory)
+	switch {
+	case errors.Is(err, volume.ErrMoved):
+		return f, err
+	case errors.Is(err, unix.ENOENT):
+		f.Unusable = fmt.Sprintf("the pool has no directory %q", directory)
+	case err != nil:
+		f.Unusable = err.Error()
+	}
+	return f, nil
+}
+
+// other is another volume that has the directory, by its object or by a record.
+func (s *survey) other(directory, name string) string {
+	if pv := s.recorded[directory]; pv != "" && pv != name {
+		return pv
+	}
+	for _, pv := range s.claimants[directory] {
+		if pv != name {
+			return pv
+		}
+	}
+	return ""
+}
+
+func planRecord(r volume.Record, place volume.Place) *plan.Record {
+	return &plan.Record{
+		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
+		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Place: plan.Place(place),
+	}
+}

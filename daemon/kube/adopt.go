@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// EachVolume reads all volume objects of the cluster, a page at a time.
+func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
+	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
+	return each(ctx, source, visit)
+}
+
+// EachPod reads the pods that a field selector leaves, a page at a time: of one namespace, or of all
+// if it is empty.
+func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error {
+	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
+	source.namespace, source.fields = namespace, fields
+	return each(ctx, source, visit)
+}
+
+func each[T any](ctx context.Context, from *source, visit func(T)) error {
+	for options := (metav1.ListOptions{Limit: usualPace.page}); ; {
+		page, err := from.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", from.resource, err)
+		}
+		if err := meta.EachListItem(page, func(o runtime.Object) error {
+			if item, ok := o.(T); ok {
+				visit(item)
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("list %s: %w", from.resource, err)
+		}
+		about, err := meta.ListAccessor(page)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", from.resource, err)
+		}
+		if options.Continue = about.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// GetNode asks the API server for a node. One that does not exist is nil without an error.
+func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := c.core.Get().Resource("nodes").Name(name).Timeout(callTimeout).Do(ctx).Into(node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// MarkVolume changes labels, annotations and finalizers of a volume object, if it still is as given:
+// whoever changed it meanwhile is not overwritten, and that is an error.
+func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
+		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	err = c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).Body(patch).
+		Timeout(callTimeout).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("mark volume %s: %w", pv.Name, err)
+	}
+	return nil
+}

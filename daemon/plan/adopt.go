@@ -1,0 +1,326 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Actions for a volume of another system, beside Ignore and Refuse.
+const (
+	Adopt  Action = "adopt"   // take responsibility: record, labels, finalizer
+	Ours   Action = "ours"    // it is recorded and labelled already
+	Return Action = "give up" // take labels and finalizer off, forget the record
+)
+
+// AdoptedAnnotation is on a volume that was adopted; it says whether the finalizer was there before,
+// so that who gives it up leaves the object as it was.
+const (
+	AdoptedAnnotation = "hostpath-provisioner/adopted"
+	AdoptedWithout    = "without-finalizer"
+	AdoptedWith       = "with-finalizer"
+)
+
+// Reasons that an operator's word can outweigh, and those that have a hint.
+const (
+	AdoptNotAlias   = "NotAlias"
+	AdoptNoAffinity = "NoAffinity"
+	AdoptRunning    = "StillRunning"
+	AdoptNotKnown   = "NotKnownToBeStopped"
+	AdoptReleased   = "AboutToBeRemoved"
+	AdoptCSI        = "CSISource"
+)
+
+// Told is what the operator says on the command line.
+type Told struct {
+	HasData  bool     // volumes without affinity: this node has their data
+	Stopped  []string // provisioners whose program is stopped, whatever the cluster shows
+	Released bool     // volumes too that are removed as soon as they are adopted
+}
+
+// AdoptFacts is everything that a decision about a volume of another system depends on.
+type AdoptFacts struct {
+	Volume      *corev1.PersistentVolume
+	Pool        Pool
+	Node        string
+	NodeLabels  map[string]string
+	Provisioner string
+	Aliases     []string
+	Record      *Record // nil: the disk has no record of it
+	Unreadable  string  // why the record cannot be read, "" if it can or there is none
+	Other       string  // another volume with the same directory, "" if there is none
+	Unusable    string  // why the directory is not one that can be adopted, "" if it is
+	Running     string  // what shows that the other program runs, "" if nothing does
+	NotKnown    string  // why nobody can tell, "" if one can
+	Told        Told
+}
+
+// AdoptVerdict is what becomes of one volume.
+type AdoptVerdict struct {
+	Action  Action
+	Reason  string   // one of the Adopt reasons, or ""
+	Message string   // why, for Refuse
+	Notes   []string // what its owner should know, for Adopt
+}
+
+type adoptRule func(AdoptFacts) (AdoptVerdict, bool)
+
+// adoptRules is the specification: the first rule that applies decides. What is not about this pool
+// and node comes first, then what no word can change, then what takes the operator's word.
+var adoptRules = []adoptRule{
+	csiSource, notInPool, onAnotherNode, madeByUs, madeByNobody, notAnAlias, wrongIdentity,
+	adoptBlock, adoptDeleting, adoptNoClaim, crookedPath, othersAdopted,
+	adoptRecord, sharedDirectory, unusableDirectory, noAffinity, stillRunning, aboutToBeRemoved,
+}
+
+// ForAdoption decides whether this node takes responsibility for a volume that another system made.
+func ForAdoption(f AdoptFacts) AdoptVerdict {
+	for _, rule := range adoptRules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return AdoptVerdict{Action: Adopt, Notes: adoptNotes(f)}
+}
+
+func adoptRefuse(applies bool, reason, format string, args ...any) (AdoptVerdict, bool) {
+	return AdoptVerdict{Action: Refuse, Reason: reason, Message: fmt.Sprintf(format, args...)}, applies
+}
+
+// csiSource: kubelet calls the driver that the object names, whatever is on the disk. A handle that
+// begins with "csi" is one of an inline volume, which ends with its pod.
+func csiSource(f AdoptFacts) (AdoptVerdict, bool) {
+	csi := f.Volume.Spec.CSI
+	if csi == nil || csi.Driver != KubevirtCSI || !f.nodeMatches() {
+		return AdoptVerdict{Action: Ignore}, csi != nil
+	}
+	if strings.HasPrefix(csi.VolumeHandle, "csi") {
+		return adoptRefuse(true, "", "handle %q is one of an inline volume, which its pod takes along", csi.VolumeHandle)
+	}
+	return adoptRefuse(true, AdoptCSI, "source csi: kubelet asks driver %s for it, not this host's disk", csi.Driver)
+}
+
+func notInPool(f AdoptFacts) (AdoptVerdict, bool) {
+	at := volumePath(f.Volume)
+	inside := at != "" && (path.Clean(at) == f.Pool.Path || strings.HasPrefix(path.Clean(at), f.Pool.Path+"/") || strings.HasPrefix(at, f.Pool.Path+"/"))
+	return AdoptVerdict{Action: Ignore}, !inside
+}
+
+// onAnotherNode: pools have the same path on many nodes, and so do their volumes.
+func onAnotherNode(f AdoptFacts) (AdoptVerdict, bool) {
+	return AdoptVerdict{Action: Ignore}, hasAffinity(f.Volume) && !f.nodeMatches()
+}
+
+func madeByUs(f AdoptFacts) (AdoptVerdict, bool) {
+	return AdoptVerdict{Action: Ignore}, f.Volume.Annotations[ProvisionedBy] == f.Provisioner
+}
+
+func madeByNobody(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Volume.Annotations[ProvisionedBy] == "", "", "nothing says which program made it: no annotation %s", ProvisionedBy)
+}
+
+func notAnAlias(f AdoptFacts) (AdoptVerdict, bool) {
+	by := f.Volume.Annotations[ProvisionedBy]
+	return adoptRefuse(!slices.Contains(f.Aliases, by), AdoptNotAlias, "its provisioner %q is not one of this node's aliases", by)
+}
+
+// wrongIdentity reads the one annotation as each system means it. MaZderMind ran where the data is;
+// microk8s made directories on other nodes too, and says where by the affinity alone.
+func wrongIdentity(f AdoptFacts) (AdoptVerdict, bool) {
+	identity, by := f.Volume.Annotations[HostPathIdentity], f.Volume.Annotations[ProvisionedBy]
+	switch by {
+	case Kubevirt:
+		return adoptRefuse(identity != Kubevirt, "", "its %s is %q, and kubevirt writes %q", HostPathIdentity, identity, Kubevirt)
+	case MaZderMind:
+		return adoptRefuse(identity != f.Node, "", "its %s is %q: it was made on that node, not on %s", HostPathIdentity, identity, f.Node)
+	}
+	return AdoptVerdict{}, false
+}
+
+func adoptBlock(f AdoptFacts) (AdoptVerdict, bool) {
+	mode := f.Volume.Spec.VolumeMode
+	return adoptRefuse(mode != nil && *mode == corev1.PersistentVolumeBlock, "", "volumeMode Block")
+}
+
+func adoptDeleting(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Volume.DeletionTimestamp != nil, "", "it is being deleted")
+}
+
+func adoptNoClaim(f AdoptFacts) (AdoptVerdict, bool) {
+	ref := f.Volume.Spec.ClaimRef
+	return adoptRefuse(ref == nil || ref.UID == "", "", "no claim was bound to it, so nothing says whose data it is")
+}
+
+// crookedPath: a volume is one directory right in the pool, and its object says so in the plain form.
+// The path is compared; nobody opens it.
+func crookedPath(f AdoptFacts) (AdoptVerdict, bool) {
+	at := volumePath(f.Volume)
+	switch below, in := strings.CutPrefix(at, f.Pool.Path+"/"); {
+	case slices.Contains(strings.Split(at, "/"), ".."):
+		return adoptRefuse(true, "", "its path %q has a \"..\"", at)
+	case path.Clean(at) == f.Pool.Path:
+		return adoptRefuse(true, "", "its path is the pool itself")
+	case !in || path.Clean(at) != at:
+		return adoptRefuse(true, "", "its path %q is not in the plain form, which is %q", at, path.Clean(at))
+	case strings.Contains(below, "/"):
+		return adoptRefuse(true, "", "%q is not right in the pool: a volume is one directory below %s", at, f.Pool.Path)
+	case strings.HasPrefix(below, "."):
+		return adoptRefuse(true, "", "%q begins with a dot: such names are kept for the daemon", below)
+	}
+	return AdoptVerdict{}, false
+}
+
+// PathOf is the path that a volume object says, "" for a source that has none on the host.
+func PathOf(v *corev1.PersistentVolume) string { return volumePath(v) }
+
+// AdoptDirectory is the directory that a volume of this pool has by its object, "" if it is none that
+// could be adopted.
+func AdoptDirectory(pool Pool, v *corev1.PersistentVolume) string {
+	f := AdoptFacts{Volume: v, Pool: pool}
+	if _, elsewhere := notInPool(f); elsewhere {
+		return ""
+	}
+	if _, crooked := crookedPath(f); crooked {
+		return ""
+	}
+	return strings.TrimPrefix(volumePath(v), pool.Path+"/")
+}
+
+// EntryOf is the entry of the pool that a volume lies in or below, however its path is written: whoever
+// removes that entry removes the volume's data.
+func EntryOf(pool Pool, v *corev1.PersistentVolume) string {
+	below, in := strings.CutPrefix(path.Clean(volumePath(v)), pool.Path+"/")
+	if !in {
+		return ""
+	}
+	entry, _, _ := strings.Cut(below, "/")
+	return entry
+}
+
+func othersAdopted(f AdoptFacts) (AdoptVerdict, bool) {
+	node := f.Volume.Labels[NodeLabel]
+	return adoptRefuse(node != "" && node != NodeLabelValue(f.Node), "", "node %s has it already", node)
+}
+
+// adoptRecord: a record without labels is left by a call that was cut off, and the next one goes on.
+func adoptRecord(f AdoptFacts) (AdoptVerdict, bool) {
+	switch {
+	case f.Unreadable != "":
+		return adoptRefuse(true, "", "%s", f.Unreadable)
+	case f.Record == nil:
+		return AdoptVerdict{}, false
+	case f.Record.Place != InPool:
+		return adoptRefuse(true, "", "its directory is in the %s", f.Record.Place)
+	case f.Record.Directory != AdoptDirectory(f.Pool, f.Volume) || f.Record.ClaimUID != string(f.Volume.Spec.ClaimRef.UID):
+		return adoptRefuse(true, "", "it is recorded as directory %q of claim %s/%s", f.Record.Directory, f.Record.Namespace, f.Record.Claim)
+	}
+	complete := f.Volume.Labels[NodeLabel] != "" && f.Volume.Labels[PoolLabel] == f.Pool.Name && slices.Contains(f.Volume.Finalizers, Finalizer)
+	return AdoptVerdict{Action: Ours}, complete
+}
+
+func sharedDirectory(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Other != "", "", "volume %s lies in the same directory", f.Other)
+}
+
+func unusableDirectory(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Unusable != "", "", "%s", f.Unusable)
+}
+
+func noAffinity(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(!hasAffinity(f.Volume) && !f.Told.HasData, AdoptNoAffinity, "no affinity: nothing says which node has its data")
+}
+
+func stillRunning(f AdoptFacts) (AdoptVerdict, bool) {
+	by := f.Volume.Annotations[ProvisionedBy]
+	if slices.Contains(f.Told.Stopped, by) || f.Record != nil { // with a record the operator was asked before
+		return AdoptVerdict{}, false
+	}
+	if f.Running != "" {
+		return adoptRefuse(true, AdoptRunning, "%s may still run: %s", by, f.Running)
+	}
+	return adoptRefuse(f.NotKnown != "", AdoptNotKnown, "nobody can tell whether %s still runs: %s", by, f.NotKnown)
+}
+
+// aboutToBeRemoved: a released volume with policy Delete is removed as soon as somebody is responsible.
+func aboutToBeRemoved(f AdoptFacts) (AdoptVerdict, bool) {
+	phase := f.Volume.Status.Phase
+	over := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed
+	removes := f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	return adoptRefuse(over && removes && !f.Told.Released, AdoptReleased, "it is %s and its policy is Delete: whoever is responsible removes its data", phase)
+}
+
+func adoptNotes(f AdoptFacts) []string {
+	var notes []string
+	if host := f.Volume.Spec.HostPath; host != nil && (host.Type == nil || *host.Type != corev1.HostPathDirectory) {
+		kind := "unset"
+		if host.Type != nil && *host.Type != "" {
+			kind = string(*host.Type)
+		}
+		notes = append(notes, fmt.Sprintf("its hostPath type is %s: where the storage is missing, a pod gets an empty directory on the host's own disk", kind))
+	}
+	if hasAffinity(f.Volume) && !matches(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels) {
+		notes = append(notes, fmt.Sprintf("its affinity has the node's name where the label %s has %q: no pod that uses it can be scheduled", HostnameLabel, f.NodeLabels[HostnameLabel]))
+	}
+	if f.Volume.Status.Phase == corev1.VolumeFailed {
+		notes = append(notes, "it is Failed: it is removed once somebody deletes the object")
+	}
+	return notes
+}
+
+func hasAffinity(v *corev1.PersistentVolume) bool {
+	return v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil
+}
+
+// nodeMatches says whether a volume's affinity means this node. kubevirt, microk8s and older versions
+// of rancher's write the node's name where Kubernetes compares the hostname label, and kubevirt's CSI
+// driver has a key of its own, which the node may have lost with the driver.
+func (f AdoptFacts) nodeMatches() bool {
+	if !hasAffinity(f.Volume) {
+		return false
+	}
+	labels := map[string]string{}
+	for k, v := range f.NodeLabels {
+		labels[k] = v
+	}
+	if matches(f.Volume.Spec.NodeAffinity.Required, f.Node, labels) {
+		return true
+	}
+	labels[HostnameLabel], labels["topology.hostpath.csi/node"] = f.Node, f.Node
+	return matches(f.Volume.Spec.NodeAffinity.Required, f.Node, labels)
+}
+
+// matches is a node selector's meaning (k8s.io/component-helpers/scheduling/corev1/nodeaffinity): one
+// term is enough, an empty one matches nothing. Operators that no system writes match nothing either.
+func matches(selector *corev1.NodeSelector, node string, labels map[string]string) bool {
+	return slices.ContainsFunc(selector.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		for _, r := range term.MatchExpressions {
+			if value, has := labels[r.Key]; !meets(r, value, has) {
+				return false
+			}
+		}
+		for _, r := range term.MatchFields {
+			if r.Key != "metadata.name" || !meets(r, node, true) {
+				return false
+			}
+		}
+		return len(term.MatchExpressions)+len(term.MatchFields) > 0
+	})
+}
+
+func meets(r corev1.NodeSelectorRequirement, value string, has bool) bool {
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return has && slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpNotIn:
+		return !has || !slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpExists:
+		return has
+	case corev1.NodeSelectorOpDoesNotExist:
+		return !has
+	default:
+		return false
+	}
+}

@@ -1,0 +1,35 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Returnable says whether a record is of a volume that another system could take over: adopted from
+// it, or made under its name.
+func Returnable(recordedBy, provisioner string, aliases []string) bool {
+	_, known := SystemOf(recordedBy)
+	return recordedBy != provisioner && recordedBy != "" && (known || slices.Contains(aliases, recordedBy))
+}
+
+// ForReturn decides whether this node can give a volume up: its object as it was, its directory
+// untouched, its record gone. v is nil if there is no such object.
+func ForReturn(r Record, v *corev1.PersistentVolume, node string) AdoptVerdict {
+	refused := func(format string, args ...any) AdoptVerdict {
+		return AdoptVerdict{Action: Refuse, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case r.Place != InPool:
+		return refused("its directory is in the %s", r.Place)
+	case v == nil:
+		return refused("no volume object has its name")
+	case v.Labels[NodeLabel] != "" && v.Labels[NodeLabel] != NodeLabelValue(node):
+		return refused("the volume object is node %s's", v.Labels[NodeLabel])
+	case NeedsWork(v) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return refused("it is being removed")
+	default:
+		return AdoptVerdict{Action: Return}
+	}
+}

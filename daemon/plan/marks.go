@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Marks are what a volume object's metadata is to become: nil values are taken off, finalizers are the
+// whole list.
+type Marks struct {
+	Labels, Annotations map[string]*string
+	Finalizers          []string
+}
+
+// AdoptMarks make a volume one that this node's daemon watches and removes.
+func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
+	nodeValue, before := NodeLabelValue(node), AdoptedWithout
+	if slices.Contains(v.Finalizers, Finalizer) {
+		before = AdoptedWith
+	}
+	if said, again := v.Annotations[AdoptedAnnotation]; again {
+		before = said
+	}
+	m := Marks{
+		Labels:      map[string]*string{NodeLabel: &nodeValue, PoolLabel: &pool.Name},
+		Annotations: map[string]*string{AdoptedAnnotation: &before},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	if !slices.Contains(m.Finalizers, Finalizer) {
+		m.Finalizers = append(m.Finalizers, Finalizer)
+	}
+	return m
+}
+
+// ReturnMarks leave a volume as its own system made it, or would have.
+func ReturnMarks(v *corev1.PersistentVolume) Marks {
+	m := Marks{
+		Labels:      map[string]*string{NodeLabel: nil, PoolLabel: nil},
+		Annotations: map[string]*string{AdoptedAnnotation: nil},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	if v.Annotations[AdoptedAnnotation] != AdoptedWith {
+		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == Finalizer })
+	}
+	return m
+}

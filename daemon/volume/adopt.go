@@ -1,0 +1,122 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Usable says, by a nil error, that the pool has a plain directory of this name: no link, no mount,
+// nothing else. Nothing is changed, and nothing in it is looked at.
+func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string) error {
+	if err := checkDirectory(directory); err != nil {
+		return fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	s, err := p.begin(ctx, id)
+	if err != nil {
+		return fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	defer s.end()
+	fd, err := s.volumeDir(directory)
+	if err != nil {
+		return fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	return unix.Close(fd)
+}
+
+// Adopt writes a record for a directory that is in the pool and has none; from then on it is ours. The
+// directory itself is not touched. One that is recorded the same is fine; what else is there is
+// ErrConflict, ErrPlace or ErrForeign.
+//
+// Another process may work in the pool meanwhile: its Sweep can take a record that is being written
+// for one of a process that died. Then it is written again.
+func (p *Pool) Adopt(ctx context.Context, id mounts.Identity, r Record) error {
+	if err := checkDirectory(r.Directory); err != nil {
+		return p.about(r.PV, err)
+	}
+	return p.on(ctx, id, r.PV, func(s *session) error {
+		if err := s.open(volumesDir, stagingDir, trashDir, archiveDir); err != nil {
+			return err
+		}
+		for try := 1; ; try++ {
+			err := s.adopt(r)
+			if try == 3 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+		}
+	})
+}
+
+func (s *session) adopt(r Record) error {
+	fd, err := s.volumeDir(r.Directory)
+	if err != nil {
+		return err
+	}
+	unix.Close(fd)
+	old, place, err := s.find(r.PV)
+	if errors.Is(err, ErrNotRecorded) {
+		if place, err = s.place(r); err == nil && place != InPool {
+			err = fmt.Errorf("%w: the %s has one of its name", ErrPlace, place)
+		}
+		if err != nil {
+			return err
+		}
+		return s.adoptRecord(r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case old.Directory != r.Directory || old.ClaimUID != r.ClaimUID:
+		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+	case place != InPool:
+		return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+	}
+	if err := s.settleRecord(r.PV); err != nil {
+		return err
+	}
+	return s.sync(volumesDir)
+}
+
+// adoptRecord: a crash before the rename leaves a record that is swept or settled, and a directory that
+// is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
+func (s *session) adoptRecord(r Record) error {
+	fd, err := s.writeRecord(r)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	s.pool.did("record written")
+	if err := fsync(fd); err != nil {
+		return wrap("fsync of the record", err)
+	}
+	s.pool.did("record durable")
+	volumes := s.dirs[volumesDir]
+	if err := move(volumes, r.PV+newSuffix, volumes, r.PV+recordSuffix); err != nil {
+		return wrap("naming the record", err)
+	}
+	s.pool.did("record named")
+	err = s.sync(volumesDir)
+	s.pool.did("record's name durable")
+	return err
+}
+
+// Forget drops the record of a volume whose directory is in the pool, and leaves the directory as it
+// is: foreign from then on. Without a record there is nothing to do.
+func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		_, place, err := s.find(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return nil
+		case err != nil:
+			return err
+		case place != InPool:
+			return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+		}
+		return s.dropRecord(pv)
+	})
+}

@@ -1,0 +1,298 @@
+package e2e
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const word = "--yes-this-node-has-the-data"
+
+// golden compares with testdata/<name>.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// object is a volume as it is in the API, without what changes with every write.
+func (w *world) object(name string) string {
+	w.Helper()
+	pv := w.volume(name)
+	pv.ResourceVersion, pv.ManagedFields = "", nil
+	text, err := yaml.Marshal(pv)
+	w.must(err)
+	return string(text)
+}
+
+// everything made in one pool by every system, with a file in each.
+func (h *host) everySystem() []*corev1.PersistentVolume {
+	h.w.Helper()
+	var all []*corev1.PersistentVolume
+	for _, p := range peers {
+		all = append(all, p.made(h, strings.ToLower(p.system)))
+	}
+	return all
+}
+
+// The whole way, for every system: nothing without the operator's word, then adopted beside a running
+// daemon, the data untouched, then deleted with the claim as the daemon's own.
+func TestAdopt(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").aliased(allPeers()...).run()
+	volumes := h.everySystem()
+	before := h.tree()
+	var story strings.Builder
+	call := func(args ...string) {
+		out, code := h.Call(append([]string{"adopt", "fast"}, args...)...)
+		story.WriteString("$ adopt fast " + strings.Join(args, " ") + "\n" + h.told(out, volumes...))
+		if refused := strings.Contains(out, "refused: "); (code != 0) != refused {
+			t.Errorf("adopt %q: exit code %d\n%s", args, code, out)
+		}
+	}
+	call("--dry-run")
+	if got := h.tree(); !slices.Equal(got, before) {
+		t.Errorf("a dry run changed the pool: %q", got)
+	}
+	call()
+	call(word)
+	call(word)
+	golden(t, "adopt", story.String())
+	for _, pv := range volumes {
+		before = append(before, "ours/volumes/"+pv.Name+".json")
+	}
+	h.wantTree(before...)
+	for _, pv := range volumes {
+		name := pv.Spec.ClaimRef.Name
+		if data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data")); string(data) != name {
+			t.Errorf("the data of %s is %q, %v", name, data, err)
+		}
+		w.deleteClaim(name)
+		w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	}
+	h.wantTree()
+}
+
+// Adopted, given up, and everything is as it was: each object to the letter, each directory.
+func TestAdoptUndo(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	volumes := h.everySystem()
+	// One has the usual finalizer already: it keeps it.
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, volumes[0].Name, "application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":["kubernetes.io/pv-protection","`+finalizer+`"]}}`), metav1.PatchOptions{})
+	w.must(err)
+	tree, objects := h.tree(), map[string]string{}
+	for _, pv := range volumes {
+		objects[pv.Name] = w.object(pv.Name)
+	}
+	h.adopts(word)
+	for _, pv := range volumes {
+		if w.object(pv.Name) == objects[pv.Name] {
+			t.Errorf("%s was not changed by adopting it", pv.Spec.ClaimRef.Name)
+		}
+	}
+	h.run() // it sees them as its own, and loses them again
+	var story strings.Builder
+	for _, flags := range [][]string{{"--undo", "--dry-run"}, {"--undo"}, {"--undo"}} {
+		out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...)
+		story.WriteString("$ adopt fast " + strings.Join(flags, " ") + "\n" + h.told(out, volumes...))
+		if code != 0 {
+			t.Errorf("adopt %q: exit code %d\n%s", flags, code, out)
+		}
+	}
+	golden(t, "adopt-undo", story.String())
+	h.wantTree(tree...)
+	for _, pv := range volumes {
+		if got := w.object(pv.Name); got != objects[pv.Name] {
+			t.Errorf("got\n%s\nwant\n%s", got, objects[pv.Name])
+		}
+	}
+	// What is given up is nobody's: a claim that goes takes nothing along.
+	w.deleteClaim("rancher")
+	_, err = w.WaitVolumePhase(w.soon(), volumes[5].Name, corev1.VolumeReleased)
+	w.must(err)
+	h.made("later", w.class("c", immediate)) // the daemon has seen what came before it
+	if _, err := os.Stat(filepath.Join(volumes[5].Spec.HostPath.Path, "data")); err != nil {
+		t.Error(err)
+	}
+}
+
+// adopts runs adopt and wants it to go well.
+func (h *host) adopts(args ...string) {
+	h.w.Helper()
+	if out, code := h.Call(append([]string{"adopt", "fast"}, args...)...); code != 0 {
+		h.w.Fatalf("adopt %q: exit code %d\n%s", args, code, out)
+	}
+}
+
+// An adopted volume is kept and archived as one of our own, also by a daemon that starts later.
+func TestAdoptRetainAndArchive(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a", `on_delete = "archive"`).aliased(allPeers()...)
+	archived := peerNamed("rancher").made(h, "archived")
+	kept := peerNamed("kubevirt").made(h, "kept", keepPolicy)
+	h.adopts()
+	h.run()
+	for _, pv := range []*corev1.PersistentVolume{archived, kept} {
+		w.deleteClaim(pv.Spec.ClaimRef.Name)
+	}
+	w.must(w.WaitVolumeGone(w.soon(), archived.Name))
+	_, err := w.WaitVolumePhase(w.soon(), kept.Name, corev1.VolumeReleased)
+	w.must(err)
+	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, kept.Name, metav1.DeleteOptions{}))
+	w.must(w.WaitVolumeGone(w.soon(), kept.Name))
+	directory := filepath.Base(archived.Spec.HostPath.Path)
+	h.wantTree(append(whole(kept.Name), "ours/archive/"+directory, "ours/archive/"+directory+".json")...)
+	var record struct{ Retained bool }
+	text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
+	w.must(err)
+	w.must(json.Unmarshal(text, &record))
+	if !record.Retained {
+		t.Errorf("the record does not say that it is retained:\n%s", text)
+	}
+}
+
+// Only through its record: an adopted volume whose record is taken away is foreign again.
+func TestAdoptedWithoutItsRecord(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	pv := peerNamed("microk8s").made(h, "data")
+	h.adopts()
+	w.must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
+	h.run()
+	w.deleteClaim("data")
+	w.refusedVolume(pv, "NotRecorded")
+	h.wantTree(filepath.Base(pv.Spec.HostPath.Path))
+}
+
+// Whatever volumes can look like that must not be adopted, or not yet. Nothing is changed by any.
+func TestAdoptTraps(t *testing.T) {
+	w := newWorld(t)
+	h, other := w.newHost("a").aliased(allPeers()...), w.newHost("b")
+	kubevirt, mazder := peerNamed("kubevirt"), peerNamed("MaZderMind")
+	at := func(path string) func(*corev1.PersistentVolume) {
+		return func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = h.mount + path }
+	}
+	annotated := func(key, value string) func(*corev1.PersistentVolume) {
+		return func(pv *corev1.PersistentVolume) { pv.Annotations[key] = value }
+	}
+	inode := func(name string) { w.must(os.WriteFile(filepath.Join(h.mount, name), nil, 0o600)) }
+	w.must(os.MkdirAll(filepath.Join(h.mount, "deep", "er"), 0o755))
+	w.must(os.Mkdir(filepath.Join(h.mount, "twins"), 0o755))
+	w.must(os.Mkdir(filepath.Join(h.mount, "slash"), 0o755))
+	w.must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
+	inode("file")
+
+	var volumes []*corev1.PersistentVolume
+	add := func(p peer, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+		pv := p.volume(h, name, change...)
+		volumes = append(volumes, pv)
+		return p.publish(h, pv)
+	}
+	add(kubevirt, "slash", at("/slash/"))
+	add(kubevirt, "beside-slash", at("/slash"))
+	add(kubevirt, "slashes", at("//slash"))
+	add(kubevirt, "the-pool", at(""))
+	add(kubevirt, "nested", at("/deep/er"))
+	add(kubevirt, "above-nested", at("/deep"))
+	add(kubevirt, "meta", at("/.hostpath-provisioner"))
+	add(kubevirt, "link", at("/link"))
+	add(kubevirt, "file", at("/file"))
+	add(kubevirt, "missing")
+	add(kubevirt, "twin-one", at("/twins"))
+	add(kubevirt, "twin-two", at("/twins"))
+	add(kubevirt, "wrong-identity", annotated("hostPathProvisionerIdentity", h.node))
+	add(mazder, "other-identity", annotated("hostPathProvisionerIdentity", other.node))
+	add(kubevirt, "no-alias", annotated("pv.kubernetes.io/provisioned-by", "nobody.example/knows"))
+	add(kubevirt, "nobodys", func(pv *corev1.PersistentVolume) {
+		delete(pv.Annotations, "pv.kubernetes.io/provisioned-by")
+		keepPolicy(pv)
+	})
+	csi := func(handle string) func(*corev1.PersistentVolume) {
+		return func(pv *corev1.PersistentVolume) {
+			pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "kubevirt.io.hostpath-provisioner"}
+			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "kubevirt.io.hostpath-provisioner", VolumeHandle: handle}}
+			pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
+		}
+	}
+	add(kubevirt, "csi", csi("pvc-1"))
+	add(kubevirt, "csi-inline", csi("csi-1"))
+	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })
+	released := kubevirt.made(h, "released")
+	w.deleteClaim("released")
+	_, err := w.WaitVolumePhase(w.soon(), released.Name, corev1.VolumeReleased)
+	w.must(err)
+	volumes = append(volumes, released)
+
+	tree := h.tree()
+	out, code := h.Call("adopt", "fast", word)
+	golden(t, "adopt-traps", h.told(strings.ReplaceAll(out, other.node, "OTHER"), volumes...))
+	if got := h.tree(); code != 1 || !slices.Equal(got, tree) {
+		t.Errorf("exit code %d, the pool has %q", code, got)
+	}
+	for _, pv := range volumes {
+		if now := w.volume(pv.Name); len(now.Labels) != 0 || slices.Contains(now.Finalizers, finalizer) {
+			t.Errorf("%s was marked: %q %q", pv.Spec.ClaimRef.Name, now.Labels, now.Finalizers)
+		}
+	}
+	// Told to, the released one is taken over, and removed at once.
+	h.run()
+	h.Call("adopt", "fast", "--released")
+	w.must(w.WaitVolumeGone(w.soon(), released.Name))
+}
+
+// The other program's pod is there: nothing is adopted until it is gone, or somebody says so.
+func TestAdoptWhileTheOtherRuns(t *testing.T) {
+	w := newWorld(t)
+	name := w.namespace + ".example/hostpath" // no other test's
+	p := peerNamed("kubevirt")
+	p.provisioner, p.shape = name, func(h *host, pv *corev1.PersistentVolume) {
+		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+	}
+	h := w.newHost("a").aliased(name)
+	pv := p.made(h, "data")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "program"},
+		Spec: corev1.PodSpec{NodeName: h.node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{
+			Name: "program", Image: "registry.example/any:v1", Args: []string{"-name=" + name},
+		}}},
+	}
+	_, err := w.Client().CoreV1().Pods(w.namespace).Create(w.ctx, pod, metav1.CreateOptions{})
+	w.must(err)
+	var story strings.Builder
+	call := func(args ...string) {
+		out, _ := h.Call(append([]string{"adopt", "fast"}, args...)...)
+		story.WriteString("$ adopt fast " + h.told(strings.Join(args, " ")) + "\n" + h.told(out, pv))
+	}
+	call()
+	call("--dry-run", "--stopped", name)
+	w.must(w.Client().CoreV1().Pods(w.namespace).Delete(w.ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0
+	})
+	call()
+	golden(t, "adopt-running", story.String())
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// peer is another provisioner: how its volumes look, as its source has them.
+type peer struct {
+	system, provisioner string
+	directory           func(pv, namespace, claim string) string
+	shape               func(h *host, pv *corev1.PersistentVolume)
+}
+
+func byVolume(pv, _, _ string) string            { return pv }
+func byClaim(pv, namespace, claim string) string { return namespace + "-" + claim + "-" + pv }
+
+// onNode is the affinity with the node's name, which is not the hostname label's value here.
+func onNode(key, value string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}},
+	}}}}
+}
+
+func hostPathType(pv *corev1.PersistentVolume, kind corev1.HostPathType) {
+	pv.Spec.HostPath.Type = &kind
+}
+
+var peers = []peer{
+	{"torchbox", "torchbox.com/hostpath", byVolume, func(_ *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["torchbox.com/hostpath-provisioner-id"] = "torchbox.com/hostpath"
+	}},
+	{"MaZderMind", "hostpath", byClaim, func(h *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["hostPathProvisionerIdentity"] = h.node
+	}},
+	{"kubevirt", "kubevirt.io/hostpath-provisioner", byVolume, func(h *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["hostPathProvisionerIdentity"] = "kubevirt.io/hostpath-provisioner"
+		pv.Annotations["kubevirt.io/provisionOnNode"] = h.node
+		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+	}},
+	{"kubeboost", "kubeboost.github.com/hostpath-multihost-provisioner", byClaim, func(_ *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["kubeboost.github.com/hostpath-multihost-provisioner-identity"] = "kubeboost.github.com/hostpath-multihost-provisioner"
+	}},
+	{"microk8s", "microk8s.io/hostpath", byClaim, func(h *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["hostPathProvisionerIdentity"] = "the-node-of-the-program"
+		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
+	}},
+	{"rancher", "rancher.io/local-path", func(pv, namespace, claim string) string { return pv + "_" + namespace + "_" + claim }, func(h *host, pv *corev1.PersistentVolume) {
+		pv.Annotations["local.path.provisioner/selected-node"] = h.node
+		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, "host-of-"+h.node)
+		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
+	}},
+}
+
+func peerNamed(system string) peer {
+	for _, p := range peers {
+		if p.system == system {
+			return p
+		}
+	}
+	panic(system)
+}
+
+// aliased puts aliases into the configuration of a host whose daemon does not run yet.
+func (h *host) aliased(names ...string) *host {
+	h.w.Helper()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	h.w.must(err)
+	h.w.must(h.Configure(fmt.Sprintf("aliases = [%s]\n%s", `"`+strings.Join(names, `", "`)+`"`, config)))
+	return h
+}
+
+func allPeers() []string {
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.provisioner)
+	}
+	return names
+}
+
+// made is a bound claim with a volume as the peer leaves it, and a file in it. The class waits for a
+// consumer that never comes, so that no daemon takes the claim for its own.
+func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	w := h.w
+	w.Helper()
+	pv := p.volume(h, name, change...)
+	w.must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
+	w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	return p.publish(h, pv)
+}
+
+// classOf makes a class of another provisioner than this test's own.
+func (w *world) classOf(name, provisioner string, mode storagev1.VolumeBindingMode, change ...func(*storagev1.StorageClass)) string {
+	w.Helper()
+	c := cluster.StorageClass(name, provisioner, mode)
+	for _, f := range change {
+		f(c)
+	}
+	_, err := w.Client().StorageV1().StorageClasses().Create(w.ctx, c, metav1.CreateOptions{})
+	w.must(err)
+	return name
+}
+
+// volume is the object alone; its claim exists.
+func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	w := h.w
+	w.Helper()
+	class := w.namespace + "-" + name
+	c := w.claim(name, w.classOf(class, p.provisioner, wait), "1Mi")
+	pvName := "pvc-" + string(c.UID)
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": p.provisioner}},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: c.Spec.Resources.Requests, AccessModes: c.Spec.AccessModes, StorageClassName: class,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{
+				Path: filepath.Join(h.mount, p.directory(pvName, c.Namespace, c.Name)),
+			}},
+		},
+	}
+	p.shape(h, pv)
+	for _, f := range change {
+		f(pv)
+	}
+	return pv
+}
+
+func (p peer) publish(h *host, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	w := h.w
+	w.Helper()
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
+	w.must(err)
+	pv, err = w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeBound)
+	w.must(err)
+	return pv
+}
+
+func keepPolicy(pv *corev1.PersistentVolume) {
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+}
+
+var uid = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// told is a subcommand's output without what differs between runs. Volumes are called after their
+// claims, and the rows sorted by that.
+func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
+	for _, pv := range volumes {
+		out = strings.ReplaceAll(out, pv.Name, "PV-of-"+pv.Spec.ClaimRef.Name)
+	}
+	out = strings.NewReplacer(h.mount, "POOL", h.node, "NODE", h.w.namespace, "NS").Replace(out)
+	out = regexp.MustCompile(` {2,}`).ReplaceAllString(uid.ReplaceAllString(out, "PV"), "  ")
+	head, table, _ := strings.Cut(out, "VERDICT\n")
+	table, rest, _ := strings.Cut(table, "\n\n")
+	if table == "" {
+		return out
+	}
+	rows := strings.Split(table, "\n")
+	slices.Sort(rows)
+	notes := strings.SplitAfter(rest, "\n")
+	slices.SortStableFunc(notes, func(a, b string) int {
+		if strings.HasPrefix(a, "note: ") && strings.HasPrefix(b, "note: ") {
+			return strings.Compare(a, b)
+		}
+		return 0
+	})
+	return head + "VERDICT\n" + strings.Join(rows, "\n") + "\n\n" + strings.Join(notes, "")
+}
