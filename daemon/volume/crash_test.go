@@ -50,6 +50,8 @@ var operations = []struct {
 	{"archive", data, func(r *rig) error { return r.Archive(context.Background(), r.id, pv) }},
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"retain", data, func(r *rig) error { return r.Retain(context.Background(), r.id, pv) }},
+	{"adopt", theirs, func(r *rig) error { return r.Adopt(context.Background(), r.id, spec(pv).Record) }},
+	{"forget", adopted, func(r *rig) error { return r.Forget(context.Background(), r.id, pv) }},
 }
 
 func prepared(t testing.TB, r *rig) {

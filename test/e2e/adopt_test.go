@@ -213,7 +213,7 @@ func TestAdoptTraps(t *testing.T) {
 	}
 	add(kubevirt, "slash", at("/slash/"))
 	add(kubevirt, "beside-slash", at("/slash"))
-	add(kubevirt, "slashes", at("//slash"))
+	add(kubevirt, "slashes", at("//twice"))
 	add(kubevirt, "the-pool", at(""))
 	add(kubevirt, "nested", at("/deep/er"))
 	add(kubevirt, "above-nested", at("/deep"))

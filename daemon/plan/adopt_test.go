@@ -1,0 +1,289 @@
+package plan
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// adoptable is a volume that kubevirt made and this node may adopt: with affinity, a directory in the
+// pool, and nothing that runs.
+func adoptable() AdoptFacts {
+	directory := corev1.HostPathDirectory
+	return AdoptFacts{
+		Volume: &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-u-1", Annotations: map[string]string{ProvisionedBy: Kubevirt, HostPathIdentity: Kubevirt}},
+			Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+				ClaimRef:                      &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "u-1"},
+				NodeAffinity:                  affinity("host-a"),
+				PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/pvc-u-1", Type: &directory}},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+		},
+		Pool: testPool("fast"), Node: us, NodeLabels: map[string]string{HostnameLabel: "host-a", "topology.hostpath.csi/node": us},
+		Provisioner: DefaultProvisioner, Aliases: []string{Kubevirt, MaZderMind, Microk8s, KubevirtCSI},
+	}
+}
+
+type adoptChange = func(*AdoptFacts)
+
+func lies(path string) adoptChange {
+	return func(f *AdoptFacts) { f.Volume.Spec.HostPath.Path = path }
+}
+
+func madeBy(provisioner, identity string) adoptChange {
+	return func(f *AdoptFacts) {
+		f.Volume.Annotations = map[string]string{ProvisionedBy: provisioner, HostPathIdentity: identity}
+	}
+}
+
+func on(terms ...corev1.NodeSelectorTerm) adoptChange {
+	return func(f *AdoptFacts) {
+		f.Volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}}
+	}
+}
+
+func want(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+}
+
+func anywhere(f *AdoptFacts)      { f.Volume.Spec.NodeAffinity = nil }
+func hasData(f *AdoptFacts)       { f.Told.HasData = true }
+func runs(f *AdoptFacts)          { f.Running = "pod a/b" }
+func notKnown(f *AdoptFacts)      { f.NotKnown = "pods is forbidden" }
+func stopped(f *AdoptFacts)       { f.Told.Stopped = []string{Kubevirt} }
+func adoptReleased(f *AdoptFacts) { f.Volume.Status.Phase = corev1.VolumeReleased }
+func adoptFailed(f *AdoptFacts)   { f.Volume.Status.Phase = corev1.VolumeFailed }
+func toldReleased(f *AdoptFacts)  { f.Told.Released = true }
+func adoptRetain(f *AdoptFacts) {
+	f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+}
+func unusable(f *AdoptFacts)   { f.Unusable = "no directory" }
+func otherHasIt(f *AdoptFacts) { f.Other = "pvc-2" }
+func recordedAlready(f *AdoptFacts) {
+	f.Record = &Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", Place: InPool}
+}
+
+func labelled(f *AdoptFacts) {
+	f.Volume.Labels = map[string]string{NodeLabel: us, PoolLabel: "fast"}
+	f.Volume.Finalizers = []string{Finalizer}
+}
+
+func csi(handle string) adoptChange {
+	return func(f *AdoptFacts) {
+		f.Volume.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: KubevirtCSI, VolumeHandle: handle}}
+		f.Volume.Annotations[ProvisionedBy] = KubevirtCSI
+	}
+}
+
+// TestAdoptPrecedence tests the list: most cases break two rules and say which one speaks.
+func TestAdoptPrecedence(t *testing.T) {
+	name := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{us}}}}
+	for _, c := range []struct {
+		name    string
+		changes []adoptChange
+		action  Action
+		says    string
+	}{
+		{"nothing in the way", nil, Adopt, ""},
+		{"csi, before its missing path", []adoptChange{csi("pvc-1")}, Refuse, "source csi"},
+		{"csi, inline", []adoptChange{csi("csi-1")}, Refuse, "inline volume"},
+		{"csi of another node", []adoptChange{csi("pvc-1"), on(want("topology.hostpath.csi/node", corev1.NodeSelectorOpIn, them))}, Ignore, ""},
+		{"csi of another driver", []adoptChange{csi("pvc-1"), func(f *AdoptFacts) { f.Volume.Spec.CSI.Driver = "x" }}, Ignore, ""},
+		{"in another pool, before the affinity", []adoptChange{lies("/srv/faster/pvc-u-1"), anywhere}, Ignore, ""},
+		{"above the pool", []adoptChange{lies("/srv")}, Ignore, ""},
+		{"no path", []adoptChange{func(f *AdoptFacts) { f.Volume.Spec.HostPath = nil }}, Ignore, ""},
+		{"on another node, before its provisioner", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them)), madeBy("x", "")}, Ignore, ""},
+		{"our own", []adoptChange{madeBy(DefaultProvisioner, "")}, Ignore, ""},
+		{"nobody's, before the missing affinity", []adoptChange{madeBy("", ""), anywhere}, Refuse, "no annotation"},
+		{"not an alias", []adoptChange{madeBy(Rancher, ""), anywhere}, Refuse, `"rancher.io/local-path" is not one of`},
+		{"kubevirt with a node's name", []adoptChange{madeBy(Kubevirt, us)}, Refuse, "kubevirt writes"},
+		{"MaZderMind of another node, told that the data is here", []adoptChange{madeBy(MaZderMind, them), anywhere, hasData}, Refuse, "made on that node"},
+		{"MaZderMind of this node", []adoptChange{madeBy(MaZderMind, us), anywhere, hasData}, Adopt, ""},
+		{"microk8s, whose program ran elsewhere", []adoptChange{madeBy(Microk8s, them)}, Adopt, ""},
+		{"block", []adoptChange{func(f *AdoptFacts) { m := corev1.PersistentVolumeBlock; f.Volume.Spec.VolumeMode = &m }}, Refuse, "Block"},
+		{"being deleted, before its release", []adoptChange{func(f *AdoptFacts) { now := metav1.Now(); f.Volume.DeletionTimestamp = &now }, adoptReleased, toldReleased}, Refuse, "being deleted"},
+		{"no claim", []adoptChange{func(f *AdoptFacts) { f.Volume.Spec.ClaimRef = nil }}, Refuse, "no claim"},
+		{"never bound", []adoptChange{func(f *AdoptFacts) { f.Volume.Spec.ClaimRef.UID = "" }}, Refuse, "no claim"},
+		{"dots that lead into the pool", []adoptChange{lies("/srv/fast/x/../pvc-u-1")}, Refuse, `has a ".."`},
+		{"dots that lead out of it", []adoptChange{lies("/srv/fast/../../etc")}, Refuse, `has a ".."`},
+		{"a slash behind", []adoptChange{lies("/srv/fast/pvc-u-1/")}, Refuse, "plain form"},
+		{"two slashes", []adoptChange{lies("/srv//fast/pvc-u-1")}, Refuse, "plain form"},
+		{"the pool", []adoptChange{lies("/srv/fast")}, Refuse, "the pool itself"},
+		{"the pool with a slash", []adoptChange{lies("/srv/fast/")}, Refuse, "the pool itself"},
+		{"nested", []adoptChange{lies("/srv/fast/default/data")}, Refuse, "right in the pool"},
+		{"hidden", []adoptChange{lies("/srv/fast/.hostpath-provisioner")}, Refuse, "begins with a dot"},
+		{"another node has it", []adoptChange{anywhere, hasData, func(f *AdoptFacts) { f.Volume.Labels = map[string]string{NodeLabel: them} }}, Refuse, "node node-b has it"},
+		{"a record that cannot be read", []adoptChange{func(f *AdoptFacts) { f.Unreadable = "damaged" }, labelled}, Refuse, "damaged"},
+		{"ours", []adoptChange{recordedAlready, labelled, runs}, Ours, ""},
+		{"a record, and no label: go on, nobody is asked again", []adoptChange{recordedAlready, runs}, Adopt, ""},
+		{"a record and no finalizer", []adoptChange{recordedAlready, labelled, func(f *AdoptFacts) { f.Volume.Finalizers = nil }}, Adopt, ""},
+		{"labels and no record", []adoptChange{labelled}, Adopt, ""},
+		{"in the trash", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Place = InTrash }}, Refuse, "in the trash"},
+		{"recorded for another claim", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.ClaimUID = "u-2" }}, Refuse, "recorded as"},
+		{"recorded elsewhere", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Directory = "d" }}, Refuse, "recorded as"},
+		{"two volumes in one directory, before what is wrong with it", []adoptChange{otherHasIt, unusable}, Refuse, "pvc-2 lies in the same"},
+		{"no directory, before the word", []adoptChange{unusable, anywhere}, Refuse, "no directory"},
+		{"no affinity, before the program", []adoptChange{anywhere, runs}, Refuse, "no affinity"},
+		{"the word", []adoptChange{anywhere, hasData}, Adopt, ""},
+		{"running", []adoptChange{runs}, Refuse, "may still run: pod a/b"},
+		{"running, and told", []adoptChange{runs, stopped}, Adopt, ""},
+		{"nobody can tell", []adoptChange{notKnown}, Refuse, "pods is forbidden"},
+		{"nobody can tell, and told", []adoptChange{notKnown, stopped}, Adopt, ""},
+		{"another one is stopped", []adoptChange{runs, func(f *AdoptFacts) { f.Told.Stopped = []string{Rancher} }}, Refuse, "may still run"},
+		{"released", []adoptChange{adoptReleased}, Refuse, "removes its data"},
+		{"failed", []adoptChange{adoptFailed}, Refuse, "removes its data"},
+		{"released, kept", []adoptChange{adoptReleased, adoptRetain}, Adopt, ""},
+		{"released, and told", []adoptChange{adoptReleased, toldReleased}, Adopt, ""},
+		{"affinity by the node's name", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, us))}, Adopt, ""},
+		{"affinity by field", []adoptChange{on(name)}, Adopt, ""},
+		{"affinity of several, one of them us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them), want(HostnameLabel, corev1.NodeSelectorOpIn, them, "host-a"))}, Adopt, ""},
+		{"affinity by absence", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, them)), runs}, Refuse, "may still run"},
+		{"affinity that excludes us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, "host-a", us))}, Ignore, ""},
+		{"affinity of a key that we have not", []adoptChange{on(want("zone", corev1.NodeSelectorOpExists))}, Ignore, ""},
+		{"affinity that nobody writes", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpGt, "1"))}, Ignore, ""},
+		{"an empty term", []adoptChange{on(corev1.NodeSelectorTerm{})}, Ignore, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := adoptable()
+			for _, change := range c.changes {
+				change(&f)
+			}
+			got := ForAdoption(f)
+			if got.Action != c.action || !strings.Contains(got.Message, c.says) || c.action != Refuse && got.Message != "" {
+				t.Errorf("got %+v, want %s %q", got, c.action, c.says)
+			}
+		})
+	}
+}
+
+func TestAdoptNotes(t *testing.T) {
+	create := corev1.HostPathDirectoryOrCreate
+	for name, c := range map[string]struct {
+		change adoptChange
+		says   string
+	}{
+		"nothing to say": {func(*AdoptFacts) {}, ""},
+		"no type":        {func(f *AdoptFacts) { f.Volume.Spec.HostPath.Type = nil }, "type is unset"},
+		"creating type":  {func(f *AdoptFacts) { f.Volume.Spec.HostPath.Type = &create }, "type is DirectoryOrCreate"},
+		"node's name":    {on(want(HostnameLabel, corev1.NodeSelectorOpIn, us)), `has "host-a"`},
+		"failed":         {func(f *AdoptFacts) { adoptFailed(f); toldReleased(f) }, "it is Failed"},
+	} {
+		f := adoptable()
+		c.change(&f)
+		got := ForAdoption(f)
+		if text := strings.Join(got.Notes, "\n"); got.Action != Adopt || (c.says == "") != (text == "") || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %+v, want %q", name, got, c.says)
+		}
+	}
+}
+
+// What adopting puts on an object, giving up takes off again, and nothing else.
+func TestMarks(t *testing.T) {
+	for _, before := range [][]string{nil, {"kubernetes.io/pv-protection"}, {Finalizer}, {"a", Finalizer, "b"}} {
+		v := adoptable().Volume
+		v.Finalizers = before
+		was := v.DeepCopy()
+		for range 2 { // again, after a crash
+			apply(v, AdoptMarks(v, testPool("fast"), us))
+		}
+		if v.Labels[NodeLabel] != us || v.Labels[PoolLabel] != "fast" || !slices.Contains(v.Finalizers, Finalizer) {
+			t.Errorf("%q: %+v", before, v.ObjectMeta)
+		}
+		apply(v, ReturnMarks(v))
+		if v.Labels = nil; !reflect.DeepEqual(v.Annotations, was.Annotations) || !slices.Equal(v.Finalizers, before) {
+			t.Errorf("%q: %+v", before, v.ObjectMeta)
+		}
+	}
+	// One that the daemon made under the other's name has no finalizer of theirs.
+	v := adoptable().Volume
+	v.Finalizers = []string{Finalizer}
+	if m := ReturnMarks(v); len(m.Finalizers) != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func apply(v *corev1.PersistentVolume, m Marks) {
+	for _, part := range []struct {
+		in *map[string]string
+		by map[string]*string
+	}{{&v.Labels, m.Labels}, {&v.Annotations, m.Annotations}} {
+		if *part.in == nil {
+			*part.in = map[string]string{}
+		}
+		for k, value := range part.by {
+			if delete(*part.in, k); value != nil {
+				(*part.in)[k] = *value
+			}
+		}
+	}
+	v.Finalizers = m.Finalizers
+}
+
+func TestForReturn(t *testing.T) {
+	record := Record{PV: "pvc-u-1", Directory: "pvc-u-1", Place: InPool}
+	for name, c := range map[string]struct {
+		change func(*Record, *corev1.PersistentVolume)
+		says   string
+	}{
+		"adopted":         {func(*Record, *corev1.PersistentVolume) {}, ""},
+		"marks taken off": {func(_ *Record, v *corev1.PersistentVolume) { v.Labels = nil }, ""},
+		"another node's":  {func(_ *Record, v *corev1.PersistentVolume) { v.Labels[NodeLabel] = them }, "node node-b's"},
+		"in the trash":    {func(r *Record, _ *corev1.PersistentVolume) { r.Place = InTrash }, "in the trash"},
+		"gone":            {func(r *Record, _ *corev1.PersistentVolume) { r.Place = Nowhere }, "in the nowhere"},
+		"released":        {func(_ *Record, v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "being removed"},
+		"released, to be kept": {func(_ *Record, v *corev1.PersistentVolume) {
+			v.Status.Phase, v.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain
+		}, ""},
+	} {
+		r, v := record, adoptable().Volume
+		apply(v, AdoptMarks(v, testPool("fast"), us))
+		c.change(&r, v)
+		if got := ForReturn(r, v, us); (got.Action == Return) != (c.says == "") || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s: %+v, want %q", name, got, c.says)
+		}
+	}
+	if got := ForReturn(record, nil, us); got.Action != Refuse {
+		t.Errorf("no object: %+v", got)
+	}
+	for recorded, want := range map[string]bool{Rancher: true, "alias.example/x": true, DefaultProvisioner: false, "": false, "other.example/x": false} {
+		if got := Returnable(recorded, DefaultProvisioner, []string{"alias.example/x"}); got != want {
+			t.Errorf("%q: %t", recorded, got)
+		}
+	}
+}
+
+func TestRuns(t *testing.T) {
+	container := func(c corev1.Container) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "p"}, Spec: corev1.PodSpec{NodeName: us, Containers: []corev1.Container{c}}}
+	}
+	image := func(name string) *corev1.Pod { return container(corev1.Container{Image: name}) }
+	for name, c := range map[string]struct {
+		pod         *corev1.Pod
+		provisioner string
+		want        bool
+	}{
+		"rancher":              {image("rancher/local-path-provisioner:v0.0.31"), Rancher, true},
+		"k3s, by digest":       {image("docker.io/rancher/local-path-provisioner@sha256:0123"), Rancher, true},
+		"a registry's port":    {image("registry:5000/local-path-provisioner"), Rancher, true},
+		"another system's":     {image("rancher/local-path-provisioner:v0.0.31"), Torchbox, false},
+		"one name for several": {image("quay.io/kubevirt/hostpath-provisioner:latest"), Microk8s, true},
+		"by argument":          {container(corev1.Container{Image: "x", Args: []string{"-name=torchbox.com/hostpath"}}), Torchbox, true},
+		"by a lone argument":   {container(corev1.Container{Image: "x", Command: []string{"run", "--name", "a.example/b"}}), "a.example/b", true},
+		"by environment":       {container(corev1.Container{Image: "x", Env: []corev1.EnvVar{{Name: "N", Value: "a.example/b"}}}), "a.example/b", true},
+		"a plain alias":        {image("rancher/local-path-provisioner"), "a.example/b", false},
+		"anything":             {image("nginx"), Rancher, false},
+	} {
+		if got := Runs(c.pod, c.provisioner); (got != "") != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got, want := Runs(image("local-path-provisioner:v1"), Rancher), `pod kube-system/p on node "node-a" with image local-path-provisioner:v1`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -1,0 +1,148 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// theirs makes a directory as another program leaves it: before the pool was prepared, or after.
+func theirs(t testing.TB, r *rig) {
+	prepared(t, r)
+	write(t, filepath.Join(r.path, spec(pv).Directory, "below", "file"), "data")
+}
+
+func adopted(t testing.TB, r *rig) {
+	theirs(t, r)
+	must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
+}
+
+// Adopted, then a volume like every other: removed, archived, retained, forgotten.
+func TestAdoptedLife(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls []string
+		want  string
+	}{
+		"adopted":            {nil, "default-data-pvc-1/ default-data-pvc-1/below/ default-data-pvc-1/below/file volumes/pvc-1.json"},
+		"adopted twice":      {[]string{"Adopt"}, "default-data-pvc-1/ default-data-pvc-1/below/ default-data-pvc-1/below/file volumes/pvc-1.json"},
+		"forgotten":          {[]string{"Forget", "Forget"}, "default-data-pvc-1/ default-data-pvc-1/below/ default-data-pvc-1/below/file"},
+		"adopted again":      {[]string{"Forget", "Adopt"}, "default-data-pvc-1/ default-data-pvc-1/below/ default-data-pvc-1/below/file volumes/pvc-1.json"},
+		"removed":            {[]string{"Trash", "Purge"}, ""},
+		"retained and swept": {[]string{"Retain", "Sweep", "Purge"}, "default-data-pvc-1/ default-data-pvc-1/below/ default-data-pvc-1/below/file volumes/pvc-1.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := onTmpfs(t)
+			empty := entries(tree(t, r.path))
+			adopted(t, r)
+			all := calls(r)
+			all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
+			all["Adopt"] = func() error { return r.Adopt(t.Context(), r.id, spec(pv).Record) }
+			all["Forget"] = func() error { return r.Forget(t.Context(), r.id, pv) }
+			for _, call := range c.calls {
+				must(t, all[call]())
+			}
+			got := map[string]bool{}
+			for e := range entries(tree(t, r.path)) {
+				if !empty[e] {
+					got[e] = true
+				}
+			}
+			if want := entriesOf(c.want); len(got) != len(want) {
+				t.Errorf("got %v, want %q", got, want)
+			} else {
+				for _, e := range want {
+					if !got[e] {
+						t.Errorf("got %v, want %q", got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is there instead of a plain directory is refused, and nothing is written.
+func TestAdoptRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, r *rig)
+		record func(*Record)
+		want   error
+	}{
+		"nothing there": {nil, nil, unix.ENOENT},
+		"a link":        {func(t *testing.T, r *rig) { must(t, os.Symlink("/etc", filepath.Join(r.path, spec(pv).Directory))) }, nil, ErrForeign},
+		"a file":        {func(t *testing.T, r *rig) { write(t, filepath.Join(r.path, spec(pv).Directory), "") }, nil, ErrForeign},
+		"a mount": {func(t *testing.T, r *rig) {
+			theirs(t, r)
+			dir := filepath.Join(r.path, spec(pv).Directory)
+			hosttest.Mount(t, "-t", "tmpfs", "none", dir)
+			t.Cleanup(func() { hosttest.Unmount(t, dir) })
+		}, nil, ErrForeign},
+		"our own directory":   {nil, func(r *Record) { r.Directory = ".hostpath-provisioner" }, ErrName},
+		"two elements":        {nil, func(r *Record) { r.Directory = "a/b" }, ErrName},
+		"dots":                {nil, func(r *Record) { r.Directory = ".." }, ErrName},
+		"another claim's":     {func(t *testing.T, r *rig) { adopted(t, r) }, func(r *Record) { r.ClaimUID = "other" }, ErrConflict},
+		"recorded elsewhere":  {func(t *testing.T, r *rig) { r.create(t, pv); write(t, filepath.Join(r.path, "d", "f"), "") }, func(r *Record) { r.Directory = "d" }, ErrConflict},
+		"one in staging":      {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("staging", pv), 0o700)) }, nil, ErrPlace},
+		"one in the trash":    {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("trash", pv), 0o700)) }, nil, ErrPlace},
+		"a damaged record":    {func(t *testing.T, r *rig) { theirs(t, r); write(t, r.meta("volumes", pv+".json"), "{") }, nil, ErrDamaged},
+		"another pool's disk": {func(t *testing.T, r *rig) { theirs(t, r); r.id.Inode++ }, nil, ErrMoved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, record := onTmpfs(t), spec(pv).Record
+			if c.change != nil {
+				c.change(t, r)
+			}
+			if c.record != nil {
+				c.record(&record)
+			}
+			before := tree(t, r.path)
+			if err := r.Adopt(t.Context(), r.id, record); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if got := tree(t, r.path); got != before {
+				t.Errorf("got\n%swant\n%s", got, before)
+			}
+		})
+	}
+	// What is not in its place any more is not forgotten.
+	r := onTmpfs(t)
+	adopted(t, r)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	if err := r.Forget(t.Context(), r.id, pv); !errors.Is(err, ErrPlace) {
+		t.Errorf("in the trash: %v", err)
+	}
+}
+
+// A daemon in another process sweeps all the while: it knows nothing of this one's locks.
+func TestAdoptBesideSweep(t *testing.T) {
+	r := onTmpfs(t)
+	other := restarted(r)
+	ctx, stop := context.WithCancel(t.Context())
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := other.Sweep(context.Background(), other.id); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 300 {
+		s := spec(pvName(i))
+		must(t, os.Mkdir(filepath.Join(r.path, s.Directory), 0o755))
+		if err := r.Adopt(t.Context(), r.id, s.Record); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	sweeping.Wait()
+	inventory, err := r.List(t.Context(), r.id)
+	if err != nil || len(inventory.Volumes) != 300 || len(inventory.Foreign)+len(inventory.Leftovers)+len(inventory.Damaged) != 0 {
+		t.Errorf("%d volumes, %+v, %v", len(inventory.Volumes), inventory.Foreign, err)
+	}
+}
