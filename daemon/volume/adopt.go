@@ -44,7 +44,7 @@ func (p *Pool) Adopt(ctx context.Context, id mounts.Identity, r Record) error {
 		}
 		for try := 1; ; try++ {
 			err := s.adopt(r)
-			if try == 3 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
+			if try == 10 || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
 				return err
 			}
 		}
