@@ -130,6 +130,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
 		Message: fmt.Sprintf("volume %s is on node %s in pool %s", pv.Name, f.Node, f.Pool.Name)}, r.Name)
+	c.mixes(f.Claim)
 	return 0, nil
 }
 

@@ -52,6 +52,7 @@ type Controller struct {
 	rooms  map[string]*room // by pool; "" takes claims whose class resolves to no pool
 	ledger ledger
 	nodes  nodeCount
+	mixing *mixing
 	pinged atomic.Int64 // when the last ping came through a queue, in ns since the epoch
 }
 
@@ -74,7 +75,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{others: true}}
+	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{others: true}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		shutter := &shutter{}
 		p.Disk = answering{p.Disk, shutter}
@@ -113,9 +114,13 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		for _, r := range c.rooms {
 			c.staff(ctx, r, &all)
 		}
+		all.Go(func() {
+			c.work(ctx, c.mixing.claims, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
+		})
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
+	c.mixing.claims.ShutDown()
 	for _, r := range c.rooms {
 		r.claims.ShutDown()
 		r.volumes.ShutDown()

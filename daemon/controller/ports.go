@@ -35,6 +35,8 @@ type Reader interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	NodeCount(ctx context.Context) (int, error)
+	// EachPod reads the pods of a namespace that a field selector leaves.
+	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 }
 
 // VolumeWriter creates and removes volume objects.

@@ -19,6 +19,7 @@ const (
 	ReasonNotEnoughSpace     = "NotEnoughSpace"
 	ReasonCreateFailed       = "CreateFailed"
 	ReasonNameTaken          = "VolumeNameTaken"
+	ReasonMixedBinding       = "MixedBinding"
 	ReasonAPIRefused         = "APIRefused"
 	ReasonPathMismatch       = "PathMismatch"
 	ReasonNotRecorded        = "NotRecorded"

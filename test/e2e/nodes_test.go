@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -94,5 +95,35 @@ func TestRestartChangesNothing(t *testing.T) {
 	now := w.volume(pv.Name)
 	if now.ResourceVersion != w.volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", now.Status.Phase)
+	}
+}
+
+// A pod with a claim that names its node and one that waits for the pod is warned; one whose claims all
+// wait is not.
+func TestMixedBinding(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("w", wait)
+	w.claim("named", class, "1Mi", annotate(provisionOnNode, h.node))
+	w.claim("waits", class, "1Mi")
+	w.claim("waits-too", class, "1Mi")
+	w.bound("named")
+	w.pod("fine", []string{h.node}, "waits-too")
+	w.pod("mixed", []string{h.node}, "named", "waits")
+	w.bound("waits")
+	w.bound("waits-too")
+	pod, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, "mixed", metav1.GetOptions{})
+	w.must(err)
+	event, err := w.WaitEvent(w.soon(), pod, "MixedBinding")
+	w.must(err)
+	want := "the claims of this pod choose their nodes differently, so that their volumes can be on different nodes: named names node " +
+		h.node + ", waits waits for the pod; let all of them name the same node in kubevirt.io/provisionOnNode, or none"
+	if event.Message != want || event.Type != corev1.EventTypeWarning {
+		t.Errorf("event %s %q, want %q", event.Type, event.Message, want)
+	}
+	events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=MixedBinding"})
+	w.must(err)
+	if len(events.Items) != 1 {
+		t.Errorf("%d events", len(events.Items))
 	}
 }

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// PodClaim is one of a pod's claims whose class is ours.
+type PodClaim struct {
+	Claim *corev1.PersistentVolumeClaim
+	Class *storagev1.StorageClass
+}
+
+// PodClaimNames are the claims that a pod uses.
+func PodClaimNames(pod *corev1.Pod) []string {
+	var all []string
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			all = append(all, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			all = append(all, pod.Name+"-"+v.Name) // pkg/controller/volume/ephemeral
+		}
+	}
+	return all
+}
+
+// MayMix says whether a claim can be one of several of a pod that choose their nodes differently: it
+// names its node, or classes of both binding modes exist. Only then is a pod looked for.
+func MayMix(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) bool {
+	modes := map[bool]bool{}
+	for _, c := range classes {
+		modes[waitsForConsumer(c)] = true
+	}
+	return claim.Annotations[ProvisionOnNode] != "" || len(modes) > 1
+}
+
+// MixedBinding says how a pod's claims choose their nodes, if they do so differently: then their
+// volumes can be on different nodes, and the pod on none (kubevirt's documentation warns of it). All
+// that name the same node, and all that wait for the pod, are fine.
+func MixedBinding(claims []PodClaim) string {
+	ways, parts := map[string]bool{}, []string(nil)
+	for _, c := range claims {
+		way := howChosen(c)
+		ways[way] = true
+		parts = append(parts, c.Claim.Name+" "+way)
+	}
+	if len(ways) < 2 {
+		return ""
+	}
+	return "the claims of this pod choose their nodes differently, so that their volumes can be on different nodes: " +
+		strings.Join(parts, ", ") + "; let all of them name the same node in " + ProvisionOnNode + ", or none"
+}
+
+func howChosen(c PodClaim) string {
+	switch node := c.Claim.Annotations[ProvisionOnNode]; {
+	case node != "":
+		return fmt.Sprintf("names node %s", node)
+	case waitsForConsumer(c.Class):
+		return "waits for the pod"
+	default:
+		return "is provided at once on any node"
+	}
+}
