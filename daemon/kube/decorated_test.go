@@ -20,6 +20,7 @@ const (
 	swallow mode = iota // no event arrives, nor the end of the watch
 	repeat              // each event arrives twice, and all earlier ones again after it
 	future              // the first list claims a version that the server has yet to reach
+	relapse             // the same with the first event, after which the watch ends
 )
 
 // decorated is the real server with a fault.
@@ -43,7 +44,7 @@ func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	d.watches.Add(1)
 	real, err := d.source.Watch(ctx, o)
-	if err != nil || d.mode == future {
+	if err != nil || d.mode == future || d.mode == relapse && d.watches.Load() > 1 {
 		return real, err
 	}
 	spoiled := &spoiledWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
@@ -69,6 +70,14 @@ func (s *spoiledWatch) run(m mode) {
 	for event := range s.real.ResultChan() {
 		if m == swallow {
 			continue
+		}
+		if m == relapse {
+			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok {
+				claim.ResourceVersion = "999999999"
+			}
+			s.events <- event
+			close(s.events)
+			return
 		}
 		past = append(past, event)
 		for _, e := range append([]watch.Event{event, event}, slices.Clone(past)...) {

@@ -38,20 +38,14 @@ var (
 //
 // A watch that ends is begun again where it ended. One that cannot be begun, or ends with an error,
 // is followed by a new list: the server may have forgotten what happened meanwhile (410 Gone), or
-// may be one whose data was restored from an earlier day.
+// may be one whose data was restored from an earlier day. Such a server takes a watch that begins at a
+// version which it has yet to reach, and says nothing: unless the last watch ended at its time and had
+// brought something, the server is asked first how far it is.
 func (s *Sieve[T]) Run(ctx context.Context) {
 	var wait backoff
 	for failures, listed := 0, false; ctx.Err() == nil; {
-		began := time.Now()
 		var err error
-		if !listed {
-			err = s.list(ctx)
-			listed = err == nil
-		}
-		if listed {
-			began = time.Now()
-			listed, err = s.watch(ctx, func() { failures = 0; s.fine() })
-		}
+		listed, err = s.turn(ctx, listed, func() { failures = 0; s.fine() })
 		if ctx.Err() != nil {
 			return
 		}
@@ -62,7 +56,7 @@ func (s *Sieve[T]) Run(ctx context.Context) {
 				s.fail(err)
 			}
 		}
-		if time.Since(began) >= s.pace.settle {
+		if time.Since(s.began) >= s.pace.settle {
 			wait.reset()
 			if err == nil {
 				continue
@@ -70,6 +64,24 @@ func (s *Sieve[T]) Run(ctx context.Context) {
 		}
 		pause(ctx, wait.next(err))
 	}
+}
+
+// turn is one watch, and the list before it if that is needed. It answers whether the next watch can
+// go on from there.
+func (s *Sieve[T]) turn(ctx context.Context, listed bool, well func()) (goOn bool, err error) {
+	s.began = time.Now()
+	if listed && s.doubt {
+		if listed, err = s.upToDate(ctx); err != nil {
+			return listed, err
+		}
+	}
+	if !listed {
+		if err := s.list(ctx); err != nil {
+			return false, err
+		}
+	}
+	s.began = time.Now()
+	return s.watch(ctx, well)
 }
 
 // list reads all pages. Objects are told as they come; those that are gone, after the last page.
@@ -95,6 +107,7 @@ func (s *Sieve[T]) list(ctx context.Context) error {
 	}
 	s.forget(fresh)
 	s.sync()
+	s.doubt = false
 	return nil
 }
 
@@ -111,6 +124,7 @@ func (s *Sieve[T]) sync() {
 func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	s.doubt = true
 	lasts := s.pace.watch + rand.N(s.pace.watch)
 	seconds := int64(lasts/time.Second) + 1
 	guard := time.AfterFunc(s.pace.answer, func() { cancel(errNoAnswer) })
@@ -130,9 +144,7 @@ func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error
 	if err != nil {
 		return false, fmt.Errorf("watch: %w", err)
 	}
-	if goOn && silent {
-		return s.upToDate(ctx)
-	}
+	s.doubt = silent || time.Since(s.began) < lasts
 	return goOn, nil
 }
 
@@ -190,13 +202,12 @@ func (s *Sieve[T]) event(event watch.Event) {
 	}
 }
 
-// upToDate is asked when a watch ended that brought nothing at all. That is how a watch looks which
-// begins at a version that the server has not reached yet, because its data was restored from an
-// earlier day: it stays silent, and would again.
+// upToDate says whether the next watch may begin where the last one ended: not if the server's data was
+// restored from a day before that.
 func (s *Sieve[T]) upToDate(ctx context.Context) (bool, error) {
 	page, err := s.source.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return false, fmt.Errorf("list: %w", err)
+		return apierrors.IsTooManyRequests(err), fmt.Errorf("list: %w", err)
 	}
 	s.hear()
 	about, err := meta.ListAccessor(page)

@@ -44,7 +44,9 @@ type Sieve[T Object] struct {
 	items map[string]T
 
 	// Of the goroutine of Run alone.
-	version string // of the resource: what the list and the events since have told
+	version string    // of the resource: what the list and the events since have told
+	doubt   bool      // whether the server still is as far as that
+	began   time.Time // the list or the watch under way
 	pace    pace
 }
 

@@ -201,6 +201,19 @@ func TestSieveNoticesTheFuture(t *testing.T) {
 	}
 }
 
+// The same when a watch breaks and the next one begins before anybody noticed that the server was away.
+func TestSieveNoticesTheFutureAfterABreak(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, _ := newClient(t, Options{})
+	back := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: relapse}
+	running(t, NewSieve(back, in(ns), d.told))
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1")
+	eventually(t, "the watch after the break", func() bool { return back.watches.Load() == 2 })
+	newClaim(t, plane, ns, "b", "1")
+	d.expect(t, "+a 1", "+b 1")
+}
+
 // A server that takes a watch and never answers it is left after a while.
 func TestSieveWaitsForNoAnswer(t *testing.T) {
 	ns, d := namespace(t), &diary{}
