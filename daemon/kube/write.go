@@ -44,8 +44,14 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	err := c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).
 		Timeout(callTimeout).Do(ctx).Error()
-	// A conflict is another object of that name: ours is gone.
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
+		// Another object of that name, so that ours is gone; or a conflict of somebody in between.
+		now, readErr := c.GetVolume(ctx, pv.Name)
+		if readErr == nil && (now == nil || now.UID != uid) {
+			return nil
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
 	}
 	return nil

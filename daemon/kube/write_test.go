@@ -2,6 +2,8 @@ package kube
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -213,5 +216,30 @@ func TestOneWins(t *testing.T) {
 	all.Wait()
 	if winners.Load() != 1 {
 		t.Errorf("%d won, want one", winners.Load())
+	}
+}
+
+// A conflict may be somebody's in between: the object is still there then, and so is the error.
+func TestRemoveVolumeInAConflict(t *testing.T) {
+	ctx := t.Context()
+	c, w := newClient(t, Options{})
+	pv := created(t, volume("rm-conflict", "7", plan.Finalizer))
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodDelete {
+			return nil, nil
+		}
+		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
+		return &http.Response{StatusCode: 409, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(status))}, nil
+	})
+	if err := c.RemoveVolume(ctx, pv); !apierrors.IsConflict(err) {
+		t.Errorf("the object is there, and the answer is %v", err)
+	}
+	w.spoilWith(nil)
+	if err := c.RemoveVolume(ctx, pv); err != nil {
+		t.Error(err)
+	}
+	if got := listed(t, "rm-conflict"); len(got) != 0 {
+		t.Errorf("left: %q", got)
 	}
 }
