@@ -39,10 +39,10 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 	}
 	switch verdict.Action {
 	case plan.Assign:
-		return 0, c.assign(ctx, claim, c.Node)
+		return c.assign(ctx, claim, c.Node)
 	case plan.Release:
 		c.sayClaim(claim, verdict, facts.Pool.Name)
-		return 0, c.assign(ctx, claim, "")
+		return c.assign(ctx, claim, "")
 	case plan.Provision:
 		if wait := c.ledger.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
@@ -86,19 +86,20 @@ func (c *Controller) gone(i item) {
 	}
 }
 
-func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) error {
+func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (time.Duration, error) {
 	won, err := c.API.SetSelectedNode(ctx, claim, node)
 	if err != nil {
-		return c.apiTrouble(claimRef(claim), err)
+		return 0, c.apiTrouble(claimRef(claim), err)
+	}
+	if !won {
+		return lag, nil // somebody changed the claim, which the watch brings; or nobody did, and it does not
 	}
 	said := "took the claim for this node"
 	if node == "" {
 		said = "gave the claim back"
 	}
-	if won {
-		c.Log.Info(said, "claim", claim.Namespace+"/"+claim.Name)
-	}
-	return nil // whoever won, the watch brings the claim again
+	c.Log.Info(said, "claim", claim.Namespace+"/"+claim.Name)
+	return 0, nil // the watch brings the claim again
 }
 
 func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {

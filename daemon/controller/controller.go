@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,6 +183,9 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	if now == nil {
 		c.ledger.forget(string(was.UID))
+		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
+			signal(r.recheck) // it did not go by our hand: its record says what is left
+		}
 		return
 	}
 	if !plan.NeedsWork(now) {
@@ -243,17 +247,23 @@ func (c *Controller) planPools() []plan.Pool {
 }
 
 // otherNodes says whether the cluster has nodes besides this one, as it was counted at most this long
-// ago. An error keeps the last answer.
+// ago. While it cannot be counted the last answer stands, and it is asked for now and then.
 func (c *Controller) otherNodes(ctx context.Context, age time.Duration) bool {
 	c.nodes.mu.Lock()
 	defer c.nodes.mu.Unlock()
-	if time.Since(c.nodes.counted) > age {
+	if time.Since(c.nodes.counted) > age && time.Since(c.nodes.failed) > min(age, countAgain) {
 		if n, err := c.API.NodeCount(ctx); err == nil {
 			c.nodes.others, c.nodes.counted = n > 1, time.Now()
+		} else {
+			c.nodes.failed = time.Now()
 		}
 	}
 	return c.nodes.others
 }
+
+// countAgain is how long one failure to count the nodes counts for all workers: they wait for each
+// other here, and each would wait for an API server that does not answer.
+const countAgain = 5 * time.Second
 
 // nodeCount is what is known of the cluster's size. Until it was counted there are others: asking
 // them first costs a moment, racing them costs more.
@@ -261,6 +271,7 @@ type nodeCount struct {
 	mu      sync.Mutex
 	others  bool
 	counted time.Time
+	failed  time.Time // when it could not be counted last
 }
 
 // Ping sends an item through a queue; Alive tells whether it came back, and whether every pool's

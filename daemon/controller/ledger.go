@@ -70,7 +70,8 @@ func (l ledger) published(uid string) time.Duration {
 	return time.Since(e.first)
 }
 
-// lag is how long a volume that was created may take to come through the watch.
+// lag is how long a volume that was created, or a claim that was changed, may take to come through the
+// watch.
 const lag = 5 * time.Second
 
 // awaited answers how long to wait for the watch to bring a claim's volume, 0 if it was not published

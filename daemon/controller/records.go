@@ -1,27 +1,38 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// recheckEvery is how often a pool's records are compared with the API without a reason.
-const recheckEvery = 10 * time.Minute
+const (
+	// recheckEvery is how often a pool's records are compared with the API without a reason.
+	recheckEvery = 10 * time.Minute
+	// recheckAgain is how soon after a comparison that could not be finished.
+	recheckAgain = 30 * time.Second
+)
 
 // keepRecords goes through a pool's records whenever the pool opens, a claim went away with work half
 // done, or time has passed.
 func (c *Controller) keepRecords(ctx context.Context, r *room) {
-	for {
+	for said := ""; ; {
+		next, words := recheckEvery, ""
 		if err := c.recheck(ctx, r); err != nil && ctx.Err() == nil {
-			c.Log.Warn(err.Error(), "pool", r.Name, "doing", "comparing records with the API")
+			next, words = recheckAgain, err.Error()
+			if words != said {
+				c.Log.Warn(words, "pool", r.Name, "doing", "comparing records with the API")
+			}
 			if errors.Is(err, ErrMoved) {
 				signal(r.kick)
 			}
 		}
-		timer := time.NewTimer(recheckEvery)
+		said = words
+		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 		case <-r.recheck:
@@ -46,6 +57,8 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if err != nil {
 		return err
 	}
+	var first error
+	failed := 0
 	for _, record := range records {
 		if _, published := c.World.Volumes.Get(record.PV); published {
 			continue // the usual case costs no request
@@ -53,31 +66,38 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		if c.ledger.busy(record.ClaimUID) {
 			continue // a worker has it
 		}
-		if err := c.record(ctx, r, record); err != nil {
-			return err
+		goOn, err := c.record(ctx, r, record)
+		if err != nil {
+			first, failed = cmp.Or(first, err), failed+1
+		}
+		if !goOn {
+			break
 		}
 	}
-	return nil
+	if failed > 1 {
+		return fmt.Errorf("%w (and %d more)", first, failed-1)
+	}
+	return first
 }
 
 // record looks at one record whose volume object is not watched: it does not exist, or its label was
-// taken off. Both objects are read from the API before anything is undone.
-func (c *Controller) record(ctx context.Context, r *room, record plan.Record) error {
+// taken off. Both objects are read from the API before anything is undone. goOn is false for an error
+// that the next record would meet as well: the API's, or of a pool that moved.
+func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
 	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
-	var err error
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
-		return err
+		return false, err
 	}
 	if facts.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
-		return err
+		return false, err
 	}
 	switch verdict := plan.ForRecord(facts); verdict.Action {
 	case plan.Finish:
 		r.purges.Add(item{name: record.PV})
 	case plan.Undo:
-		return c.undo(ctx, r, record)
+		err = c.undo(ctx, r, record)
 	}
-	return nil
+	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.

@@ -18,7 +18,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		return 0, err
 	}
 	if pv == nil {
-		return 0, nil
+		return 0, c.vanished(ctx, r, name)
 	}
 	facts, err := c.volumeFacts(ctx, r, pv)
 	if err != nil {
@@ -38,6 +38,25 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		r.purges.Add(item{name: pv.Name})
 	}
 	return 0, nil
+}
+
+// vanished finishes a removal whose last answer was lost: the object went, and nobody was told to empty
+// the trash. What is elsewhere is left to the comparison of all records.
+func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
+	state := c.Gate.State(r.Name)
+	if r.Name == "" || !state.Removable() {
+		return nil // the pool's records are gone through when it opens again
+	}
+	record, err := r.Disk.Lookup(ctx, state.Identity(), name)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return nil
+	case err != nil:
+		return err
+	case record != nil && (record.Place == plan.InTrash || record.Place == plan.InArchive):
+		r.purges.Add(item{name: name})
+	}
+	return nil
 }
 
 func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {

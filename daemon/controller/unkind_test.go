@@ -1,0 +1,182 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// An API that answers late, wrongly or not at all is played in test/chaos. Here are the single steps
+// that it found wanting.
+
+var errAway = errors.New("away")
+
+// api has no objects, and counts what it is asked.
+type api struct {
+	API
+	away        bool
+	counts      int
+	asked       []string
+	assignments int
+}
+
+func (a *api) err() error {
+	if a.away {
+		return errAway
+	}
+	return nil
+}
+
+func (a *api) NodeCount(context.Context) (int, error) { a.counts++; return 1, a.err() }
+
+func (a *api) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	a.asked = append(a.asked, name)
+	return nil, a.err()
+}
+
+func (a *api) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
+	return nil, a.err()
+}
+
+func (a *api) SetSelectedNode(context.Context, *corev1.PersistentVolumeClaim, string) (bool, error) {
+	a.assignments++
+	return false, nil
+}
+
+// shelf is a disk with records, of which the first cannot be undone.
+type shelf struct {
+	Disk
+	records []plan.Record
+	undone  []string
+}
+
+func (s *shelf) Sweep(context.Context, mounts.Identity) (int, error) { return 0, nil }
+
+func (s *shelf) Records(context.Context, mounts.Identity) ([]plan.Record, error) {
+	return s.records, nil
+}
+
+func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (*plan.Record, error) {
+	for _, r := range s.records {
+		if r.PV == pv {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+func (s *shelf) Undo(_ context.Context, _ mounts.Identity, pv string) error {
+	if pv == s.records[0].PV {
+		return errors.New("it is busy")
+	}
+	s.undone = append(s.undone, pv)
+	return nil
+}
+
+// none is a store without objects.
+type none[T any] struct{}
+
+func (none[T]) Get(string) (t T, ok bool) { return t, false }
+func (none[T]) List() []T                 { return nil }
+
+type deafObserver struct{ Observer }
+
+func (deafObserver) Volume(string, string) {}
+
+// stand is a controller with one open pool, "fast", on this disk.
+func stand(a *api, disk Disk) (*Controller, *room) {
+	g := gate.New("fast")
+	g.Set(hostcheck.Report{Pool: "fast"}, time.Now())
+	c := New(Options{
+		Node: "node-a", API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
+		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Disk: disk}},
+		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}},
+	})
+	return c, c.rooms["fast"]
+}
+
+// All workers wait while the nodes are counted: one that failed is enough for a while.
+func TestOtherNodesAsksOnceWhileItFails(t *testing.T) {
+	a := &api{away: true}
+	c, _ := stand(a, &shelf{})
+	for range 100 {
+		if !c.otherNodes(t.Context(), time.Minute) {
+			t.Fatal("what could not be counted is taken for a single node")
+		}
+	}
+	if a.counts != 1 {
+		t.Errorf("the nodes were counted %d times", a.counts)
+	}
+	a.away = false
+	c.nodes.failed = time.Now().Add(-countAgain - time.Second)
+	if c.otherNodes(t.Context(), time.Minute) || a.counts != 2 {
+		t.Errorf("after a while it was not asked again: %d times", a.counts)
+	}
+}
+
+// A claim that somebody seems to have changed is looked at again: the watch may have nothing to bring.
+func TestAssignIsTriedAgain(t *testing.T) {
+	a := &api{}
+	c, _ := stand(a, &shelf{})
+	after, err := c.assign(t.Context(), &corev1.PersistentVolumeClaim{}, "node-a")
+	if err != nil || after <= 0 || a.assignments != 1 {
+		t.Errorf("looked at again after %s, %v", after, err)
+	}
+}
+
+// The object is gone, by a request whose answer was lost: the trash is emptied all the same.
+func TestVanishedVolumeIsPurged(t *testing.T) {
+	c, r := stand(&api{}, &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}, {PV: "pvc-b", Place: plan.InPool}}})
+	for _, name := range []string{"pvc-a", "pvc-b", "pvc-unknown"} {
+		if _, err := c.volume(t.Context(), r, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if i, _ := r.purges.Get(); r.purges.Len() != 0 || i.name != "pvc-a" {
+		t.Errorf("%q is purged, and %d more; want pvc-a alone", i.name, r.purges.Len())
+	}
+}
+
+// An object that went with our finalizer on it was removed by force, or a restored server forgot it.
+func TestForcedRemovalIsNoticed(t *testing.T) {
+	c, r := stand(&api{}, &shelf{})
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.PoolLabel: "fast"}}}
+	c.VolumeChanged(pv, nil)
+	if len(r.recheck) != 0 {
+		t.Error("the records are gone through for an object that was let go")
+	}
+	pv.Finalizers = []string{plan.Finalizer}
+	c.VolumeChanged(pv, nil)
+	if len(r.recheck) != 1 {
+		t.Error("nobody looks at the record of a volume whose object is gone")
+	}
+}
+
+// One record that cannot be dealt with does not stop the others; an API that is away does.
+func TestRecheckGoesOn(t *testing.T) {
+	a := &api{}
+	disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InPool}, {PV: "pvc-b", Place: plan.InPool}, {PV: "pvc-c", Place: plan.InPool}}}
+	c, r := stand(a, disk)
+	if err := c.recheck(t.Context(), r); err == nil || err.Error() != "it is busy" {
+		t.Errorf("it answers %v", err)
+	}
+	if !slices.Equal(disk.undone, []string{"pvc-b", "pvc-c"}) {
+		t.Errorf("undone: %q", disk.undone)
+	}
+	a.away, a.asked = true, nil
+	if err := c.recheck(t.Context(), r); !errors.Is(err, errAway) || len(a.asked) != 1 {
+		t.Errorf("it answers %v after it asked for %q", err, a.asked)
+	}
+}
