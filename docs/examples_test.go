@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,7 @@ func write(t *testing.T, name, text string) {
 
 // Every YAML document is, strictly, an object of its kind, and every class one that the daemon takes.
 func TestYAML(t *testing.T) {
-	pools := []plan.Pool{{Name: "fast", Path: "/srv/fast", Default: true}}
+	pools := []plan.Pool{{Name: "fast", Path: "/srv/fast", Default: true}, {Name: "agents", Path: "/srv/agents"}}
 	for _, b := range blocks(t, "yaml") {
 		for doc := range strings.SplitSeq(b.text, "\n---\n") {
 			var meta metav1.TypeMeta
@@ -61,7 +62,7 @@ func TestYAML(t *testing.T) {
 			}
 			object := map[string]any{
 				"v1/PersistentVolume": &corev1.PersistentVolume{}, "v1/PersistentVolumeClaim": &corev1.PersistentVolumeClaim{},
-				"v1/Pod": &corev1.Pod{}, "storage.k8s.io/v1/StorageClass": &storagev1.StorageClass{},
+				"v1/Pod": &corev1.Pod{}, "apps/v1/DaemonSet": &appsv1.DaemonSet{}, "storage.k8s.io/v1/StorageClass": &storagev1.StorageClass{},
 			}[meta.APIVersion+"/"+meta.Kind]
 			if object == nil {
 				t.Errorf("%s: a %s of %s", b.in, meta.Kind, meta.APIVersion)

@@ -79,6 +79,8 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 			"v1/Namespace": &corev1.Namespace{}, "v1/ServiceAccount": &corev1.ServiceAccount{}, "v1/Secret": &corev1.Secret{},
 			"rbac.authorization.k8s.io/v1/ClusterRole":        &rbacv1.ClusterRole{},
 			"rbac.authorization.k8s.io/v1/ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+			"rbac.authorization.k8s.io/v1/Role":               &rbacv1.Role{},
+			"rbac.authorization.k8s.io/v1/RoleBinding":        &rbacv1.RoleBinding{},
 			"storage.k8s.io/v1/StorageClass":                  &storagev1.StorageClass{},
 		}
 		kind := meta.APIVersion + "/" + meta.Kind
@@ -106,7 +108,7 @@ func TestManifests(t *testing.T) {
 	} {
 		text := Manifests(c.o)
 		list, all := objects(t, text)
-		want := c.want + "ClusterRole hostpath-provisioner, ClusterRoleBinding hostpath-provisioner, StorageClass hostpath, StorageClass hostpath-retain"
+		want := c.want + "ClusterRole hostpath-provisioner, ClusterRoleBinding hostpath-provisioner, Role " + c.o.Namespace + "/hostpath-provisioner, RoleBinding " + c.o.Namespace + "/hostpath-provisioner, StorageClass hostpath, StorageClass hostpath-retain"
 		if got := strings.Join(list, ", "); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
@@ -129,7 +131,8 @@ func TestManifests(t *testing.T) {
 func TestLeastPrivileges(t *testing.T) {
 	_, all := objects(t, Manifests(Options{Namespace: "s", Provisioner: "p"}))
 	var got []string
-	for _, rule := range all["ClusterRole hostpath-provisioner"].(*rbacv1.ClusterRole).Rules {
+	rules := append(all["ClusterRole hostpath-provisioner"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules...)
+	for _, rule := range rules {
 		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs, rule.Verbs))
 	}
 	want := []string{
@@ -139,6 +142,7 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [nodes] [] [] [get list watch]",
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
+		"[coordination.k8s.io] [leases] [] [] [get list create delete]", // in its namespace
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

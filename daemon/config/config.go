@@ -16,11 +16,12 @@ const (
 
 // Values of Pool.Scope, Pool.Source and Pool.OnDelete.
 const (
-	ScopeNode     = "node"
-	SourceHost    = "hostPath"
-	SourceLocal   = "local"
-	DeleteRemove  = "delete"
-	DeleteArchive = "archive"
+	ScopeNode      = "node"
+	ScopeEveryNode = "every-node"
+	SourceHost     = "hostPath"
+	SourceLocal    = "local"
+	DeleteRemove   = "delete"
+	DeleteArchive  = "archive"
 )
 
 // Values of Pool.ReclaimPolicy, as Kubernetes spells them.

@@ -116,10 +116,10 @@ func oneOf(s string, allowed ...string) error {
 
 // checkScope names the scopes to come, so that nobody looks for a misspelling.
 func checkScope(s string) error {
-	if s == "shared" || s == "every-node" {
-		return fmt.Errorf("%q comes with a later release; this one has %s", s, ScopeNode)
+	if s == "shared" {
+		return fmt.Errorf("%q comes with a later release; this one has %s, %s", s, ScopeNode, ScopeEveryNode)
 	}
-	return oneOf(s, ScopeNode)
+	return oneOf(s, ScopeNode, ScopeEveryNode)
 }
 
 // checkProvisioner is what the API server asks of StorageClass.provisioner

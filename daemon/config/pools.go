@@ -17,6 +17,9 @@ func (l *loader) finishPool(d *draft) {
 	case d.Path != "" && !under(d.Path, d.MountPoint):
 		l.refuse(l.where(d, "path"), "%q is not at or below mount_point %q", d.Path, d.MountPoint)
 	}
+	if d.Scope == ScopeEveryNode && d.Source == SourceLocal {
+		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
+	}
 	if !d.RequireMount {
 		l.warn(l.where(d, "require_mount"), "false: %s may be a plain directory on the host's own filesystem, which volumes can fill", d.Path)
 		if _, said := l.set[l.where(d, "mount_point").key()]; said {

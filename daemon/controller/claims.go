@@ -30,11 +30,11 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 		return 0, nil
 	}
 	facts := c.claimFacts(claim)
-	facts.OtherNodes = c.otherNodes(ctx, time.Minute)
+	facts.Nodes = c.nodeCount(ctx, time.Minute)
 	verdict := plan.ForClaim(facts)
-	if verdict.Reason != "" && !facts.OtherNodes && c.otherNodes(ctx, 2*time.Second) {
+	if verdict.Reason != "" && facts.Nodes < 2 {
 		// Before a claim is kept waiting here: another node may have joined meanwhile.
-		facts.OtherNodes = true
+		facts.Nodes = c.nodeCount(ctx, 2*time.Second)
 		verdict = plan.ForClaim(facts)
 	}
 	switch verdict.Action {

@@ -76,7 +76,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{others: true}, mixing: newMixing()}
+	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{n: 2}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		shutter := &shutter{}
 		p.Disk = answering{p.Disk, shutter}
@@ -181,21 +181,25 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 
 // VolumeChanged is told of each volume of this node that came, changed or went (now is nil).
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
+	v := now
 	if now == nil {
 		c.ledger.forget(string(was.UID))
 		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
 			signal(r.recheck) // it did not go by our hand: its record says what is left
 		}
+		c.ledger.forget(partKey(was))
+		c.ledger.forget(removedKey(was))
+		v = was
+	}
+	// One that has a directory on each node concerns this one as long as it is there, and when it goes.
+	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) {
 		return
 	}
-	if !plan.NeedsWork(now) {
-		return
-	}
-	r := c.rooms[now.Labels[plan.PoolLabel]]
+	r := c.rooms[v.Labels[plan.PoolLabel]]
 	if r == nil {
 		r = c.rooms[""] // the pool is not configured any more
 	}
-	r.volumes.Add(item{name: now.Name})
+	r.volumes.Add(item{name: v.Name})
 }
 
 // ClassChanged looks again at every claim: a class that came or changed may answer what it waits for.
@@ -216,10 +220,11 @@ func (c *Controller) requeueClaims(pool string) {
 	}
 }
 
-// requeueVolumes looks again at the volumes of a pool that wait to be removed.
+// requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
+// should have a directory on each node.
 func (c *Controller) requeueVolumes(r *room) {
 	for _, v := range c.World.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == r.Name && plan.NeedsWork(v) {
+		if v.Labels[plan.PoolLabel] == r.Name && (plan.NeedsWork(v) || plan.OnEveryNode(v)) {
 			r.volumes.Add(item{name: v.Name})
 		}
 	}
@@ -246,30 +251,30 @@ func (c *Controller) planPools() []plan.Pool {
 	return pools
 }
 
-// otherNodes says whether the cluster has nodes besides this one, as it was counted at most this long
-// ago. While it cannot be counted the last answer stands, and it is asked for now and then.
-func (c *Controller) otherNodes(ctx context.Context, age time.Duration) bool {
+// nodeCount is how many nodes the cluster has, as it was counted at most this long ago. While it cannot
+// be counted the last answer stands, and it is asked for now and then.
+func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
 	c.nodes.mu.Lock()
 	defer c.nodes.mu.Unlock()
 	if time.Since(c.nodes.counted) > age && time.Since(c.nodes.failed) > min(age, countAgain) {
 		if n, err := c.API.NodeCount(ctx); err == nil {
-			c.nodes.others, c.nodes.counted = n > 1, time.Now()
+			c.nodes.n, c.nodes.counted = n, time.Now()
 		} else {
 			c.nodes.failed = time.Now()
 		}
 	}
-	return c.nodes.others
+	return c.nodes.n
 }
 
 // countAgain is how long one failure to count the nodes counts for all workers: they wait for each
 // other here, and each would wait for an API server that does not answer.
 const countAgain = 5 * time.Second
 
-// nodeCount is what is known of the cluster's size. Until it was counted there are others: asking
-// them first costs a moment, racing them costs more.
+// nodeCount is what is known of the cluster's size. Until it was counted there is another node: asking
+// it first costs a moment, racing it costs more.
 type nodeCount struct {
 	mu      sync.Mutex
-	others  bool
+	n       int
 	counted time.Time
 	failed  time.Time // when it could not be counted last
 }

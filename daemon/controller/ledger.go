@@ -54,6 +54,27 @@ func (l ledger) news(uid, words string) bool {
 	return true
 }
 
+// mended says whether something was said about the object that is not so any more, and forgets it.
+func (l ledger) mended(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[uid]
+	if e == nil || e.said == "" {
+		return false
+	}
+	e.said = ""
+	return true
+}
+
+// begin says whether work on the object was not begun yet, and notes that it is now.
+func (l ledger) begin(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, begun := l.entries[uid]
+	l.get(uid)
+	return !begun
+}
+
 // made notes that a directory may exist in pool for which no volume object was created yet.
 func (l ledger) made(uid, pool string) {
 	l.mu.Lock()

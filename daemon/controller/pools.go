@@ -80,6 +80,9 @@ func (c *Controller) look(ctx context.Context, r *room) {
 		signal(r.recheck)
 		c.requeueVolumes(r)
 	}
+	if before.Checked && !after.Open() && gate.Changed(before, after) {
+		c.requeueVolumes(r) // those of scope every-node say that this node fails
+	}
 	if after.Open() && (!before.Open() || moved) {
 		c.requeueClaims(r.Name)
 	}

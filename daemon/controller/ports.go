@@ -54,11 +54,20 @@ type ClaimWriter interface {
 	SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error)
 }
 
+// Tombstones are what stays of volumes of scope every-node.
+type Tombstones interface {
+	// WriteTombstone writes one; one that is there already stays.
+	WriteTombstone(ctx context.Context, t plan.Tombstone) error
+	// ReadTombstone answers nil without an error for a volume that has none.
+	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
+}
+
 // API is the part of Kubernetes that the controllers use.
 type API interface {
 	Reader
 	VolumeWriter
 	ClaimWriter
+	Tombstones
 }
 
 // Speaker tells the people who look at an object. It never blocks.

@@ -91,11 +91,18 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 	if facts.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
 		return false, err
 	}
+	if record.Scope == plan.ScopeEveryNode && facts.Volume == nil && facts.Claim == nil {
+		if facts.Tombstone, err = c.API.ReadTombstone(ctx, record.PV); err != nil {
+			return false, err
+		}
+	}
 	switch verdict := plan.ForRecord(facts); verdict.Action {
 	case plan.Finish:
 		r.purges.Add(item{name: record.PV})
 	case plan.Undo:
 		err = c.undo(ctx, r, record)
+	case plan.Delete, plan.Archive, plan.Retain:
+		err = c.catchUp(ctx, r, record, verdict)
 	}
 	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
 }

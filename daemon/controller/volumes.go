@@ -13,6 +13,9 @@ import (
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
 func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Duration, error) {
+	if done, after, err := c.part(ctx, r, name); done {
+		return after, err
+	}
 	pv, err := c.API.GetVolume(ctx, name)
 	if err != nil {
 		return 0, err
@@ -28,6 +31,9 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
 		c.sayVolume(r, pv, verdict)
 		return verdict.After, nil
+	}
+	if plan.OnEveryNode(pv) {
+		return c.removePart(ctx, r, pv, verdict)
 	}
 	if err := c.remove(ctx, r, pv, verdict.Action); err != nil {
 		return 0, c.diskTrouble(r, pv, err)

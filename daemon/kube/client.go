@@ -3,8 +3,10 @@ package kube
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,9 @@ import (
 // component is the name that events and requests bear, whatever the provisioner is called.
 const component = "hostpath-provisioner"
 
+// DefaultNamespace is where `hostpath-provisioner manifests` puts the daemon's identity.
+const DefaultNamespace = "hostpath-provisioner"
+
 // callTimeout bounds every single request but the watches. The API server's own limit is a minute
 // (--request-timeout).
 const callTimeout = 30 * time.Second
@@ -32,6 +37,8 @@ type Options struct {
 	Node, Provisioner string
 	// Aliases are further provisioner names that are answered to.
 	Aliases []string
+	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.
+	Namespace string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
 	// OnTrouble may be nil. It is called with what keeps the client from its work, once for each
@@ -48,10 +55,13 @@ type Client struct {
 	options Options
 	core    rest.Interface // the API group "" at v1
 	storage rest.Interface // storage.k8s.io at v1
-	params  runtime.ParameterCodec
-	trouble *trouble
-	traffic traffic
-	events  *events
+	// coordination.k8s.io at v1, whose Leases are our tombstones.
+	coordination rest.Interface
+	params       runtime.ParameterCodec
+	trouble      *trouble
+	traffic      traffic
+	pruned       atomic.Pointer[time.Time] // when tombstones were last looked through, by the API server's clock
+	events       *events
 }
 
 // New reads the kubeconfig and makes no request: a server that is away is no error here. Errors name
@@ -70,11 +80,17 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
 	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), trouble: newTrouble(o.OnTrouble)}
 	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
 	if c.storage, err = group(config, transport, scheme, "/apis", storagev1.SchemeGroupVersion); err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
+	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
 	c.events = newEvents(c)
@@ -100,7 +116,7 @@ func tune(config *rest.Config, o Options) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -125,12 +141,22 @@ func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange 
 // (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
 // provisioner names on the same node share it. onChange may be nil.
 func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+	return c.volumes(plan.NodeLabel+"="+node, onChange)
+}
+
+func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	source.labels = plan.NodeLabel + "=" + node
+	source.labels = labels
 	keep := func(pv *corev1.PersistentVolume) bool {
 		return plan.Answers(pv.Annotations[plan.ProvisionedBy], c.options.Provisioner, c.options.Aliases)
 	}
 	return sieve(c, source, keep, onChange)
+}
+
+// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.ScopeLabel has this value,
+// whichever node made them. onChange may be nil.
+func (c *Client) VolumesOfScope(scope string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+	return c.volumes(plan.ScopeLabel+"="+scope, onChange)
 }
 
 // Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.

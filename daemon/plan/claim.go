@@ -42,7 +42,7 @@ type ClaimFacts struct {
 	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
 	NodeLabels  map[string]string // nil: the cluster does not know this node
-	OtherNodes  bool              // the cluster has a node besides this one
+	Nodes       int               // that the cluster has
 	Pool        Pool              // what Resolve answered
 	Refusal     *Refusal
 	Closed      string        // why the pool takes no work, "" if it is open
@@ -59,7 +59,7 @@ var claimRules = []claimRule{
 	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned,
 	classMissing, blockMode, accessMode, dataSource, selector, classRefused,
 	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
-	nobodyChosen, notYetAssigned, undecided,
+	nobodyChosen, notYetAssigned, notOurTurn, undecided,
 }
 
 // ForClaim decides what this node does about a claim.
@@ -88,6 +88,12 @@ func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string, aliase
 	return askedProvisioner(c) != "" && (selected == "" || selected == node)
 }
 
+// KeepClaimOfAll says whether a claim of a class whose pool is of scope every-node may concern this
+// node: all do that have no volume yet, whichever node was chosen for them.
+func KeepClaimOfAll(c *corev1.PersistentVolumeClaim, provisioner string, aliases ...string) bool {
+	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && Answers(askedProvisioner(c), provisioner, aliases)
+}
+
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
 func VolumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
 
@@ -111,9 +117,18 @@ func waitsForConsumer(class *storagev1.StorageClass) bool {
 }
 
 // free: no node has been chosen for the claim, by anybody.
-func (f ClaimFacts) nodeOpen() bool {
-	return f.Claim.Annotations[SelectedNode] == "" && f.Claim.Annotations[ProvisionOnNode] == ""
+func (f ClaimFacts) nodeOpen() bool { return f.chosen() == "" }
+
+// chosen: the node that the claim's author named outranks the one that the scheduler selected; the
+// scheduler follows the volume's affinity.
+func (f ClaimFacts) chosen() string {
+	if node := f.Claim.Annotations[ProvisionOnNode]; node != "" {
+		return node
+	}
+	return f.Claim.Annotations[SelectedNode]
 }
+
+func (f ClaimFacts) otherNodes() bool { return f.Nodes > 1 }
 
 // cannot is the verdict of a rule that speaks of this node alone. A claim that was given to this node
 // and may go elsewhere is given back. A claim that nobody took yet is left to the others for a
@@ -121,7 +136,9 @@ func (f ClaimFacts) nodeOpen() bool {
 func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
-	case !f.OtherNodes || f.Claim.Annotations[ProvisionOnNode] == f.Node:
+	case f.chosen() != "" && f.chosen() != f.Node: // we would have helped out: the chosen node says why it cannot
+		v.Reason, v.Message = "", ""
+	case !f.otherNodes() || f.Claim.Annotations[ProvisionOnNode] == f.Node:
 	case f.Claim.Annotations[SelectedNode] == f.Node:
 		v.Action, v.After = Release, 0
 	case f.nodeOpen() && f.Age < patience:
@@ -153,14 +170,19 @@ func notOurs(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !Answers(asked, f.Provisioner, f.Aliases)
 }
 
-// otherNode: the node that the claim's author named outranks the one that the scheduler selected;
-// the scheduler follows the volume's affinity.
+// otherNode: what another node was chosen for is not ours. A volume of scope every-node is as good
+// from any node, so it is only left to the chosen one for a while: that one may have no daemon, and
+// as long as the claim is not bound the scheduler lets its pods run nowhere.
 func otherNode(f ClaimFacts) (Verdict, bool) {
-	node := f.Claim.Annotations[ProvisionOnNode]
-	if node == "" {
-		node = f.Claim.Annotations[SelectedNode]
+	node := f.chosen()
+	if node == "" || node == f.Node {
+		return Verdict{}, false
 	}
-	return Verdict{Action: Ignore}, node != "" && node != f.Node
+	if f.Pool.Scope != ScopeEveryNode {
+		return Verdict{Action: Ignore}, true
+	}
+	wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishWithin) - f.Age
+	return Verdict{Action: Wait, After: wait}, wait > 0
 }
 
 func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
@@ -181,6 +203,9 @@ func blockMode(f ClaimFacts) (Verdict, bool) {
 var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
 
 func accessMode(f ClaimFacts) (Verdict, bool) {
+	if f.Pool.Scope == ScopeEveryNode { // pods on all nodes, each with a directory of its own
+		return Verdict{}, false
+	}
 	for _, mode := range f.Claim.Spec.AccessModes {
 		if !slices.Contains(nodeAccessModes, mode) {
 			return Verdict{Action: Refuse, Reason: ReasonAccessMode,
@@ -282,10 +307,16 @@ func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Assign}, waitsForConsumer(f.Class) && a[ProvisionOnNode] == f.Node && a[SelectedNode] != f.Node
 }
 
+// notOurTurn: any node may publish an Immediate claim of scope every-node, and one should.
+func notOurTurn(f ClaimFacts) (Verdict, bool) {
+	wait := Turn(string(f.Claim.UID), f.Node, f.Nodes, publishWithin) - f.Age
+	return Verdict{Action: Wait, After: wait}, f.Pool.Scope == ScopeEveryNode && f.nodeOpen() && wait > 0
+}
+
 // undecided: an Immediate claim belongs to the daemon that writes its node's name on it first. The
 // one with more room tries earlier; where there is only one node nobody waits.
 func undecided(f ClaimFacts) (Verdict, bool) {
-	if !f.nodeOpen() {
+	if !f.nodeOpen() || f.Pool.Scope == ScopeEveryNode {
 		return Verdict{}, false
 	}
 	if wait := headStart(f) - f.Age; wait > 0 {
@@ -297,7 +328,7 @@ func undecided(f ClaimFacts) (Verdict, bool) {
 // headStart is how long this node leaves an undecided claim to nodes with more room: 25 ms for every
 // halving of the free space below 4 EiB, and up to 15 ms more by name so that equals do not collide.
 func headStart(f ClaimFacts) time.Duration {
-	if !f.OtherNodes {
+	if !f.otherNodes() {
 		return 0
 	}
 	h := fnv.New32a()

@@ -61,7 +61,7 @@ func block(f *ClaimFacts) {
 
 func held(f *ClaimFacts)   { f.Held = true }
 func closed(f *ClaimFacts) { f.Closed = "/srv/fast is not mounted" }
-func others(f *ClaimFacts) { f.OtherNodes = true }
+func others(f *ClaimFacts) { f.Nodes = 2 }
 func large(f *ClaimFacts)  { ask(f.Claim, "11Gi") }
 
 // TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more and
@@ -163,7 +163,7 @@ func TestHeadStartFollowsFreeSpace(t *testing.T) {
 	last := time.Duration(0)
 	for shift := 62; shift >= 20; shift-- {
 		for _, node := range []string{"a", "b", "node-with-a-long-name"} {
-			got := headStart(ClaimFacts{Node: node, Free: 1 << shift, OtherNodes: true})
+			got := headStart(ClaimFacts{Node: node, Free: 1 << shift, Nodes: 2})
 			if floor := time.Duration(62-shift) * 25 * time.Millisecond; got < floor || got >= floor+25*time.Millisecond {
 				t.Fatalf("2^%d bytes free on %s: %s, want %s and less than 25ms more", shift, node, got, floor)
 			}

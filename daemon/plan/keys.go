@@ -26,6 +26,8 @@ const (
 	// NodeLabel and PoolLabel are ours, on volumes: a daemon watches the volumes of its node only.
 	NodeLabel = "hostpath-provisioner/node"
 	PoolLabel = "hostpath-provisioner/pool"
+	// ScopeLabel is on volumes that are not one node's; every daemon watches those.
+	ScopeLabel = "hostpath-provisioner/scope"
 )
 
 // DefaultProvisioner is the StorageClass.provisioner that the daemon answers to. It has no slash, so

@@ -43,6 +43,10 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 		pv.Spec.PersistentVolumeReclaimPolicy = *p
 	}
 	pv.Spec.PersistentVolumeSource = source(f.Pool, f.Pool.Path+"/"+name)
+	if f.Pool.Scope == ScopeEveryNode {
+		pv.Labels = map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: f.Pool.Name}
+		pv.Spec.NodeAffinity = nil
+	}
 	return pv
 }
 
@@ -69,6 +73,8 @@ func Same(existing, want *corev1.PersistentVolume) (difference string) {
 	switch {
 	case existing.Annotations[ProvisionedBy] != want.Annotations[ProvisionedBy]:
 		return fmt.Sprintf("it was provisioned by %q", existing.Annotations[ProvisionedBy])
+	case existing.Labels[ScopeLabel] != want.Labels[ScopeLabel]:
+		return fmt.Sprintf("it is of scope %q", existing.Labels[ScopeLabel])
 	case existing.Labels[NodeLabel] != want.Labels[NodeLabel]:
 		return fmt.Sprintf("it is on node %q", existing.Labels[NodeLabel])
 	case ref == nil || ref.UID != want.Spec.ClaimRef.UID:

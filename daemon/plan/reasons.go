@@ -36,4 +36,7 @@ const (
 	ReasonRecordDamaged      = "RecordDamaged"
 	ReasonUnpublishedRemoved = "UnpublishedRemoved"
 	ReasonOrphaned           = "Orphaned"
+	ReasonPartMade           = "NodeDirectoryReady"
+	ReasonPartRemoved        = "NodeDirectoryRemoved"
+	ReasonCaughtUp           = "CaughtUp"
 )

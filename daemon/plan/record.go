@@ -15,6 +15,7 @@ type RecordFacts struct {
 	Record      Record
 	Volume      *corev1.PersistentVolume      // the object of this name, read from the API just now
 	Claim       *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
+	Tombstone   *Tombstone                    // the volume's, read from the API just now, of scope every-node only
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
@@ -23,13 +24,16 @@ type RecordFacts struct {
 // ForRecord decides about a volume that the disk remembers. A volume that was never published was
 // never in a pod, so its directory is empty; whoever carries out Undo removes nothing else. Data
 // without an object (etcd was restored, somebody forced a finalizer off) is therefore never lost
-// here: it is reported as orphaned.
+// here: it is reported as orphaned. Only a tombstone says that it may go.
 func ForRecord(f RecordFacts) Verdict {
+	verdict, buried := f.buried()
 	switch {
 	case f.Record.Retained, f.published(), f.wanted():
 		return Verdict{Action: Keep}
 	case f.Record.Place == InTrash, f.Record.Place == InArchive:
 		return Verdict{Action: Finish}
+	case buried:
+		return verdict
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	}

@@ -36,7 +36,8 @@ type Record struct {
 	ClaimUID  string
 	Directory string // one path element below the pool's path
 	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
-	Retained  bool   // the volume object was let go and the data kept
+	Scope     string
+	Retained  bool // the volume object was let go and the data kept
 	Place     Place
 }
 
@@ -83,8 +84,11 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 }
 
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
-	ours := Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases) && f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
-	return Verdict{Action: Ignore}, !ours
+	ours := f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
+	if OnEveryNode(f.Volume) { // everybody's who has, or could have, a directory of it
+		ours = f.Pool != nil && f.Pool.Scope == ScopeEveryNode && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
+	}
+	return Verdict{Action: Ignore}, !ours || !Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases)
 }
 
 func nothingToDo(f VolumeFacts) (Verdict, bool) {

@@ -1,0 +1,229 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// A volume of scope every-node has a directory on each node, this node's part of it. Whoever makes the
+// object makes his own part first; the others make theirs when they see the object. Each removes his
+// own; the one whose turn it is writes the tombstone and lets the object go.
+
+// part looks at a volume of scope every-node. done is false if the object is released or being
+// deleted: then it is looked at like any other volume.
+func (c *Controller) part(ctx context.Context, r *room, name string) (done bool, after time.Duration, err error) {
+	pv, watched := c.World.Volumes.Get(name)
+	switch {
+	case !watched && r.Scope == plan.ScopeEveryNode:
+		return true, 0, c.partAlone(ctx, r, name)
+	case !watched || !plan.OnEveryNode(pv) || !plan.InUse(pv):
+		return false, 0, nil
+	}
+	after, err = c.follow(ctx, r, pv)
+	return true, after, err
+}
+
+// follow makes this node's part of a volume that is in use, or says why it cannot.
+func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentVolume) (time.Duration, error) {
+	if r.Name == "" {
+		return 0, nil // this node has no pool of that name, and no part in its volumes
+	}
+	facts, err := c.partFacts(ctx, r, pv)
+	if err != nil {
+		return 0, c.partTrouble(r, pv, err)
+	}
+	verdict := plan.ForPart(facts)
+	switch {
+	case verdict.Action == plan.Provision:
+		if err := c.makePart(ctx, r, pv, facts); err != nil {
+			return 0, c.partTrouble(r, pv, err)
+		}
+		c.partMade(r, pv)
+	case verdict.Action == plan.Ignore && facts.Record != nil:
+		c.partThere(r, pv)
+	default:
+		c.sayPart(r, pv, verdict)
+	}
+	return verdict.After, nil
+}
+
+func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
+	state := c.Gate.State(r.Name)
+	f := plan.PartFacts{Volume: pv, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node, Pool: c.poolWithClass(r, pv), Free: state.Report.Free}
+	_, f.Full = state.Closed()
+	if !state.Removable() {
+		f.Closed = f.Full
+		return f, nil
+	}
+	var err error
+	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
+	if errors.Is(err, ErrDamaged) {
+		f.Unreadable, err = err.Error(), nil
+	}
+	return f, err
+}
+
+// poolWithClass is the pool with the settings of the volume's class. A class that is gone, or that
+// was changed since, leaves the pool's own: who has the volume already keeps what he has.
+func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Pool {
+	if class, known := c.World.Classes.Get(pv.Spec.StorageClassName); known {
+		if pool, refusal := plan.Resolve(class, c.planPools()); refusal == nil && pool.Name == r.Name {
+			return pool
+		}
+	}
+	return r.Pool
+}
+
+// makePart: a crash after it leaves a directory of a volume whose object is there, which is what
+// should be; the next start finds it and does nothing.
+func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, f plan.PartFacts) error {
+	record, err := plan.PartRecord(f)
+	if err != nil {
+		return err // plan's partBadName answered this before
+	}
+	size := pv.Spec.Capacity[corev1.ResourceStorage]
+	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{
+		Record: record, Class: pv.Spec.StorageClassName, Provisioner: c.Provisioner, Node: c.Node,
+		Source: plan.SourceHostPath, Scope: plan.ScopeEveryNode, Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy),
+		Requested: size.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+	})
+}
+
+// late is how old an object is for which a directory is news: the node joined, was off, or could not.
+const late = time.Minute
+
+func (c *Controller) partMade(r *room, pv *corev1.PersistentVolume) {
+	message := fmt.Sprintf("node %s has its directory for this volume now, in pool %s", c.Node, r.Name)
+	c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
+	c.Observer.Volume(r.Name, plan.ReasonPartMade)
+	if c.ledger.mended(partKey(pv)) || time.Since(pv.CreationTimestamp.Time) > late {
+		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
+	}
+}
+
+// partThere says so once, if it was said before that something is wrong.
+func (c *Controller) partThere(r *room, pv *corev1.PersistentVolume) {
+	if c.ledger.mended(partKey(pv)) {
+		message := fmt.Sprintf("node %s has its directory for this volume again, in pool %s", c.Node, r.Name)
+		c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
+		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
+	}
+}
+
+func (c *Controller) partTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
+	signal(r.kick) // a pool that moved is looked at before anything is said; its gate then says why
+	if !errors.Is(err, ErrMoved) && !errors.Is(err, context.Canceled) {
+		c.sayPart(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonCreateFailed,
+			Message: "node " + c.Node + " has no directory for this volume: " + err.Error()})
+	}
+	return err
+}
+
+// sayPart tells the volume, of which each node may say something.
+func (c *Controller) sayPart(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
+	if v.Reason == "" || !c.ledger.news(partKey(pv), v.Reason+v.Message) {
+		return
+	}
+	c.Observer.Volume(r.Name, v.Reason)
+	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+}
+
+func partKey(pv *corev1.PersistentVolume) string { return "part/" + string(pv.UID) }
+
+func removedKey(pv *corev1.PersistentVolume) string { return "removed/" + string(pv.UID) }
+
+// removePart takes this node's part away and then, when its turn has come, lets the object go.
+//
+//	part put away       a crash leaves the object: whoever comes first goes on, this node with the next start
+//	tombstone written   the object with its finalizer: the same
+//	finalizer off       an object without it: the same, or it is gone because somebody had deleted it
+//	object deleted      directories on the nodes that were off, or slower: their tombstone is there
+func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
+	key := removedKey(pv)
+	if c.ledger.begin(key) {
+		if err := c.putAway(ctx, r, pv.Name, v.Action); err != nil {
+			c.ledger.forget(key)
+			return 0, c.diskTrouble(r, pv, err)
+		}
+		c.Observer.Volume(r.Name, v.Reason)
+		c.Log.Info(doneHere[v.Action], "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+		r.purges.Add(item{name: pv.Name})
+	}
+	if wait := plan.RemovalTurn(string(pv.UID), c.Node, c.nodeCount(ctx, time.Minute)) - c.ledger.seen(key); wait > 0 {
+		return wait, nil
+	}
+	if err := c.API.WriteTombstone(ctx, plan.NewTombstone(pv, c.Node, v.Action)); err != nil {
+		return 0, c.apiTrouble(volumeRef(pv), err)
+	}
+	if v.Action == plan.Retain {
+		return 0, c.API.ReleaseFinalizer(ctx, pv)
+	}
+	return 0, c.API.RemoveVolume(ctx, pv)
+}
+
+// doneHere says in the log what became of this node's part.
+var doneHere = map[plan.Action]string{
+	plan.Delete:  "this node's directory of the volume is deleted; its files follow",
+	plan.Archive: "this node's directory of the volume is archived",
+	plan.Retain:  "this node's directory of the volume is kept",
+	plan.LetGo:   "this node has no directory of the volume any more",
+}
+
+// putAway does with a volume's directory what was decided, durably. Each step can be repeated.
+func (c *Controller) putAway(ctx context.Context, r *room, pv string, action plan.Action) error {
+	identity := c.Gate.State(r.Name).Identity()
+	switch action {
+	case plan.Delete:
+		return r.Disk.Trash(ctx, identity, pv)
+	case plan.Archive:
+		return r.Disk.Archive(ctx, identity, pv)
+	case plan.Retain:
+		return r.Disk.Retain(ctx, identity, pv)
+	default:
+		return nil
+	}
+}
+
+// partAlone looks at a volume whose object the watch does not have any more, if this node still has
+// its directory: it was slower than the others, or its pool was closed.
+func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
+	state := c.Gate.State(r.Name)
+	if !state.Removable() {
+		return nil // the records are gone through when it opens
+	}
+	record, err := r.Disk.Lookup(ctx, state.Identity(), pv)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	switch {
+	case record == nil || c.ledger.busy(record.ClaimUID):
+		return nil
+	case record.Place == plan.InTrash, record.Place == plan.InArchive:
+		r.purges.Add(item{name: pv}) // the answer that it is gone was lost
+		return nil
+	case record.Place != plan.InPool:
+		return nil
+	}
+	_, err = c.record(ctx, r, *record)
+	return err
+}
+
+// catchUp puts away the directory of a volume that went without this node: its tombstone says so.
+// A crash in between leaves the record, with which the next start comes here again.
+func (c *Controller) catchUp(ctx context.Context, r *room, record plan.Record, v plan.Verdict) error {
+	if err := c.putAway(ctx, r, record.PV, v.Action); err != nil {
+		return err
+	}
+	c.Observer.Volume(r.Name, v.Reason)
+	c.Log.Info(doneHere[v.Action], "reason", v.Reason, "volume", record.PV,
+		"directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
+	r.purges.Add(item{name: record.PV})
+	return nil
+}

@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A volume of scope every-node has a directory on each node: that node's part of it.
+
+// PartFacts is everything that a decision about this node's part of a volume depends on.
+type PartFacts struct {
+	Volume      *corev1.PersistentVolume // as the watch brought it: nothing is destroyed here
+	Provisioner string
+	Aliases     []string // other provisioners' names, whose volumes are ours too
+	Node        string
+	Pool        Pool    // the pool of this node that the volume's label names, with its class's settings
+	Closed      string  // why nothing can be read in the pool, "" if that is possible
+	Full        string  // why nothing new may be made in the pool, "" if it takes work
+	Free        uint64  // bytes that new volumes may take
+	Record      *Record // nil: the disk has no record of it
+	Unreadable  string  // why the record cannot be read, "" if it can or there is none
+}
+
+type partRule func(PartFacts) (Verdict, bool)
+
+// partRules is the specification: the first rule that applies decides. What concerns nobody comes
+// first, then what this node has already, then why it cannot.
+var partRules = []partRule{
+	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partThere, partRemoved, partFull, partTooLarge,
+}
+
+// ForPart decides about the directory that this node should have for a volume of scope every-node:
+// Provision is to make it, Ignore is to leave all as it is, Wait says why there is none.
+func ForPart(f PartFacts) Verdict {
+	for _, rule := range partRules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return Verdict{Action: Provision}
+}
+
+// InUse says, from the object alone, whether a volume may be in a pod, now or soon: it waits for its
+// claim or is bound to it. Also one that somebody deleted is in use until its claim goes.
+func InUse(v *corev1.PersistentVolume) bool {
+	switch v.Status.Phase {
+	case corev1.VolumeReleased, corev1.VolumeFailed:
+		return false
+	case corev1.VolumeAvailable:
+		return v.Spec.ClaimRef != nil
+	default:
+		return true
+	}
+}
+
+// partNotOurs: the name must follow from the claim, so that nobody can have directories of other
+// names made by writing an object.
+func partNotOurs(f PartFacts) (Verdict, bool) {
+	v, ref := f.Volume, f.Volume.Spec.ClaimRef
+	ours := Answers(v.Annotations[ProvisionedBy], f.Provisioner, f.Aliases) && v.Labels[ScopeLabel] == ScopeEveryNode &&
+		v.Spec.HostPath != nil && ref != nil && v.Name == "pvc-"+string(ref.UID)
+	return Verdict{Action: Ignore}, !ours
+}
+
+func partOver(f PartFacts) (Verdict, bool) { return Verdict{Action: Ignore}, !InUse(f.Volume) }
+
+func partScope(f PartFacts) (Verdict, bool) {
+	return f.lacking(ReasonPathMismatch, fmt.Sprintf("pool %s has scope %s here; give it scope %s on every node", f.Pool.Name, f.Pool.Scope, ScopeEveryNode)),
+		f.Pool.Scope != ScopeEveryNode
+}
+
+func partBadName(f PartFacts) (Verdict, bool) {
+	_, err := f.directory()
+	if err == nil {
+		return Verdict{}, false
+	}
+	return f.lacking(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error()), true
+}
+
+// partPath: pods on all nodes look at the path in the object, so the pool must be at the same path
+// everywhere, and name directories alike.
+func partPath(f PartFacts) (Verdict, bool) {
+	name, _ := f.directory()
+	want := f.Pool.Path + "/" + name
+	return f.lacking(ReasonPathMismatch, fmt.Sprintf("the volume points to %q, and pool %s would have it at %s here; the pool's path and directory must be the same on every node",
+		volumePath(f.Volume), f.Pool.Name, want)), volumePath(f.Volume) != want
+}
+
+func partClosed(f PartFacts) (Verdict, bool) {
+	return f.lacking(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Closed), f.Closed != ""
+}
+
+func partUnreadable(f PartFacts) (Verdict, bool) {
+	return f.lacking(ReasonRecordDamaged, f.Unreadable), f.Unreadable != ""
+}
+
+// partThere: a directory that is recorded is fine, whatever became of the pool's free space.
+func partThere(f PartFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, f.Record != nil && f.Record.Place == InPool
+}
+
+// partRemoved: the claim went, this node removed its part, and then the cluster was restored to a day
+// when the claim was there. What is in the trash is not put back, and what is in the archive only by
+// people.
+func partRemoved(f PartFacts) (Verdict, bool) {
+	if f.Record == nil || f.Record.Place != InTrash && f.Record.Place != InArchive {
+		return Verdict{}, false
+	}
+	return f.lacking(ReasonPartRemoved, fmt.Sprintf("the directory of this volume was removed here, it is in the %s", f.Record.Place)), true
+}
+
+func partFull(f PartFacts) (Verdict, bool) {
+	return f.lacking(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Full), f.Full != ""
+}
+
+func partTooLarge(f PartFacts) (Verdict, bool) {
+	want := f.Volume.Spec.Capacity[corev1.ResourceStorage]
+	if want.Sign() >= 0 && uint64(want.Value()) <= f.Free {
+		return Verdict{}, false
+	}
+	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, want.String(), Size(f.Free))), true
+}
+
+// lacking is the verdict that this node has no part for a reason. What can mend it (the pool opens,
+// another configuration) brings the volume again; the retry is for free space and for what was lost.
+func (f PartFacts) lacking(reason, message string) Verdict {
+	return Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + " has no directory for this volume: " + message, After: retryAfter}
+}
+
+func (f PartFacts) directory() (string, error) {
+	ref := f.Volume.Spec.ClaimRef
+	return f.Pool.Directory(f.Volume.Name, ref.Namespace, ref.Name)
+}
+
+// PartRecord is the record of this node's part of a volume that ForPart found to be made.
+func PartRecord(f PartFacts) (Record, error) {
+	directory, err := f.directory()
+	ref := f.Volume.Spec.ClaimRef
+	return Record{
+		PV: f.Volume.Name, Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
+		Directory: directory, OnDelete: f.Pool.OnDelete,
+	}, err
+}

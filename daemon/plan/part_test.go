@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func everyPool(name string) Pool {
+	p := testPool(name)
+	p.Scope = ScopeEveryNode
+	return p
+}
+
+func every(f *ClaimFacts) { f.Pool = everyPool(f.Pool.Name) }
+
+// wanted is a bound volume of scope every-node of which this node has nothing yet.
+func wanted() PartFacts {
+	f := ready()
+	every(&f)
+	pv := NewVolume(f, "pvc-u-1")
+	pv.Status.Phase = corev1.VolumeBound
+	return PartFacts{Volume: pv, Provisioner: DefaultProvisioner, Node: us, Pool: f.Pool, Free: 10 << 30}
+}
+
+func TestPartPrecedence(t *testing.T) {
+	type change = func(*PartFacts)
+	shut := func(f *PartFacts) { f.Closed, f.Full = "not mounted", "not mounted" }
+	elsewhere := func(f *PartFacts) { f.Pool.Path = "/srv/other" }
+	full := func(f *PartFacts) { f.Full, f.Free = "full", 0 }
+	at := func(p Place) change { return func(f *PartFacts) { f.Record = &Record{PV: "pvc-u-1", Place: p} } }
+	is := func(p corev1.PersistentVolumePhase) change {
+		return func(f *PartFacts) { f.Volume.Status.Phase = p }
+	}
+	for _, c := range []struct {
+		name    string
+		changes []change
+		action  Action
+		reason  string
+	}{
+		{"nothing in the way", nil, Provision, ""},
+		{"before its claim is bound", []change{is(corev1.VolumePending)}, Provision, ""},
+		{"available, on its way to its claim", []change{is(corev1.VolumeAvailable)}, Provision, ""},
+		{"another provisioner's before closed", []change{shut, func(f *PartFacts) { f.Volume.Annotations[ProvisionedBy] = "x" }}, Ignore, ""},
+		{"one node's", []change{func(f *PartFacts) { delete(f.Volume.Labels, ScopeLabel) }}, Ignore, ""},
+		{"a name that does not follow from the claim", []change{func(f *PartFacts) { f.Volume.Name = "pvc-u-2" }}, Ignore, ""},
+		{"for no claim", []change{func(f *PartFacts) { f.Volume.Spec.ClaimRef = nil }}, Ignore, ""},
+		{"released before closed: that is a removal", []change{shut, is(corev1.VolumeReleased)}, Ignore, ""},
+		{"the pool has another scope here, before closed", []change{shut, func(f *PartFacts) { f.Pool.Scope = ScopeNode }}, Wait, ReasonPathMismatch},
+		{"a name that cannot be", []change{shut, func(f *PartFacts) {
+			f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
+		}}, Wait, ReasonBadName},
+		{"another path before closed", []change{shut, elsewhere}, Wait, ReasonPathMismatch},
+		{"another path, even if recorded", []change{elsewhere, at(InPool)}, Wait, ReasonPathMismatch},
+		{"closed before anything on the disk", []change{shut, at(InPool)}, Wait, ReasonPoolClosed},
+		{"record damaged before full", []change{full, func(f *PartFacts) { f.Unreadable = "torn" }}, Wait, ReasonRecordDamaged},
+		{"there already, before full", []change{full, at(InPool)}, Ignore, ""},
+		{"recorded, and gone from the disk", []change{at(Nowhere)}, Provision, ""},
+		{"recorded, half made", []change{at(InStaging)}, Provision, ""},
+		{"in the trash, before full", []change{full, at(InTrash)}, Wait, ReasonPartRemoved},
+		{"in the archive", []change{at(InArchive)}, Wait, ReasonPartRemoved},
+		{"full", []change{full}, Wait, ReasonPoolClosed},
+		{"too large", []change{func(f *PartFacts) { f.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
+	} {
+		f := wanted()
+		for _, change := range c.changes {
+			change(&f)
+		}
+		got := ForPart(f)
+		if got.Action != c.action || got.Reason != c.reason {
+			t.Errorf("%s: %s %s %q, want %s %s", c.name, got.Action, got.Reason, got.Message, c.action, c.reason)
+		}
+		if got.Action == Wait && (!strings.Contains(got.Message, us) || got.After == 0) {
+			t.Errorf("%s: %q after %s: want the node's name, and another try", c.name, got.Message, got.After)
+		}
+	}
+}
+
+// The whole object, and that it is found to be the same again, whichever node made it.
+func TestEveryNodeVolume(t *testing.T) {
+	f := ready()
+	every(&f)
+	f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	pv := NewVolume(f, "pvc-u-1")
+	text, err := yaml.Marshal(pv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"hostpath-provisioner/scope: every-node", "hostpath-provisioner/pool: fast", "type: Directory", "path: /srv/fast/pvc-u-1", "- ReadWriteMany", Finalizer} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the volume lacks %q:\n%s", want, text)
+		}
+	}
+	for _, not := range []string{"nodeAffinity", NodeLabel + ":"} {
+		if strings.Contains(string(text), not) {
+			t.Errorf("the volume has %q:\n%s", not, text)
+		}
+	}
+	f.Node, f.NodeLabels = them, map[string]string{HostnameLabel: "host-b"}
+	if difference := Same(pv, NewVolume(f, "pvc-u-1")); difference != "" {
+		t.Errorf("made on another node it differs: %s", difference)
+	}
+	f.Pool.Path = "/srv/other"
+	if difference := Same(pv, NewVolume(f, "pvc-u-1")); difference == "" {
+		t.Error("another path is no difference")
+	}
+	g := ready()
+	if difference := Same(pv, NewVolume(g, "pvc-u-1")); difference == "" {
+		t.Error("another scope is no difference")
+	}
+}
+
+// Who makes the object, and when.
+func TestEveryNodeClaims(t *testing.T) {
+	type change = func(*ClaimFacts)
+	many := func(f *ClaimFacts) { f.Nodes = 50 }
+	old := func(f *ClaimFacts) { f.Age = time.Hour }
+	theirs := func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }
+	for _, c := range []struct {
+		name    string
+		changes []change
+		action  Action
+		waits   bool
+		reason  string
+	}{
+		{"chosen by the scheduler", []change{many}, Provision, false, ""},
+		{"any access mode", []change{func(f *ClaimFacts) {
+			f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany, corev1.ReadWriteOncePod}
+		}}, Provision, false, ""},
+		{"another was chosen", []change{many, theirs}, Wait, true, ""},
+		{"another was chosen long ago", []change{many, theirs, old}, Provision, false, ""},
+		{"another was chosen long ago, and we cannot: he says so", []change{many, theirs, old, closed}, Wait, true, ""},
+		{"Immediate, on the only node", []change{immediate, func(f *ClaimFacts) { f.Nodes = 1 }}, Provision, false, ""},
+		{"Immediate, after everybody's turn", []change{immediate, many, old}, Provision, false, ""},
+		{"chosen, and closed: the pod cannot run here", []change{many, closed}, Release, false, ReasonPoolClosed},
+		{"nobody chosen", []change{many, old, func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, false, ""},
+	} {
+		f := ready()
+		every(&f)
+		for _, change := range c.changes {
+			change(&f)
+		}
+		if got := ForClaim(f); got.Action != c.action || got.After > 0 != c.waits || got.Reason != c.reason {
+			t.Errorf("%s: %+v, want %s %s", c.name, got, c.action, c.reason)
+		}
+	}
+	// Of many nodes that see an Immediate claim at the same moment, few go on at once.
+	at := 0
+	for n := range 50 {
+		f := ready()
+		every(&f)
+		immediate(&f)
+		many(&f)
+		f.Node = us + string(rune('a'+n))
+		if ForClaim(f).Action == Provision {
+			at++
+		}
+	}
+	if at > 5 {
+		t.Errorf("%d of 50 nodes publish at once", at)
+	}
+}
+
+// What a node does with the record of a volume whose object is gone: nothing without a tombstone.
+func TestTombstones(t *testing.T) {
+	tombstone := func(data Action) *Tombstone { return &Tombstone{PV: "pvc-u-1", ClaimUID: "u-1", Data: data} }
+	recreated, alive := ready().Claim, ready().Claim
+	recreated.UID = "u-2"
+	alive.Spec.VolumeName = "pvc-u-1"
+	pv := wanted().Volume
+	for _, c := range []struct {
+		name string
+		f    RecordFacts
+		want Action
+	}{
+		{"no tombstone: restored, another cluster, or forced", RecordFacts{}, Undo},
+		{"deleted", RecordFacts{Tombstone: tombstone(Delete)}, Delete},
+		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: Record{OnDelete: OnDeleteArchive}}, Archive},
+		{"retained", RecordFacts{Tombstone: tombstone(Retain)}, Retain},
+		{"retained here already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Retained: true}}, Keep},
+		{"the object is there", RecordFacts{Tombstone: tombstone(Delete), Volume: pv}, Keep},
+		{"the claim is there", RecordFacts{Tombstone: tombstone(Delete), Claim: alive}, Keep},
+		{"the claim was made again by the same name", RecordFacts{Tombstone: tombstone(Delete), Claim: recreated}, Delete},
+		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Undo},
+		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Undo},
+		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Undo},
+		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash}}, Finish},
+	} {
+		if c.f.Record.Place == "" {
+			c.f.Record.Place = InPool
+		}
+		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Record.Scope = "u-1", "pvc-u-1", ScopeEveryNode
+		c.f.Node, c.f.Provisioner = us, DefaultProvisioner
+		if got := ForRecord(c.f).Action; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	for action, want := range map[Action]Action{Delete: Delete, Archive: Delete, LetGo: Delete, Retain: Retain} {
+		if got := NewTombstone(pv, us, action); got.Data != want || got.ClaimUID != "u-1" || got.Claim != "default/data" || got.PV != pv.Name {
+			t.Errorf("after %s the tombstone is %+v", action, got)
+		}
+	}
+}
+
+// A released volume of scope every-node concerns each node that has, or could have, a directory of it.
+func TestEveryNodeReleased(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*VolumeFacts)
+		want   Action
+	}{
+		{"recorded", func(*VolumeFacts) {}, Delete},
+		{"nothing here, the path is ours", func(f *VolumeFacts) { f.Record = nil }, LetGo},
+		{"nothing here, the pool is elsewhere", func(f *VolumeFacts) { f.Record, f.Pool.Path = nil, "/srv/other" }, Ignore},
+		{"recorded, the pool was moved", func(f *VolumeFacts) { f.Pool.Path = "/srv/other" }, Refuse},
+		{"no such pool", func(f *VolumeFacts) { f.Record, f.Pool = nil, nil }, Ignore},
+		{"a pool of one node", func(f *VolumeFacts) { f.Record, f.Pool.Scope = nil, ScopeNode }, Ignore},
+		{"closed", func(f *VolumeFacts) { f.Record, f.Closed = nil, "not mounted" }, Wait},
+		{"a directory that is not recorded", func(f *VolumeFacts) { f.Record, f.Foreign = nil, true }, Refuse},
+	} {
+		f := released()
+		pool := everyPool("fast")
+		f.Pool, f.Volume = &pool, wanted().Volume
+		f.Volume.Status.Phase = corev1.VolumeReleased
+		c.change(&f)
+		if got := ForVolume(f); got.Action != c.want {
+			t.Errorf("%s: %s %s, want %s", c.name, got.Action, got.Message, c.want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Tombstone is what stays in the API of a volume of scope every-node whose object went: the word, for
+// the nodes that were off or could not, that its claim is gone and what is to become of its data. The
+// node that lets the object go writes it first.
+//
+// It is the only proof that a node accepts. That an object is absent proves nothing: the cluster may
+// have been restored to a day before the claim was made, be another one, or have lost the object to
+// somebody who took its finalizer off. A tombstone cannot be there by accident in any of these cases,
+// because it was written in this history of this cluster, for this claim's UID.
+type Tombstone struct {
+	PV       string
+	ClaimUID string
+	Claim    string // namespace/name, for people
+	Node     string // that wrote it
+	// Data is what is to become of it: Delete, which leaves it to each node's record whether that means
+	// the archive, or Retain.
+	Data Action
+}
+
+// NewTombstone is the one that a volume gets when its object is let go with this action. The claim's
+// UID is in the volume's name, also where somebody took the claim out of the object.
+func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombstone {
+	t := Tombstone{PV: v.Name, ClaimUID: strings.TrimPrefix(v.Name, "pvc-"), Node: node, Data: Delete}
+	if ref := v.Spec.ClaimRef; ref != nil {
+		t.Claim = ref.Namespace + "/" + ref.Name
+	}
+	if done == Retain {
+		t.Data = Retain
+	}
+	return t
+}
+
+// buried is what the tombstone says of a record whose object and claim are gone; nothing, if it is
+// for another claim.
+func (f RecordFacts) buried() (Verdict, bool) {
+	t := f.Tombstone
+	switch {
+	case t == nil || t.ClaimUID != f.Record.ClaimUID || t.PV != f.Record.PV:
+		return Verdict{}, false
+	case t.Data == Retain:
+		return Verdict{Action: Retain, Reason: ReasonRetained}, true
+	case t.Data != Delete:
+		return Verdict{}, false
+	case f.Record.OnDelete == OnDeleteArchive:
+		return Verdict{Action: Archive, Reason: ReasonArchived}, true
+	default:
+		return Verdict{Action: Delete, Reason: ReasonCaughtUp}, true
+	}
+}
