@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
@@ -28,8 +29,9 @@ func Expect(p config.Pool, remembered string) hostcheck.Expect {
 func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
-		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks}
-		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(d.handsOf(p)), Probe: eyes, Opened: eyes.remember})
+		hands := d.handsOf(p)
+		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands}
+		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands), Probe: eyes, Opened: eyes.remember})
 	}
 	return all
 }
@@ -56,6 +58,7 @@ type prober struct {
 	pool       config.Pool
 	stateDir   string
 	locks      *poolLocks
+	hands      *volume.Pool
 	remembered string
 	eyes       *hostcheck.Prober
 }
@@ -71,11 +74,48 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 		}}}
 	}
 	p.expect(remembered)
+	ctx, cancel := p.impatient(ctx)
+	defer cancel()
 	report := p.eyes.Probe(ctx)
+	if w := p.waiting(); w.For > 0 && w.Where == report.Identity && report.Removable() {
+		report.Findings = append([]hostcheck.Finding{{Reason: hostcheck.ReasonNotAnswering, Severity: hostcheck.Close,
+			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, overdue)}}, report.Findings...)
+	}
 	if report.Removable() {
 		p.locks.guard(&report)
 	}
 	return report
+}
+
+// overdue is how long a call of the pool's hands may wait for an answer: less than the deadline, so
+// that the pool is closed within it.
+const overdue = deadline * 3 / 4
+
+func (p *prober) waiting() volume.Waiting { return p.hands.Waiting(overdue) }
+
+// impatient ends a look early when a call gets no answer: nobody need wait any longer to know. Where it
+// is known already, or the last look waits still, the look only sees whether that is over.
+func (p *prober) impatient(ctx context.Context) (context.Context, context.CancelFunc) {
+	const glance = deadline / 20
+	if p.waiting().For > 0 || p.eyes.Waiting() > deadline {
+		return context.WithTimeout(ctx, glance)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		every := time.NewTicker(glance)
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-every.C:
+				if p.waiting().For > 0 {
+					cancel()
+				}
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 func (p *prober) expect(remembered string) {

@@ -57,6 +57,20 @@ func (p *Prober) Probe(ctx context.Context) Report {
 	return report
 }
 
+// Waiting is how long the question has been waiting for its answer that is asked now, 0 if none is.
+func (p *Prober) Waiting() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return 0
+	}
+	at := p.current.at.Load()
+	if at == nil {
+		return 0
+	}
+	return time.Since(at.since)
+}
+
 func (p *Prober) facts(ctx context.Context) Facts {
 	r := p.join()
 	select {

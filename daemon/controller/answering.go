@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -11,6 +12,9 @@ import (
 
 // shutter tells those who wait for a pool's disk that the pool was closed meanwhile.
 type shutter struct {
+	kick  chan struct{} // makes the pool's loop look at the pool
+	every time.Duration // how long a call may take before the pool is looked at, again and again
+
 	mu     sync.Mutex
 	closed chan struct{}
 }
@@ -35,8 +39,9 @@ func (s *shutter) drop() {
 	}
 }
 
-// answering is a disk that nobody waits for once its pool is closed: a call that hangs in the kernel
-// goes on alone, and the worker that made it tells the claim. There are at most as many such calls as
+// answering is a disk that nobody waits for once its pool is closed. A call that takes long makes the
+// pool be looked at: Probe knows of calls that get no answer, also where its own questions do. One that
+// hangs in the kernel goes on alone, and the worker that made it tells the claim. There are at most as many such calls as
 // workers, because a closed pool gets no new ones. Each call can be repeated, so the one left behind
 // does no harm when it ends; what it made and nobody wants any more is found by its record.
 type answering struct {
@@ -53,16 +58,26 @@ func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, 
 	go func() {
 		value, err := call()
 		done <- answer{value, err}
+		select {
+		case <-shut: // what kept the pool closed may have been this
+			signal(s.kick)
+		default:
+		}
 	}()
-	select {
-	case a := <-done:
-		return a.value, a.err
-	case <-shut:
-		var none T
-		return none, fmt.Errorf("%w: it was closed before the call was answered", ErrMoved)
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+	slow := time.NewTicker(max(s.every, time.Millisecond))
+	defer slow.Stop()
+	var none T
+	for {
+		select {
+		case a := <-done:
+			return a.value, a.err
+		case <-slow.C:
+			signal(s.kick)
+		case <-shut:
+			return none, fmt.Errorf("%w: it was closed before the call was answered", ErrMoved)
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
 	}
 }
 

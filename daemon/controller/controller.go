@@ -78,11 +78,12 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 func New(o Options) *Controller {
 	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{n: 2}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
-		shutter := &shutter{}
+		kick := make(chan struct{}, 1)
+		shutter := &shutter{kick: kick, every: o.Deadline / 4}
 		p.Disk = answering{p.Disk, shutter}
 		c.rooms[p.Name] = &room{
 			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			kick: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+			kick: kick, recheck: make(chan struct{}, 1),
 		}
 	}
 	return c

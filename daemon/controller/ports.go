@@ -131,7 +131,8 @@ var (
 	ErrDamaged  = errors.New("the record cannot be read")
 )
 
-// Prober looks at one pool. It answers by the context's deadline, also when the pool hangs.
+// Prober looks at one pool. It answers by the context's deadline, also when the pool hangs, and finds
+// a pool closed in which a call of its Disk gets no answer.
 type Prober interface {
 	Probe(ctx context.Context) hostcheck.Report
 }

@@ -29,6 +29,7 @@ type Metrics struct {
 	bytes       *prometheus.GaugeVec
 	inodes      *prometheus.GaugeVec
 	probe       *prometheus.GaugeVec
+	checks      *prometheus.CounterVec
 }
 
 // New makes a registry with the daemon's, the Go runtime's and the process's metrics. volumes counts
@@ -48,8 +49,9 @@ func New(version string, volumes func() map[string]int) *Metrics {
 		bytes:  gauge("pool_bytes", "Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.", "pool", "kind"),
 		inodes: gauge("pool_inodes", "Inodes of the pool's filesystem, in all and free; 0 where it has no limit.", "pool", "kind"),
 		probe:  gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
+		checks: counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe,
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe, m.checks,
 		volumeCount{volumes}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -82,6 +84,7 @@ func (m *Metrics) Pool(s gate.State) {
 	m.inodes.WithLabelValues(pool, "all").Set(float64(r.Inodes))
 	m.inodes.WithLabelValues(pool, "free").Set(float64(r.InodesFree))
 	m.probe.WithLabelValues(pool).Set(r.Took.Seconds())
+	m.checks.WithLabelValues(pool).Inc()
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

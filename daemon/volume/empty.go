@@ -26,6 +26,7 @@ const (
 type emptier struct {
 	ctx     context.Context
 	pool    *Pool
+	call    *call
 	purged  Purged
 	open    []int // the directories from the trash down to the one that is being emptied
 	moves   int   // to make names for what is moved up
@@ -34,8 +35,8 @@ type emptier struct {
 	stopped error
 }
 
-func newEmptier(ctx context.Context, p *Pool, trash int) *emptier {
-	return &emptier{ctx: ctx, pool: p, open: []int{trash}, began: time.Now()}
+func newEmptier(ctx context.Context, s *session, trash int) *emptier {
+	return &emptier{ctx: ctx, pool: s.pool, call: s.call, open: []int{trash}, began: time.Now()}
 }
 
 // entry removes one entry, with all that is in it. at is its directory's path, for messages.
@@ -156,6 +157,7 @@ func (e *emptier) moveUp(dir int, name string) bool {
 // goOn is asked before each entry. It gives way to calls that somebody waits for: their fsyncs
 // commit the journal with all that a purge put there, so a purge does little while they are under way.
 func (e *emptier) goOn() bool {
+	e.pool.progress(e.call)
 	if e.stopped == nil {
 		e.stopped = e.ctx.Err()
 	}
@@ -199,8 +201,9 @@ func openPlain(dir int, name string) (int, error) {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
 		return -1, errNotAFile
 	}
-	// The magic link leads to the very inode that was looked at (proc(5)).
-	return open(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(look), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
+	// The magic link leads to the very inode that was looked at (proc(5)). It is the thread's: "self" is
+	// the first thread's, which may have given itself a table of descriptors of its own.
+	return open(unix.AT_FDCWD, "/proc/thread-self/fd/"+strconv.Itoa(look), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
 }
 
 // keepFlags are FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, which STATX_ATTR_* repeat.

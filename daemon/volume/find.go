@@ -98,7 +98,7 @@ func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string)
 	if err := checkDirectory(directory); err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
 	}
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "looking for "+directory)
 	if err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
 	}

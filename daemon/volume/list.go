@@ -43,7 +43,7 @@ type Inventory struct {
 // List reads the whole pool. Calls that are under way can show in it half done, but a volume never
 // shows as foreign.
 func (p *Pool) List(ctx context.Context, id mounts.Identity) (Inventory, error) {
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "reading the records")
 	if err != nil {
 		return Inventory{}, fmt.Errorf("pool %q: %w", p.name, err)
 	}
@@ -134,6 +134,7 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		s.pool.progress(s.call)
 		r, err := s.load(pv)
 		switch {
 		case errors.Is(err, ErrNotRecorded): // removed meanwhile, or torn and not yet swept
@@ -216,6 +217,7 @@ func (s *session) foreign(c census, inv Inventory) ([]string, error) {
 		if known[name] {
 			continue
 		}
+		s.pool.progress(s.call)
 		there, err := exists(s.root, name)
 		if pv := staged[name]; err == nil && there && pv != "" { // unless it was moved there meanwhile
 			there, err = exists(s.dirs[stagingDir], pv)

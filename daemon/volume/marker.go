@@ -15,7 +15,7 @@ import (
 // last, pool.json with the marker's text. A pool that has this marker is fine; one with another is
 // ErrPrepared. Entries of the pool that are there already stay what they are: foreign.
 func (p *Pool) InitMarker(ctx context.Context, id mounts.Identity, marker []byte) error {
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "preparing")
 	if err == nil {
 		defer s.end()
 		err = s.initMarker(marker)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,8 @@ type Pool struct {
 
 	mu    sync.Mutex
 	locks map[string]*lock
+	calls map[*call]struct{} // under way
+	born  time.Time
 
 	step func(string) // tests: called after each step of each call, may panic to play a crash
 }
@@ -43,6 +46,8 @@ func New(o Options) *Pool {
 		group:   group{dirs: map[groupKey]*shared{}, sync: fsync},
 		purging: make(chan struct{}, 1),
 		locks:   map[string]*lock{},
+		calls:   map[*call]struct{}{},
+		born:    time.Now(),
 	}
 }
 
@@ -100,17 +105,25 @@ func (p *Pool) leave(pv string, l *lock) {
 // session is one call's view of the pool: descriptors that are closed when it ends.
 type session struct {
 	pool *Pool
+	call *call
 	id   mounts.Identity
 	root int
 	dirs map[string]int
 }
 
 // begin opens the pool, and refuses one that is not the directory that was checked. Whatever is
-// mounted or renamed from here on, the descriptors stay on the filesystem that was checked.
-func (p *Pool) begin(ctx context.Context, id mounts.Identity) (*session, error) {
+// mounted or renamed from here on, the descriptors stay on the filesystem that was checked. What the
+// call is about is for Waiting.
+func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *session, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	c := p.enter(about, id)
+	defer func() {
+		if err != nil {
+			p.exit(c)
+		}
+	}()
 	root, err := open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, fmt.Errorf("%w: opening %s: %w", ErrMoved, p.path, err)
@@ -123,10 +136,11 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity) (*session, error) 
 		unix.Close(root)
 		return nil, err
 	}
-	return &session{pool: p, id: id, root: root, dirs: map[string]int{}}, nil
+	return &session{pool: p, call: c, id: id, root: root, dirs: map[string]int{}}, nil
 }
 
 func (s *session) end() {
+	defer s.pool.exit(s.call)
 	for _, fd := range s.dirs {
 		unix.Close(fd)
 	}
@@ -212,7 +226,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 			return err
 		}
 		defer unlock()
-		s, err := p.begin(ctx, id)
+		s, err := p.begin(ctx, id, "volume "+pv)
 		if err != nil {
 			return err
 		}

@@ -51,11 +51,12 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	case <-ctx.Done():
 		return Purged{}, ctx.Err()
 	}
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "removing volume "+pv)
 	if err != nil {
 		return Purged{}, err
 	}
 	defer s.end()
+	s.call.background.Store(true)
 	if err := s.open(stagingDir, volumesDir, trashDir, archiveDir); err != nil {
 		return Purged{}, err
 	}
@@ -80,7 +81,7 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	if err != nil || !there {
 		return Purged{}, err
 	}
-	e := newEmptier(ctx, s.pool, trash)
+	e := newEmptier(ctx, s, trash)
 	e.entry(trash, pv, "")
 	s.pool.did("emptied")
 	if e.stopped != nil {

@@ -23,7 +23,7 @@ func (p *Pool) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 }
 
 func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error) {
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "sweeping")
 	if err != nil {
 		return 0, err
 	}
@@ -60,6 +60,7 @@ func (s *session) sweepOne(ctx context.Context, pv string, do func(string) (bool
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	s.pool.progress(s.call)
 	unlock, free := s.pool.tryLock(pv)
 	if !free {
 		return false, nil

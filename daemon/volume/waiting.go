@@ -1,0 +1,63 @@
+package volume
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// backgroundFactor is how much longer than others a call may take that nobody waits for: removing one
+// file of many extents takes seconds on a healthy filesystem.
+const backgroundFactor = 4
+
+// call is one call under way.
+type call struct {
+	about      string          // what it is about, for messages
+	id         mounts.Identity // where it works
+	background atomic.Bool
+	got        atomic.Int64 // when it began, or the filesystem last gave an answer, in ns since the pool's birth
+}
+
+// Waiting is a call to which the filesystem has not answered for long.
+type Waiting struct {
+	About string
+	Where mounts.Identity // the directory it works in, which may not be the pool any more
+	For   time.Duration   // 0: there is none
+}
+
+// Waiting answers the call that is waiting longest, of those that have waited for the limit or longer:
+// from its beginning, or since the last of its many entries for Purge, Sweep and List. Purges have
+// four times the limit.
+func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.calls {
+		waited, allowed := time.Since(p.born)-time.Duration(c.got.Load()), limit
+		if c.background.Load() {
+			allowed *= backgroundFactor
+		}
+		if waited >= allowed && waited > longest.For {
+			longest = Waiting{c.about, c.id, waited}
+		}
+	}
+	return longest
+}
+
+func (p *Pool) enter(about string, id mounts.Identity) *call {
+	c := &call{about: about, id: id}
+	p.progress(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[c] = struct{}{}
+	return c
+}
+
+func (p *Pool) exit(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, c)
+}
+
+// progress notes that the filesystem answers a call that consists of many.
+func (p *Pool) progress(c *call) { c.got.Store(int64(time.Since(p.born))) }

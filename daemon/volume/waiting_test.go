@@ -1,0 +1,89 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+)
+
+// A call that the filesystem does not answer is known while it waits and not after it; that of a
+// purge is given more time. Calls that come and go are never waiting.
+func TestWaiting(t *testing.T) {
+	const limit = 20 * time.Millisecond
+	for _, c := range []struct {
+		op    hungfs.Op
+		call  func(*rig) error
+		about string
+	}{
+		{hungfs.Mkdir, func(r *rig) error { _, err := r.Create(t.Context(), r.id, spec("pvc-2")); return err }, "volume pvc-2"},
+		{hungfs.Fsyncdir, func(r *rig) error { _, err := r.Create(t.Context(), r.id, spec("pvc-2")); return err }, "volume pvc-2"},
+		{hungfs.Lookup, func(r *rig) error { _, err := r.Sweep(t.Context(), r.id); return err }, "sweeping"},
+		{hungfs.Opendir, func(r *rig) error { _, err := r.List(t.Context(), r.id); return err }, "reading the records"},
+		{hungfs.Unlink, func(r *rig) error { _, err := r.Purge(t.Context(), r.id, pv); return err }, "removing volume pvc-1"},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			dir := filepath.Join(hosttest.Dir(t), "pool")
+			must(t, os.Mkdir(dir, 0o700))
+			fs := hungfs.Mount(t, dir)
+			r := onDisk(t, dir)
+			write(t, filepath.Join(r.create(t, pv), "file"), "x")
+			must(t, r.Trash(t.Context(), r.id, pv))
+			if w := r.Waiting(0); w != (Waiting{}) {
+				t.Errorf("with nothing under way: %+v", w)
+			}
+			fs.Hold(c.op)
+			done := make(chan error, 1)
+			began := time.Now()
+			go func() { done <- c.call(r) }()
+			fs.AwaitHeld()
+			var w Waiting
+			for ; w.For == 0; time.Sleep(time.Millisecond) {
+				w = r.Waiting(limit)
+			}
+			allowed := limit
+			if c.op == hungfs.Unlink {
+				allowed *= backgroundFactor
+			}
+			if w.About != c.about || w.Where != r.id || w.For < allowed || w.For > time.Since(began) {
+				t.Errorf("%+v after %s", w, time.Since(began))
+			}
+			fs.Resume()
+			must(t, <-done)
+			if w := r.Waiting(0); w != (Waiting{}) {
+				t.Errorf("after it ended: %+v", w)
+			}
+		})
+	}
+}
+
+// A purge goes on as long as its entries do.
+func TestWaitingIsOfEntries(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		write(t, filepath.Join(dir, name, "file"), "x")
+	}
+	must(t, r.Trash(t.Context(), r.id, pv))
+	const entry = 30 * time.Millisecond
+	began, most := time.Now(), time.Duration(0)
+	r.step = func(step string) {
+		if step != "directory emptied" {
+			return
+		}
+		time.Sleep(entry) // what a slow disk takes; nothing else tells the time here
+		most = max(most, r.Waiting(0).For)
+	}
+	_, err := r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if took := time.Since(began); most > took/2 || most < entry {
+		t.Errorf("it waited %s of %s", most, took)
+	}
+	if _, err := r.Sweep(t.Context(), identity(t, hosttest.Dir(t))); !errors.Is(err, ErrMoved) || r.Waiting(0) != (Waiting{}) {
+		t.Errorf("%v, and it is still under way: %+v", err, r.Waiting(0))
+	}
+}
