@@ -20,38 +20,56 @@ import (
 type FS struct {
 	wake int // eventfd
 
-	mu      sync.Mutex
-	fuse    int // in the server thread's own table of descriptors
-	tree    *tree
-	silent  bool
-	holding []Op
-	held    []request
-	asked   map[Op]int
-	arrived *sync.Cond
-	ended   chan struct{}
+	mu       sync.Mutex
+	fuse     int // in the server thread's own table of descriptors
+	tree     *tree
+	silent   bool
+	holding  []Op
+	killable bool
+	held     []request
+	asked    map[Op]int
+	arrived  *sync.Cond
+	ended    chan struct{}
 }
 
 // Mount mounts a new, empty filesystem at dir; the test's end answers everything and unmounts it.
 func Mount(t testing.TB, dir string) *FS {
 	t.Helper()
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	fs, err := Start(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Stop(dir) })
+	return fs
+}
+
+// Start mounts a new, empty filesystem at dir, for programs. Stop ends it.
+func Start(dir string) (*FS, error) {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
 	}
 	fs := &FS{wake: wake, tree: newTree(), asked: map[Op]int{}, ended: make(chan struct{})}
 	fs.arrived = sync.NewCond(&fs.mu)
 	ready := make(chan error)
 	go fs.serve(dir, ready)
-	if err := <-ready; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		fs.Resume()
-		_ = unix.Unmount(dir, unix.MNT_DETACH) // the test may have unmounted it
-		<-fs.ended
-		_ = unix.Close(wake)
-	})
-	return fs
+	return fs, <-ready
+}
+
+// Stop answers everything and unmounts the filesystem.
+func (fs *FS) Stop(dir string) {
+	fs.Resume()
+	_ = unix.Unmount(dir, unix.MNT_DETACH) // the test may have unmounted it
+	<-fs.ended
+	_ = unix.Close(fs.wake)
+}
+
+// Killable lets go who waits for a held request and gets a signal, with EINTR, as NFS does. Otherwise
+// he waits whatever happens, as for a disk.
+func (fs *FS) Killable(yes bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.killable = yes
 }
 
 // Silence stops all answers. Requests are left unread, so that whoever waits can be killed.
@@ -149,12 +167,27 @@ func (fs *FS) turn(buffer []byte) bool {
 
 func (fs *FS) take(r request) {
 	fs.asked[r.op]++
+	if r.op == interrup && fs.killable {
+		fs.interrupt(r.u64(0))
+		return
+	}
 	if slices.Contains(fs.holding, r.op) {
 		fs.held = append(fs.held, r)
 		fs.arrived.Broadcast()
 		return
 	}
 	fs.reply(r)
+}
+
+// interrupt answers a held request, by its number. One that is not held is being answered.
+func (fs *FS) interrupt(unique uint64) {
+	for i, r := range fs.held {
+		if r.unique == unique {
+			fs.held = slices.Delete(fs.held, i, i+1)
+			fs.send(r, nil, unix.EINTR)
+			return
+		}
+	}
 }
 
 // release answers what was held and no longer is.
@@ -175,6 +208,10 @@ func (fs *FS) reply(r request) {
 		return // want no answer
 	}
 	body, errno := fs.tree.answer(r)
+	fs.send(r, body, errno)
+}
+
+func (fs *FS) send(r request, body []byte, errno unix.Errno) {
 	if errno != 0 {
 		body = nil
 	}

@@ -38,6 +38,8 @@ type Daemon struct {
 	status string // the last STATUS
 	ready  int    // how often READY was told
 	beats  int    // how often WATCHDOG was told
+	beat   time.Time
+	pause  time.Duration // the longest between two of them since Start
 	news   chan struct{}
 }
 
@@ -124,10 +126,11 @@ func (d *Daemon) Start() error {
 	defer log.Close()
 	cmd := d.Command("run")
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, "WATCHDOG_USEC=10000000")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, fmt.Sprintf("WATCHDOG_USEC=%d", WatchdogInterval.Microseconds()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.mu.Lock()
 	d.ready, d.status, d.socket = 0, "", socket
+	d.beat, d.pause = time.Now(), 0
 	d.mu.Unlock()
 	started := make(chan error, 1)
 	exited := make(chan struct{})
@@ -175,6 +178,7 @@ func (d *Daemon) listen(socket *net.UnixConn) {
 				d.ready++
 			case "WATCHDOG":
 				d.beats++
+				d.pause, d.beat = max(d.pause, time.Since(d.beat)), time.Now()
 			case "STATUS":
 				d.status = value
 			}
@@ -206,6 +210,16 @@ func (d *Daemon) Beats() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.beats
+}
+
+// WatchdogInterval is what the daemon is told: fed less often, systemd would kill it.
+const WatchdogInterval = 10 * time.Second
+
+// LongestPause is the longest time since Start in which the watchdog was not fed.
+func (d *Daemon) LongestPause() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(d.pause, time.Since(d.beat))
 }
 
 // WaitBeats waits until the watchdog was fed n times.
