@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// usage is what a process has.
+type usage struct{ kib, threads, descriptors, goroutines int }
+
+// bound is how much more of each is still the same. Threads and memory of a Go program move by some.
+var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
+
+func (s *scene) usage() usage {
+	dir := fmt.Sprintf("/proc/%d", s.Daemon.PID())
+	text, err := os.ReadFile(dir + "/status")
+	s.Must(err, "reading the daemon's status")
+	fds, err := os.ReadDir(dir + "/fd")
+	s.Must(err, "reading the daemon's descriptors")
+	goroutines, err := s.Metric("go_goroutines")
+	s.Must(err, "reading the daemon's metrics")
+	return usage{kib: field(text, "VmRSS:"), threads: field(text, "Threads:"), descriptors: len(fds), goroutines: int(goroutines)}
+}
+
+// field is the number behind a word in /proc/PID/status.
+func field(text []byte, word string) int {
+	_, rest, _ := bytes.Cut(text, []byte(word))
+	fields := strings.Fields(string(rest))
+	if len(fields) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[0])
+	return n
+}
+
+// look makes the daemon look at every pool so many times, by mount events, and compares what it has
+// before and after. The first tenth is to reach the level.
+func (s *scene) look(ctx context.Context, r *report, pools []*pool, n int) {
+	began := time.Now()
+	s.looks(ctx, pools, n/10)
+	r.before = s.usage()
+	s.looks(ctx, pools, n-n/10)
+	r.after, r.looked = s.usage(), time.Since(began)
+	for _, c := range []struct {
+		what               string
+		before, after, may int
+	}{
+		{"KiB of memory", r.before.kib, r.after.kib, bound.kib},
+		{"threads", r.before.threads, r.after.threads, bound.threads},
+		{"descriptors", r.before.descriptors, r.after.descriptors, bound.descriptors},
+		{"goroutines", r.before.goroutines, r.after.goroutines, bound.goroutines},
+	} {
+		if c.after > c.before+c.may {
+			s.Fault(grown, "%s: %d before, %d after %d looks", c.what, c.before, c.after, n)
+		}
+	}
+}
+
+// looks makes mount events until each pool was looked at n times more, by the daemon's own count.
+func (s *scene) looks(ctx context.Context, pools []*pool, n int) {
+	goal := map[string]float64{}
+	for _, p := range pools {
+		goal[p.name] = s.checks(p) + float64(n)
+	}
+	dir := hosttest.Dir(s)
+	for len(goal) > 0 {
+		if ctx.Err() != nil {
+			s.Fatal("interrupted")
+		}
+		s.Must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"), "mounting")
+		time.Sleep(20 * time.Millisecond) // several events in a row are one look
+		s.Must(unix.Unmount(dir, 0), "unmounting")
+		time.Sleep(20 * time.Millisecond)
+		for _, p := range pools {
+			if at, left := goal[p.name]; left && s.checks(p) >= at {
+				delete(goal, p.name)
+			}
+		}
+	}
+}
+
+func (s *scene) checks(p *pool) float64 {
+	n, err := s.Metric(fmt.Sprintf("hostpath_provisioner_pool_checks_total{pool=%q}", p.name))
+	s.Must(err, "reading the daemon's metrics")
+	return n
+}
+
+// yank cuts off the file behind a loop device: reads of the device fail from then on, and everything
+// that is cached still answers.
+func (s *scene) yank(ctx context.Context, r *report) {
+	s.Say("yanking a disk")
+	_, err := s.Bound(ctx, "yanked", "before-the-yank")
+	s.Must(err, "making a claim")
+	marker := filepath.Join(s.dir, ".hostpath-provisioner", "pool.json")
+	_, err = os.ReadFile(marker)
+	s.Must(err, "reading the marker")
+	s.Must(os.Truncate(s.doomed.File, 0), "cutting off the disk")
+	began := time.Now()
+	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open })
+	if s.Blame(notNoticed, err) {
+		return
+	}
+	r.yanked, r.yankMessage = status.Since.Sub(began), status.Reason+": "+status.Message
+	if _, err := os.ReadFile(marker); err != nil {
+		s.Fault(nothingDone, "the cache does not answer, so nothing is proven: %v", err)
+	}
+	if r.yanked > comesBack+slack {
+		s.Fault(notNoticed, "after %s", r.yanked)
+	}
+	hosttest.UnmountLazy(s, s.dir)
+}
+
+// leaderEnded says whether a process ended but for threads that wait in the kernel where no signal
+// reaches them.
+func leaderEnded(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	i := bytes.LastIndexByte(text, ')')
+	return err == nil && i >= 0 && bytes.HasPrefix(text[i:], []byte(") Z"))
+}
+
+func threadsOf(pid int) int {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return len(tasks)
+}
+
+func eventually(is func() bool) error {
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("not in 30 s")
+		}
+	}
+	return nil
+}

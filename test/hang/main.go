@@ -1,0 +1,103 @@
+// Command hang lets storage stop answering under the real daemon, in each call that the daemon makes,
+// and looks at everything that must go on. A FUSE filesystem of its own (test/hungfs) for each call
+// is one pool, a loop ext4 is the pool beside them; the API server is real.
+//
+// For each call: the pool's gate closes within the deadline (5 s; 20 s where one file of a deleted
+// volume is removed, which takes long on a healthy disk too), counted from the first request that was
+// not answered; the claim that waits is told. While they hang, the same number of claims is made in the other
+// pool as before, and both times are printed; the watchdog is fed; an hour's worth of looks (each a
+// mount event) leaves memory, threads, descriptors and goroutines where they were; SIGTERM ends the
+// daemon in less than 5 s, and a new one becomes ready. When the filesystem answers, the pool opens,
+// and every claim and every removal that waited goes through, and nothing else is there.
+//
+// First the calls hang all at once, in a pool each, and whoever waits can be killed, as on NFS. Then,
+// unless -short, one after the other, and in the end in a way that no signal ends, as a disk's driver
+// does: then the daemon's own threads are all gone after SIGTERM, and what the kernel holds is not.
+// Last, a disk is yanked that still answers from the page cache: the file behind a loop device is cut off.
+// Only a read past the cache shows it, which is what the daemon does with the marker at every look that
+// is 5 s after the last such one (hostcheck, deepEvery).
+//
+// It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among the
+// calls because the daemon does not make it where there is no SELinux.
+//
+// Breakages of the product that made it red: see the list at the end of report.go.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+)
+
+// What the daemon promises.
+const (
+	deadline   = 5 * time.Second  // for an answer
+	removal    = 20 * time.Second // for the removal of one entry of a deleted volume
+	slack      = time.Second      // of a busy machine, on top of both
+	shutdown   = 5 * time.Second
+	comesBack  = 10*time.Second + deadline // the tick, and a look
+	hourOfLook = 360
+)
+
+// calls are the filesystem's requests that the daemon's work is made of, and in how long a pool that
+// does not answer one of them has to be closed.
+var calls = []struct {
+	name   string
+	op     hungfs.Op
+	within time.Duration
+}{
+	{"lookup", hungfs.Lookup, deadline},
+	{"statfs", hungfs.Statfs, deadline},
+	{"getattr", hungfs.Getattr, deadline},
+	{"open", hungfs.Open, deadline},
+	{"read", hungfs.Read, deadline},
+	{"opendir", hungfs.Opendir, deadline},
+	{"readdir", hungfs.Readdir, removal},
+	{"mkdir", hungfs.Mkdir, deadline},
+	{"setattr", hungfs.Setattr, deadline},
+	{"create", hungfs.Create, deadline},
+	{"write", hungfs.Write, deadline},
+	{"fsync", hungfs.Fsync, deadline},
+	{"fsyncdir", hungfs.Fsyncdir, deadline},
+	{"rename", hungfs.Rename2, deadline},
+	{"unlink", hungfs.Unlink, removal},
+	{"rmdir", hungfs.Rmdir, removal},
+}
+
+type options struct {
+	short         bool
+	looks, claims int
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.short, "short", false, "the form for every change: all calls at once, 60 looks, 40 claims")
+	flag.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
+	flag.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
+	flag.Parse()
+	if o.short {
+		o.looks, o.claims = min(o.looks, 60), min(o.claims, 40)
+	}
+	os.Exit(trial.Run("hang", func(ctx context.Context, t *trial.Trial) { play(ctx, t, o) }))
+}
+
+// play is the whole story.
+func play(ctx context.Context, t *trial.Trial, o options) {
+	s := build(ctx, t)
+	defer s.stop()
+	r := &report{looks: o.looks}
+	s.warmUp(ctx, r, o.claims)
+	s.round(ctx, r, s.pools, true, o)
+	if !o.short {
+		for _, p := range s.pools {
+			s.round(ctx, r, []*pool{p}, true, options{looks: 0, claims: o.claims})
+		}
+		s.round(ctx, r, s.named("mkdir", "statfs", "fsync"), false, options{looks: 0, claims: o.claims})
+	}
+	s.yank(ctx, r)
+	r.print(t)
+}

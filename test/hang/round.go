@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// Kinds of faults.
+const (
+	notClosed   = "gates that were not closed within the deadline"
+	notTold     = "claims that were not told"
+	otherPool   = "claims of the other pool that were not made"
+	notFed      = "times when the watchdog was not fed"
+	grown       = "things that grew over the looks"
+	slowEnd     = "shutdowns of 5 s or more"
+	noStart     = "starts beside the hang that failed"
+	notBack     = "pools that did not come back by themselves"
+	notSettled  = "claims and removals that did not go through"
+	wrongWorld  = "pools with too much or too little in them"
+	notNoticed  = "yanked disks that were not noticed"
+	nothingDone = "rounds in which nothing hung"
+)
+
+var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongWorld, notNoticed, nothingDone}
+
+// warmUp makes claims in the other pool while nothing hangs.
+func (s *scene) warmUp(ctx context.Context, r *report, claims int) {
+	_, err := s.Batch(ctx, fast, "warm", claims) // once without counting: caches, connections
+	s.Must(err, "making claims")
+	r.alone, err = s.Batch(ctx, fast, "alone", claims)
+	s.Must(err, "making claims")
+}
+
+// round hangs some pools at once and looks at everything.
+func (s *scene) round(ctx context.Context, r *report, pools []*pool, killable bool, o options) {
+	s.number++
+	what := fmt.Sprintf("%d calls at once", len(pools))
+	if len(pools) == 1 {
+		what = pools[0].call
+	}
+	if !killable {
+		what += ", and no signal ends them"
+	}
+	s.Say("hanging: %s", what)
+	for _, p := range pools {
+		s.make(ctx, p, s.claim(p, "goner"))
+		s.fill(p, s.claim(p, "goner"))
+	}
+	rd := &round{what: what}
+	beats := s.Daemon.Beats()
+	s.hang(ctx, rd, pools, killable)
+	s.beside(ctx, rd, o)
+	if o.looks > 0 {
+		s.look(ctx, r, pools, o.looks)
+	}
+	rd.beats, rd.pause = s.Daemon.Beats()-beats, s.Daemon.LongestPause()
+	if rd.pause >= rig.WatchdogInterval {
+		s.Fault(notFed, "%s: not for %s", what, rd.pause)
+	}
+	s.end(rd, pools, killable)
+	s.recover(ctx, rd, pools)
+	r.rounds = append(r.rounds, rd)
+}
+
+// claim is the name of a claim of this round.
+func (s *scene) claim(p *pool, role string) string {
+	return fmt.Sprintf("%s-%s-%d", p.call, role, s.number)
+}
+
+// hang stops the calls, asks for a volume and a removal in each pool, and waits for the gates.
+func (s *scene) hang(ctx context.Context, rd *round, pools []*pool, killable bool) {
+	rd.closed = make([]closed, len(pools))
+	var all sync.WaitGroup
+	for i, p := range pools {
+		p.fs.Killable(killable)
+		p.fs.Hold(calls[p.number].op)
+		all.Go(func() { rd.closed[i] = s.watchGate(p) })
+		claim, err := s.Claim(ctx, p.name, s.claim(p, "waits"))
+		s.Must(err, "making a claim")
+		s.Must(s.Delete(ctx, s.claim(p, "goner")), "deleting a claim")
+		all.Go(func() {
+			if _, err := s.Cluster.WaitEvent(s.Soon(), claim, "PoolClosed"); err != nil {
+				s.mayHaveBeenMade(p, claim, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// mayHaveBeenMade: where only removals hang, a claim may be quicker than the gate.
+func (s *scene) mayHaveBeenMade(p *pool, claim *corev1.PersistentVolumeClaim, notToldErr error) {
+	now, err := s.Cluster.WaitClaim(s.Soon(), s.Namespace, claim.Name, func(*corev1.PersistentVolumeClaim) bool { return true })
+	if err != nil || now.Status.Phase != corev1.ClaimBound || calls[p.number].within != removal {
+		s.Fault(notTold, "%s: %v", p.call, notToldErr)
+	}
+}
+
+// closed is how a gate closed.
+type closed struct {
+	call    string
+	within  time.Duration // that is promised
+	took    time.Duration // from the first request that was not answered
+	message string
+}
+
+// watchGate takes the time from the daemon's own status, so that nobody's polling is in it.
+func (s *scene) watchGate(p *pool) closed {
+	c := closed{call: p.call, within: calls[p.number].within}
+	p.fs.AwaitHeld()
+	began := time.Now()
+	status, err := s.WaitPool(s.Soon(), p.name, func(s daemon.PoolStatus) bool { return !s.Open })
+	if s.Blame(notClosed, err) {
+		return c
+	}
+	c.took, c.message = status.Since.Sub(began), status.Message
+	if c.took > c.within+slack || status.Reason != "NotAnswering" {
+		s.Fault(notClosed, "%s: after %s, %s: %s", p.call, c.took, status.Reason, status.Message)
+	}
+	return c
+}
+
+// beside makes claims in the pool that does not hang.
+func (s *scene) beside(ctx context.Context, rd *round, o options) {
+	var err error
+	rd.beside, err = s.Batch(ctx, fast, fmt.Sprintf("beside-%d", s.number), o.claims)
+	s.Blame(otherPool, err)
+}
+
+// end stops the daemon beside the hang and starts it again.
+func (s *scene) end(rd *round, pools []*pool, killable bool) {
+	pid, began := s.Daemon.PID(), time.Now()
+	s.Must(s.Daemon.Signal(syscall.SIGTERM), "sending SIGTERM")
+	gone := func() bool {
+		select {
+		case <-s.Daemon.Exited():
+			return true
+		default:
+			rd.stuck = threadsOf(pid)
+			return !killable && leaderEnded(pid)
+		}
+	}
+	err := eventually(gone)
+	rd.end = time.Since(began)
+	if err != nil || rd.end >= shutdown {
+		s.Fault(slowEnd, "%s: %s, %v", rd.what, rd.end, err)
+	}
+	if killable {
+		rd.stuck = 0
+	} else {
+		s.letGo(pools) // or the dead daemon would keep its locks
+		<-s.Daemon.Exited()
+		for _, p := range pools {
+			p.fs.Hold(calls[p.number].op)
+		}
+	}
+	if s.Blame(noStart, s.Daemon.Run(s.Soon())) {
+		s.Fatal("the daemon does not start beside the hang")
+	}
+	_, err = s.Bound(s.Soon(), fast, fmt.Sprintf("restarted-%d", s.number))
+	s.Blame(otherPool, err)
+}
+
+func (s *scene) letGo(pools []*pool) {
+	for _, p := range pools {
+		p.fs.Resume()
+	}
+}
+
+// recover lets the calls go on and waits for the whole world to be right.
+func (s *scene) recover(ctx context.Context, rd *round, pools []*pool) {
+	s.letGo(pools)
+	began := time.Now()
+	for _, p := range pools {
+		_, err := s.WaitPool(s.Soon(), p.name, func(s daemon.PoolStatus) bool { return s.Open })
+		s.Blame(notBack, err)
+	}
+	rd.back = time.Since(began)
+	if rd.back > comesBack+slack {
+		s.Fault(notBack, "%s: after %s", rd.what, rd.back)
+	}
+	for _, p := range pools {
+		goner, waits := s.claim(p, "goner"), s.claim(p, "waits")
+		claim, err := s.Cluster.WaitClaimBound(s.Soon(), s.Namespace, waits)
+		if s.Blame(notSettled, err) {
+			continue
+		}
+		p.volumes[waits] = claim.Spec.VolumeName
+		s.Blame(notSettled, s.Cluster.WaitVolumeGone(s.Soon(), p.volumes[goner]))
+		delete(p.volumes, goner)
+		var left []string
+		for _, pv := range p.volumes {
+			left = append(left, pv)
+		}
+		s.Blame(wrongWorld, s.Compare(s.Soon(), p.dir, left...))
+	}
+	rd.settled = time.Since(began)
+}
