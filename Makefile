@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm footprint fuzz deps clean install
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install
 
 include test/controlplane/build.mk
 
@@ -60,6 +60,12 @@ test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet ## real kubelets a
 
 test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
 	@$(GO) run $(GOFLAGS) ./test/storm $(STORMFLAGS)
+
+test-hang: deps build $(BUILD)/controlplane ## storage that stops answering in each call, and everything that must go on
+	@$(GO) run $(GOFLAGS) ./test/hang $(HANGFLAGS)
+
+test-hostile: deps build $(BUILD)/controlplane ## tenants that make their volumes hard to remove
+	@$(GO) run $(GOFLAGS) ./test/hostile $(HOSTILEFLAGS)
 
 # By hand on a node; packages are the usual way once they exist.
 PREFIX ?= /usr

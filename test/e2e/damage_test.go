@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// Records that are torn, empty, of another volume or of a newer version: nothing is done with their
+// volumes, not after a restart either, and the object says why. What is whole goes on. When the record
+// is restored, the removal that waited is done.
+func TestDamagedRecords(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	damages := map[string]func([]byte) []byte{
+		"torn":  func(text []byte) []byte { return text[:len(text)/2] },
+		"empty": func([]byte) []byte { return nil },
+		"newer": func(text []byte) []byte {
+			return []byte(strings.Replace(string(text), `"version": 1`, `"version": 2`, 1))
+		},
+		"another": func(text []byte) []byte {
+			return []byte(strings.Replace(string(text), `"pv": "pvc-`, `"pv": "pvc-0`, 1))
+		},
+	}
+	records, pvs := map[string][]byte{}, map[string]string{}
+	for name, damage := range damages {
+		pvs[name] = h.made(name, class).Name
+		text, err := os.ReadFile(h.record(pvs[name]))
+		w.must(err)
+		records[name] = text
+		w.must(os.WriteFile(h.record(pvs[name]), damage(text), 0o600))
+	}
+	good, stays := h.made("good", class), h.made("stays", class)
+	w.deleteClaim("good")
+	w.must(w.WaitVolumeGone(w.soon(), good.Name))
+	all := []string{stays.Name}
+	for name, pv := range pvs {
+		all = append(all, pv)
+		w.deleteClaim(name)
+		w.refusedVolume(w.volume(pv), "RecordDamaged")
+	}
+	h.wantTree(whole(all...)...)
+	h.Kill()
+	h.run()
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	after := h.made("after", class)
+	h.wantTree(whole(append(all, after.Name)...)...)
+	if out, _ := h.Call("volumes"); strings.Count(out, "damaged") != len(damages) {
+		t.Errorf("volumes shows not %d damaged:\n%s", len(damages), out)
+	}
+	for name, pv := range pvs {
+		w.must(os.WriteFile(h.record(pv), records[name], 0o600))
+	}
+	w.must(h.Signal(syscall.SIGHUP))
+	for _, pv := range pvs {
+		w.must(w.WaitVolumeGone(w.soon(), pv))
+	}
+	h.wantTree(whole(stays.Name, after.Name)...)
+}
+
+func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes"), pv+".json") }
+
+// The state directory is lost while the daemon runs, and once more while it does not: the pool is known
+// by its own marker and remembered anew, and no volume is touched. A second daemon that finds no lock
+// in the new state directory is kept out by the pool's.
+func TestStateDirectoryLost(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	one := h.made("one", class)
+	w.must(os.RemoveAll(h.Path("state")))
+	two := h.made("two", class)
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	second := h.twin(string(config))
+	w.must(os.RemoveAll(second.Path("state")))
+	w.must(os.Symlink(h.Path("state"), second.Path("state")))
+	second.run()
+	w.must(second.WaitStatus(w.soon(), "works in this pool"))
+	second.Kill()
+	remembered := func() bool {
+		_, err := os.Stat(h.Path("state", "pools", "fast.json"))
+		return err == nil
+	}
+	looks := hosttestDir(t, "looks")
+	w.eventually("the pool is remembered again", func() bool {
+		hosttest.Mount(t, "-t", "tmpfs", "none", looks) // makes the daemon look
+		hosttest.Unmount(t, looks)
+		return remembered()
+	})
+	h.Kill()
+	w.must(os.RemoveAll(h.Path("state")))
+	h.run()
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	if !remembered() {
+		t.Error("the pool is open and not remembered")
+	}
+	three := h.made("three", class)
+	w.deleteClaim("one")
+	w.must(w.WaitVolumeGone(w.soon(), one.Name))
+	h.wantTree(whole(two.Name, three.Name)...)
+}
+
+// The filesystem is full when a volume is made, with room for so many blocks, or so many inodes: the
+// first write fails, or the second, and so on until none does. The claim says so and nothing is left;
+// a volume can be removed; when there is room again, the claim goes through.
+func TestFullAtEveryWrite(t *testing.T) {
+	for _, what := range []string{"blocks", "inodes"} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
+			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
+			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
+			class := w.class("c", immediate)
+			looks := hosttestDir(t, "looks")
+			failed, made := 0, 0
+			for room := range 8 {
+				victim := h.made(fmt.Sprint("victim-", room), class)
+				empty := h.fill(what, room)
+				claim := w.claim(fmt.Sprint("c-", room), class, "1Ki", annotate(provisionOnNode, h.node))
+				if w.boundOrTold(claim.Name, claim, "CreateFailed", "PoolClosed") {
+					made++
+				} else {
+					failed++
+				}
+				w.deleteClaim(fmt.Sprint("victim-", room)) // removals go on in a full pool
+				w.must(w.WaitVolumeGone(w.soon(), victim.Name))
+				empty()
+				hosttest.Mount(t, "-t", "tmpfs", "none", looks) // makes the daemon look
+				hosttest.Unmount(t, looks)
+				pv := w.bound(claim.Name)
+				h.wantTree(whole(pv.Name)...)
+				w.deleteClaim(claim.Name)
+				w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+				h.wantTree()
+			}
+			if failed < 2 || made == 0 {
+				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
+			}
+		})
+	}
+}
+
+// fill leaves room for so many blocks or inodes of the pool, and answers what takes it back.
+func (h *host) fill(what string, room int) (empty func()) {
+	h.w.Helper()
+	dir := filepath.Join(h.mount, "lost+found", "filler")
+	h.w.must(os.MkdirAll(dir, 0o700))
+	file := filepath.Join(dir, "blocks")
+	h.w.must(os.WriteFile(file, nil, 0o600))
+	var n int
+	if what == "inodes" {
+		for {
+			f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(n)), os.O_CREATE, 0o600)
+			if errors.Is(err, unix.ENOSPC) {
+				break
+			}
+			h.w.must(err)
+			f.Close()
+			n++
+		}
+		for i := range min(room, n) {
+			h.w.must(os.Remove(filepath.Join(dir, fmt.Sprint(i))))
+		}
+	} else {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		h.w.must(err)
+		defer f.Close()
+		var size int64
+		for block := make([]byte, 1024); err == nil; {
+			if _, err = f.WriteAt(block, size); err == nil {
+				size += 1024
+			}
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			h.w.must(err)
+		}
+		h.w.must(f.Sync()) // delayed allocation takes more than it needs
+		h.w.must(f.Truncate(size - int64(room)*1024))
+		h.w.must(f.Sync())
+	}
+	return func() { h.w.must(os.RemoveAll(dir)) }
+}
+
+// The pool's directory is replaced by another, by a link or by nothing while the daemon works: the pool
+// closes, what came in its place is not written to, and when it is put back, what waited goes through.
+func TestPoolDirectoryReplaced(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a")
+	sub := filepath.Join(h.mount, "sub")
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	w.must(h.Configure(fmt.Sprintf("%s\n[pool.sub]\npath = %q\nmount_point = %q\n", config, sub, h.mount)))
+	if out, code := h.Call("prepare", "sub"); code != 0 {
+		t.Fatal(out)
+	}
+	h.run()
+	class := w.class("c", immediate, params("pool", "sub"))
+	pool := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
+	all := []string{h.made("before", class).Name}
+	marker, err := os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json"))
+	w.must(err)
+	for name, put := range map[string]func() error{
+		"nothing":              func() error { return nil },
+		"an empty directory":   func() error { return os.Mkdir(sub, 0o700) },
+		"a link to it":         func() error { return os.Symlink("aside", sub) },
+		"a file":               func() error { return os.WriteFile(sub, nil, 0o600) },
+		"another pool's inner": func() error { return os.CopyFS(sub, os.DirFS(h.mount+"/twin")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			twin := filepath.Join(h.mount, "twin", ".hostpath-provisioner")
+			w.must(os.MkdirAll(twin, 0o700))
+			w.must(os.WriteFile(filepath.Join(twin, "pool.json"), []byte(strings.Replace(string(marker), `"id": "`, `"id": "X`, 1)), 0o600))
+			w.must(os.Rename(sub, filepath.Join(h.mount, "aside")))
+			w.must(put())
+			was := entriesOf(t, sub)
+			claim := w.claim(plain(name), class, "1Mi", annotate(provisionOnNode, h.node))
+			w.refused(claim, "PoolClosed")
+			w.must(h.WaitStatus(w.soon(), "pool sub is closed"))
+			if now := entriesOf(t, sub); now != was {
+				t.Errorf("what came in its place was written to: %s, was %s", now, was)
+			}
+			w.must(os.RemoveAll(sub))
+			w.must(os.Rename(filepath.Join(h.mount, "aside"), sub))
+			all = append(all, w.bound(claim.Name).Name)
+			pool.wantTree(whole(all...)...)
+		})
+	}
+}
+
+func entriesOf(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		all = append(all, path)
+		return nil
+	})
+	return strings.Join(all, " ")
+}

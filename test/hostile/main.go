@@ -1,0 +1,78 @@
+// Command hostile is a tenant that makes its volume as hard to remove as it can, and goes on while it is
+// removed. Each trick is played on ext4, xfs and btrfs, in a volume that a real daemon made for a claim of
+// a real API server; then the claim is deleted. The PersistentVolume has to go, the directory and the
+// record have to follow, or what is left has to be reported: as an event on the Node, a log record and a
+// metric that name the volume and the entry. After the cause is gone, a reload finishes.
+//
+// Beside each trick another claim of the pool is made, and has to be. What is not the tenant's is compared
+// whole before and after all tricks: a directory outside the pool, a volume next door and a directory
+// of the pool that nobody recorded, all of which the tricks point, link, bind and move to.
+//
+// Files and directories that are immutable or append-only are removed: who deletes a claim with policy
+// Delete says that the data goes, the flag is a tenant's way to protect it from itself and not from the
+// owner of the storage, and a volume that a container could make undeletable would fill the disk. The
+// daemon clears the flags only below a volume that is in its trash, and of the volume's own directory
+// (daemon/volume/empty.go).
+//
+// It does not test what package daemon/volume tests of a purge alone (TestPurgeHostile and those
+// after it), and it does not hang the pool (test/hang).
+//
+// Breakages of the product that made it red: see the end of report.go.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+)
+
+func main() {
+	short := flag.Bool("short", false, "the form for every change: smaller trees, one round")
+	rounds := flag.Int("rounds", 3, "how often every trick is played")
+	flag.Parse()
+	size := sizes{levels: 10_000, files: 50_000, rounds: *rounds}
+	if *short {
+		size = sizes{levels: 10_000, files: 5_000, rounds: 1}
+	}
+	os.Exit(trial.Run("hostile", func(ctx context.Context, t *trial.Trial) { play(ctx, t, size) }))
+}
+
+// sizes are how much the tricks make.
+type sizes struct{ levels, files, rounds int }
+
+// play plays all tricks, on all filesystems at once.
+func play(ctx context.Context, t *trial.Trial, size sizes) {
+	t.Start(ctx)
+	var stages []*stage
+	for _, fs := range []struct {
+		name string
+		mib  int
+	}{{"ext4", 160}, {"xfs", 320}, {"btrfs", 256}} {
+		stages = append(stages, newStage(ctx, t, hosttest.Mkfs(t, fs.name, fs.mib)))
+	}
+	t.Must(t.Daemon.Run(t.Soon()), "starting the daemon")
+	for _, s := range stages {
+		s.settle(ctx)
+	}
+	for round := range size.rounds {
+		t.Say("round %d of %d", round+1, size.rounds)
+		var all sync.WaitGroup
+		for _, s := range stages {
+			all.Go(func() { s.round(ctx, round, size) })
+		}
+		all.Wait()
+		for _, s := range stages {
+			s.finish()
+		}
+	}
+	for _, s := range stages {
+		s.inspect()
+	}
+	fmt.Println()
+	printReport(t, stages)
+}
