@@ -55,11 +55,22 @@ func (e *emptier) entry(dir int, name, at string) {
 	e.count(path.Join(at, name), err)
 }
 
-// unflag clears the immutable and append-only flags that keep an entry, then removes it.
+// unflag clears the immutable and append-only flags that keep an entry, then removes it. A file that
+// has other names, which may be outside the volume, gets its flags back.
 func (e *emptier) unflag(dir int, name string) error {
 	clearFlags(dir)
-	unflag(dir, name)
-	return removeAny(dir, name)
+	fd, err := openPlain(dir, name)
+	if err != nil {
+		return removeAny(dir, name)
+	}
+	defer unix.Close(fd)
+	was := clearFlags(fd)
+	err = removeAny(dir, name)
+	var st unix.Stat_t
+	if was != 0 && unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 0 {
+		_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, was)
+	}
+	return err
 }
 
 func (e *emptier) count(path string, err error) {
@@ -209,12 +220,15 @@ func openPlain(dir int, name string) (int, error) {
 // keepFlags are FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, which STATX_ATTR_* repeat.
 const keepFlags = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
-// clearFlags clears what keeps a file or a directory's entries. The next unlink tells if it failed.
-func clearFlags(fd int) {
+// clearFlags clears what keeps a file or a directory's entries, and answers the flags that were there,
+// 0 if nothing was cleared. The next unlink tells if it failed.
+func clearFlags(fd int) (was int) {
 	flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS)
-	if err == nil && flags&keepFlags != 0 {
-		_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, flags&^keepFlags)
+	if err != nil || flags&keepFlags == 0 {
+		return 0
 	}
+	_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, flags&^keepFlags)
+	return flags
 }
 
 // unflag clears an entry's own flags.

@@ -121,6 +121,33 @@ func TestPurgeHostile(t *testing.T) {
 	}
 }
 
+// A file with another name outside the volume keeps that name, its text and its flags.
+func TestPurgeOtherNames(t *testing.T) {
+	r := onDisk(t, mounted(t, "ext4", 32))
+	outside := filepath.Join(r.path, "outside")
+	write(t, filepath.Join(outside, "immutable"), "not ours")
+	write(t, filepath.Join(outside, "append"), "not ours")
+	dir := r.create(t, pv)
+	must(t, errors.Join(os.Link(filepath.Join(outside, "immutable"), dir+"/one"), os.Link(filepath.Join(outside, "append"), dir+"/two")))
+	flagsOf := func() string {
+		out, err := exec.Command("lsattr", outside).CombinedOutput()
+		must(t, err)
+		return string(out)
+	}
+	chattr(t, "+i", filepath.Join(outside, "immutable"))
+	chattr(t, "+a", filepath.Join(outside, "append"))
+	before := flagsOf()
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err := r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if after := flagsOf(); after != before || !strings.Contains(after, "i-") {
+		t.Errorf("flags:\n%swere:\n%s", after, before)
+	}
+	if got := tree(t, outside); strings.Count(got, "not ours") != 2 {
+		t.Error(got)
+	}
+}
+
 // fewDescriptors makes a purge whose descriptors grow with the depth of the tree fail.
 func fewDescriptors(t *testing.T) (restore func()) {
 	var before unix.Rlimit
