@@ -112,6 +112,10 @@ func deviceNode(device string) string {
 
 const devDir = "/dev"
 
+// ShownDev is where the host's /dev stands in the service, whose own has no disks (PrivateDevices= and
+// BindReadOnlyPaths= of hostpath-provisioner.service). What is there can be named and not opened.
+const ShownDev = "/run/hostpath-provisioner/dev"
+
 // udevName encodes a label as udev does for its links (encode_devnode_name in systemd's
 // device-nodes.c): bytes of ASCII that are not letters, digits or one of #+-.:=@_ become \xNN.
 func udevName(label string) string {
@@ -139,13 +143,15 @@ func (l *looker) lookAtDevice(f *Facts, v view) {
 	}
 }
 
-// deviceNumber is "major:minor" of a block device node, "" if there is none.
+// deviceNumber is "major:minor" of a block device node below /dev, "" if there is none.
 func deviceNumber(path string) string {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return ""
+	for _, name := range []string{path, ShownDev + strings.TrimPrefix(path, devDir)} {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
+			return number(unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		}
 	}
-	return number(unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	return ""
 }
 
 // askUUID asks the filesystem for its own UUID, which no stale link of udev and no second device of

@@ -218,6 +218,25 @@ func TestProbeDevice(t *testing.T) {
 	}
 }
 
+// In the service /dev has no disks: the host's is looked at where the unit shows it, links and all.
+func TestProbeShownDevice(t *testing.T) {
+	hosttest.Mount(t, "-t", "tmpfs", "none", "/run")
+	defer hosttest.Unmount(t, "/run")
+	must(t, os.MkdirAll(ShownDev+"/disk/by-label", 0o755))
+	must(t, unix.Mknod(ShownDev+"/shown", unix.S_IFBLK|0o600, int(unix.Mkdev(254, 77))))
+	must(t, os.Symlink("../../shown", ShownDev+"/disk/by-label/of-the-pool"))
+	for path, want := range map[string]string{
+		"/dev/disk/by-label/of-the-pool": "254:77",
+		"/dev/shown":                     "254:77",
+		"/dev/none":                      "",
+		"/dev/disk/by-label":             "",
+	} {
+		if got := deviceNumber(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
 // A filesystem that fails by itself changes nothing in the mount table's poll mark; the look itself
 // must see it.
 func TestProbeShutDownFilesystem(t *testing.T) {

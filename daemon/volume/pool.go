@@ -147,8 +147,8 @@ func (s *session) end() {
 	unix.Close(s.root)
 }
 
-// dir opens one of our own directories, once in a session. It must be ours alone: whoever could
-// write there could invent records.
+// dir opens one of our own directories, once in a session. It must be root's, who makes them with
+// `prepare`, or this process's alone: whoever could write there could invent records.
 func (s *session) dir(name string) (int, error) {
 	if fd, open := s.dirs[name]; open {
 		return fd, nil
@@ -158,7 +158,7 @@ func (s *session) dir(name string) (int, error) {
 		return -1, fmt.Errorf("%w: %s/%s: %w", ErrNotPrepared, metaDir, name, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&0o022 != 0 || int(st.Uid) != unix.Geteuid()) {
+	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != unix.Geteuid()) {
 		err = fmt.Errorf("%w: %s/%s: others can write to it", ErrNotPrepared, metaDir, name)
 	}
 	if err != nil {
