@@ -27,6 +27,8 @@ type Options struct {
 	Version    string           // for status and metrics
 	Log        *slog.Logger     // must not be nil
 	Reload     <-chan os.Signal // read the configuration again; may be nil
+	// MetricsSocket listens already, for the metrics, in place of the configured address; may be nil.
+	MetricsSocket *os.File
 }
 
 // Run provisions until ctx ends, which is no error. Its errors are those of the start: a bad
@@ -147,10 +149,10 @@ func (d *daemon) reload(g *generation) *generation {
 // serveMetrics listens for one generation. An address that cannot be had is no reason to leave
 // claims waiting: it is said, and metrics are missing.
 func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func()) {
-	if address == "" {
+	if address == "" && d.MetricsSocket == nil {
 		return func() {}
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := d.listen(address)
 	if err != nil {
 		d.Log.Error("metrics are not served: " + err.Error())
 		return func() {}
@@ -164,6 +166,14 @@ func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func())
 		}
 	}()
 	return func() { cancel(); <-ended }
+}
+
+// listen takes a copy of the socket that was passed, which goes on listening between generations.
+func (d *daemon) listen(address string) (net.Listener, error) {
+	if d.MetricsSocket != nil {
+		return net.FileListener(d.MetricsSocket)
+	}
+	return net.Listen("tcp", address)
 }
 
 func (d *daemon) healthy() error {

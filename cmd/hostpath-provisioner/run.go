@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the running daemon says how it is; default $RUNTIME_DIRECTORY or this `directory`")
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
-		p.checkCommand(), p.prepareCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(),
+		p.checkCommand(), p.prepareCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.generatorCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	return root
@@ -172,9 +173,9 @@ func (p *program) daemon(c *cobra.Command, _ []string) error {
 	log := slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
 	klog.SetSlogLogger(log) // what client-go says in the background goes where everything goes
 	err := daemon.Run(c.Context(), daemon.Options{
-		Config: p.config, Kubeconfig: p.kubeconfig,
+		Config: p.config, Kubeconfig: cmp.Or(p.kubeconfig, systemd.Credential(systemd.CredentialKubeconfig)),
 		StateDir: p.stateDir, RuntimeDir: p.runtimeDir, Version: p.version(),
-		Log: log, Reload: reload,
+		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics),
 	})
 	if errors.As(err, new(config.Errors)) {
 		return startError{err}

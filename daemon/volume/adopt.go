@@ -16,7 +16,7 @@ func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string)
 	if err := checkDirectory(directory); err != nil {
 		return fmt.Errorf("pool %q: %w", p.name, err)
 	}
-	s, err := p.begin(ctx, id)
+	s, err := p.begin(ctx, id, "looking at "+directory)
 	if err != nil {
 		return fmt.Errorf("pool %q: %w", p.name, err)
 	}

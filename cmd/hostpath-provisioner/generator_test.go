@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range [][2]string{
+		{"/usr/bin/hostpath-provisioner check fast", "check fast"},
+		{"hostpath-provisioner", ""},
+		{"/usr/lib/systemd/system-generators/hostpath-provisioner-generator /run/a /run/b /run/c", "generator /run/a /run/b /run/c"},
+	} {
+		if got := strings.Join(commandLine(strings.Fields(c[0])), " "); got != c[1] {
+			t.Errorf("%s: %q, want %q", c[0], got, c[1])
+		}
+	}
+}
+
+// generated is everything that the generator writes, by name.
+func generated(t *testing.T, h *host) map[string]string {
+	t.Helper()
+	dir := h.path("normal")
+	h.must(os.RemoveAll(dir))
+	h.must(os.Mkdir(dir, 0o755))
+	if got := h.call("generator", dir, h.path("early"), h.path("late")); got != "exit 0\n" {
+		t.Fatal(got)
+	}
+	all := map[string]string{}
+	files, err := filepath.Glob(dir + "/*/*")
+	h.must(err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		h.must(err)
+		all[strings.TrimPrefix(file, dir+"/")] = string(text)
+	}
+	return all
+}
+
+func TestGenerator(t *testing.T) {
+	h := newHost(t, `
+[pool.fast]
+path = "/srv/fast/volumes"
+mount_point = "/srv/fast"
+device = "LABEL=fast"
+[pool.here]
+path = "/home/here"
+require_mount = false
+`)
+	want := `# Of the pools in the configuration; made by hostpath-provisioner-generator.
+[Unit]
+After=srv-fast.mount
+
+[Service]
+# pool at /home/here: it is in a home directory
+ProtectHome=no
+`
+	all := generated(t, h)
+	for _, unit := range []string{"hostpath-provisioner", "hostpath-provisioner-check"} {
+		if got := all[unit+".service.d/50-pools.conf"]; got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", unit, got, want)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%d files: %q", len(all), all)
+	}
+	for _, network := range []string{`device = "server:/export"`, `filesystem = "nfs4"`, `filesystem = "fuse.sshfs"`} {
+		h.write("config.toml", "[pool.net]\npath = \"/srv/net\"\n"+network)
+		if text := generated(t, h)["hostpath-provisioner.service.d/50-pools.conf"]; !strings.Contains(text, "\nUser=root\n") {
+			t.Errorf("%s: no User=root in\n%s", network, text)
+		}
+	}
+}
+
+// Whatever is wrong is said, and nothing is written: a boot goes on.
+func TestGeneratorWithout(t *testing.T) {
+	h := newHost(t, "pool = 5\n")
+	h.must(os.Mkdir(h.path("normal"), 0o755))
+	if got := h.call("generator", h.path("normal")); !strings.Contains(got, "want [pool.NAME]") || !strings.HasSuffix(got, "exit 2\n") {
+		t.Error(got)
+	}
+	h.must(os.Remove(h.path("config.toml")))
+	if all := generated(t, h); len(all) != 0 {
+		t.Errorf("without a configuration: %q", all)
+	}
+}

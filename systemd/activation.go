@@ -1,0 +1,44 @@
+package systemd
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// SocketMetrics is the name (FileDescriptorName=) of the socket that hostpath-provisioner-metrics.socket
+// passes.
+const SocketMetrics = "metrics"
+
+// Passed is the socket of this name that the manager listens on for this process (sd_listen_fds(3)),
+// nil if there is none. It can be asked for once: the environment that tells of sockets is cleared, so
+// that no child process takes them for its own; sockets of other names are closed.
+func Passed(name string) *os.File {
+	var found *os.File
+	for _, f := range activation.Files(true) {
+		if f.Name() == name && found == nil {
+			found = f
+		} else {
+			f.Close()
+		}
+	}
+	return found
+}
+
+// CredentialKubeconfig is the name of the credential that hostpath-provisioner.service asks for.
+const CredentialKubeconfig = "kubeconfig"
+
+// Credential is the path of a credential that the manager gave to this service (systemd.exec(5),
+// CREDENTIALS_DIRECTORY), "" if there is none of this name.
+func Credential(name string) string {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return ""
+	}
+	file := filepath.Join(dir, name)
+	if _, err := os.Lstat(file); err != nil {
+		return ""
+	}
+	return file
+}
