@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages
 
 include test/controlplane/build.mk
 
@@ -67,12 +67,26 @@ test-hang: deps build $(BUILD)/controlplane ## storage that stops answering in e
 test-hostile: deps build $(BUILD)/controlplane ## tenants that make their volumes hard to remove
 	@$(GO) run $(GOFLAGS) ./test/hostile $(HOSTILEFLAGS)
 
-# By hand on a node; packages are the usual way once they exist.
+# nfpm is a tool in a module of its own, so that the product's go.mod does not name what it needs.
+$(BUILD)/nfpm: packaging/nfpm/go.mod packaging/nfpm/go.sum
+	@mkdir -p $(BUILD)
+	@echo "building nfpm"
+	@cd packaging/nfpm && $(GO) build $(GOFLAGS) -o $(abspath $@) github.com/goreleaser/nfpm/v2/cmd/nfpm
+
+packages: $(BUILD)/nfpm ## .deb and .rpm for amd64 and arm64, in $(BUILD)/packages
+	@rm -rf $(BUILD)/packages
+	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/build.sh
+
+# By hand on a node; packages are the usual way.
 PREFIX ?= /usr
 install: build
 	install -D -m 0755 $(BUILD)/hostpath-provisioner $(DESTDIR)$(PREFIX)/bin/hostpath-provisioner
-	install -D -m 0644 systemd/hostpath-provisioner.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hostpath-provisioner.service
-	test -e $(DESTDIR)/etc/hostpath-provisioner/config.toml || install -D -m 0600 packaging/config.toml $(DESTDIR)/etc/hostpath-provisioner/config.toml
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.socket
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system-generators
+	ln -sf ../../../bin/hostpath-provisioner $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/hostpath-provisioner-generator
+	install -D -m 0644 packaging/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/hostpath-provisioner.conf
+	test -e $(DESTDIR)/etc/hostpath-provisioner/config.toml || install -D -m 0644 packaging/config.toml $(DESTDIR)/etc/hostpath-provisioner/config.toml
+	test -n "$(DESTDIR)" || systemd-sysusers hostpath-provisioner.conf
 
 clean:
 	rm -rf $(BUILD)

@@ -33,6 +33,8 @@ var arrows = map[string][]string{
 	"hostcheck":                {"hostcheck/mounts"},
 	"hostcheck/mounts":         {},
 	"packaging":                {},
+	"packaging/licenses":       {},
+	"packaging/manual":         {},
 	"selinux":                  {},
 	"systemd":                  {},
 }

@@ -1,0 +1,21 @@
+#!/bin/sh
+# After the files are gone. Volumes are never touched: nothing is removed but files that are named here,
+# and folders only when they are empty, because a pool may lie below one of them.
+set -e
+
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
+
+if [ "$1" = purge ]; then # dpkg's; rpm has no purge
+	state=/var/lib/hostpath-provisioner
+	etc=/etc/hostpath-provisioner
+	for file in $state/lock $state/pools/*.json $state/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig; do
+		if [ -f "$file" ] || [ -L "$file" ]; then
+			rm -f "$file"
+		fi
+	done
+	for folder in $state/pools $state $etc/conf.d $etc; do
+		rmdir "$folder" 2>/dev/null || true
+	done
+fi

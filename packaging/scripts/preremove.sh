@@ -1,0 +1,19 @@
+#!/bin/sh
+# Before the files go. dpkg says "remove" or "upgrade"; rpm the number of versions that stay: 0 is removal.
+set -e
+
+case "$1" in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+
+if [ -d /run/systemd/system ]; then
+	systemctl disable --now hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
+else
+	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
+fi
+
+module=/usr/libexec/hostpath-provisioner/selinux-module
+if [ -x $module ]; then
+	$module remove || true
+fi
