@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm
 
 include test/controlplane/build.mk
 
@@ -76,6 +76,10 @@ $(BUILD)/nfpm: packaging/nfpm/go.mod packaging/nfpm/go.sum
 packages: $(BUILD)/nfpm ## .deb and .rpm for amd64 and arm64, in $(BUILD)/packages
 	@rm -rf $(BUILD)/packages
 	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/build.sh
+
+test-vm: deps build $(BUILD)/controlplane ## SELinux enforcing, NFS, failing devices and power cuts, in a machine under qemu
+	@sh test/vm/deps.sh
+	@$(GO) run $(GOFLAGS) ./test/vm $(VMFLAGS)
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

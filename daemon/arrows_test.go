@@ -18,7 +18,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new room belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "packaging", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/config", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/plan", "daemon/volume", "hostcheck/mounts"},
 	"daemon/config":            {},
@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/state":             {"hostcheck"},
 	"daemon/volume":            {"hostcheck", "hostcheck/mounts", "selinux"},
-	"hostcheck":                {"hostcheck/mounts"},
+	"hostcheck":                {"hostcheck/mounts", "selinux"},
 	"hostcheck/mounts":         {},
 	"packaging":                {},
 	"packaging/licenses":       {},

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -53,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.keep(nil)
 	d.metrics = metrics.New(o.Version, d.countVolumes)
-	for _, f := range hostcheck.CheckHost(os.DirFS("/")) {
+	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), selinux.Knows(selinux.PoolType))...) {
 		o.Log.Warn(f.Message, "reason", f.Reason)
 	}
 	return d.run(ctx, cfg)

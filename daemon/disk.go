@@ -19,9 +19,9 @@ type disk struct {
 	label string
 }
 
-func newDisk(hands *volume.Pool) disk {
-	if selinux.Enabled() {
-		return disk{hands, selinux.DefaultLabel}
+func newDisk(hands *volume.Pool, selinuxType string) disk {
+	if selinuxType != "" && selinux.Enabled() {
+		return disk{hands, selinux.Label(selinuxType)}
 	}
 	return disk{hands, ""}
 }

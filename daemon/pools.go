@@ -21,7 +21,7 @@ func Expect(p config.Pool, remembered string) hostcheck.Expect {
 	return hostcheck.Expect{
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
-		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered,
+		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
 	}
 }
 
@@ -31,7 +31,7 @@ func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p)
 		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands}
-		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands), Probe: eyes, Opened: eyes.remember})
+		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember})
 	}
 	return all
 }

@@ -62,6 +62,7 @@ func (v view) fill(r *Report) {
 	r.Identity, r.Marker = v.saw.Path.Identity, v.saw.Marker.Marker.ID
 	s := v.saw.Space
 	r.Size, r.Available, r.Inodes, r.InodesFree, r.Reserve = s.Size, s.Available, s.Inodes, s.InodesFree, v.reserve
+	r.Labelled = v.saw.Label.Looked
 	if s.Available > v.reserve {
 		r.Free = s.Available - v.reserve
 	}

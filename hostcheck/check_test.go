@@ -17,7 +17,7 @@ import (
 func good() (Expect, Facts) {
 	e := Expect{
 		Pool: "fast", Path: "/srv/disk/pool", MountPoint: "/srv/disk", RequireMount: true, Immutable: ImmutableRequire,
-		Filesystem: "ext4", Device: "/dev/sdb1", ReservePercent: 5, Remembered: "AAAA",
+		Filesystem: "ext4", Device: "/dev/sdb1", ReservePercent: 5, Remembered: "AAAA", SELinuxType: "container_file_t",
 	}
 	f := Facts{
 		Mounts: []mounts.Mount{
@@ -30,6 +30,7 @@ func good() (Expect, Facts) {
 		Under:      Under{Looked: true, Immutable: true, Identity: mounts.Identity{MountID: 1001, DevMajor: 8, DevMinor: 1, Inode: 77}},
 		Space:      Space{Asked: true, Size: 1000 << 30, Available: 800 << 30, Inodes: 1 << 20, InodesFree: 1 << 19},
 		Marker:     MarkerFact{Looked: true, Marker: Marker{Version: 1, Pool: "fast", ID: "AAAA"}},
+		Label:      LabelFact{Looked: true, Type: "hostpath_provisioner_pool_t", Known: true, PoolKnown: true},
 	}
 	return e, f
 }
@@ -120,10 +121,13 @@ var faults = []struct {
 	}},
 	{"marker changed", func(e *Expect, f *Facts) { f.Marker.Marker.ID = "BBBB" }},
 	{"marker of another pool", func(e *Expect, f *Facts) { f.Marker.Marker.Pool = "slow" }},
+	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Known = false }},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
 	{"open to others", func(e *Expect, f *Facts) { f.Path.Mode = 0o755 }},
 	{"plain directory", func(e *Expect, f *Facts) { e.RequireMount = false }},
+	{"wrong label", func(e *Expect, f *Facts) { f.Label.Type = "default_t" }},
+	{"no label", func(e *Expect, f *Facts) { f.Label.Type = "" }},
 }
 
 func TestGoodPool(t *testing.T) {
@@ -131,7 +135,7 @@ func TestGoodPool(t *testing.T) {
 	r := Check(e, f)
 	want := Report{
 		Pool: "fast", Path: "/srv/disk/pool", Findings: []Finding{}, Identity: f.Path.Identity, Marker: "AAAA",
-		Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19,
+		Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19, Labelled: true,
 	}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) || !r.Open() || !r.Removable() {
 		t.Fatalf("got  %+v\nwant %+v", r, want)
@@ -195,7 +199,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 		t.Fatalf("only %d reasons found", len(constants))
 	}
 	for _, c := range constants {
-		if !strings.Contains(c[2], "CheckHost") && !strings.Contains(string(seen), " "+c[1]+": ") {
+		if !strings.Contains(c[2], "CheckHost") && !strings.Contains(c[2], "CheckSELinux") && !strings.Contains(string(seen), " "+c[1]+": ") {
 			t.Errorf("no fault leads to %s", c[1])
 		}
 	}

@@ -17,6 +17,7 @@ type Facts struct {
 	Under      Under          `json:"under"`
 	Space      Space          `json:"space"`
 	Marker     MarkerFact     `json:"marker"`
+	Label      LabelFact      `json:"label,omitzero"`
 	// Unanswered is the question to which the filesystem had not answered by the deadline.
 	Unanswered string        `json:"unanswered,omitempty"`
 	Waited     time.Duration `json:"waited,omitempty"`
@@ -83,6 +84,15 @@ type Space struct {
 	InodesFree uint64 `json:"inodesFree,omitempty"`
 	ReadOnly   bool   `json:"readOnly,omitempty"`
 	Asked      bool   `json:"asked,omitempty"`
+}
+
+// LabelFact is what SELinux says of the pool. It is looked at where the mount table says "seclabel":
+// the filesystem keeps labels and a policy is loaded.
+type LabelFact struct {
+	Looked    bool   `json:"looked,omitempty"`
+	Type      string `json:"type,omitempty"`      // of the pool's directory; "" if it has no label
+	Known     bool   `json:"known,omitempty"`     // the policy has the type that volumes are to have
+	PoolKnown bool   `json:"poolKnown,omitempty"` // the policy has the type of our own module for pools
 }
 
 // MarkerFact is what was read of the pool's marker.

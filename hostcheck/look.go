@@ -147,6 +147,7 @@ func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 		return
 	}
 	l.askUUID(f, fd, e)
+	f.Label = label(newView(l.expect, *f).pathOn, l.expect.SELinuxType, fd)
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)
 	if f.Marker, err = marker(fd, deep); err != nil {

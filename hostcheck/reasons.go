@@ -28,11 +28,15 @@ const (
 	ReasonMarkerDamaged        = "MarkerDamaged"        // the marker cannot be understood
 	ReasonMarkerChanged        = "MarkerChanged"        // another marker than the one remembered: another filesystem
 	ReasonMarkerForeign        = "MarkerForeign"        // the marker of another pool
+	ReasonUnknownType          = "UnknownType"          // the SELinux policy has no type of the configured name
 	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
 	ReasonOpenToOthers         = "OpenToOthers"         // the pool's own directory lets other users in
 	ReasonPlainDirectory       = "PlainDirectory"       // require_mount is off
+	ReasonWrongLabel           = "WrongLabel"           // the pool, or volumes in it, have another SELinux type
 
 	ReasonUnitShadowed = "UnitShadowed" // CheckHost: a foreign unit file of our name comes before ours
 	ReasonUnitMasked   = "UnitMasked"   // CheckHost: the unit is masked
+
+	ReasonUnconfined = "Unconfined" // CheckSELinux: SELinux is on, and our policy module is not loaded
 )

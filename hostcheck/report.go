@@ -31,6 +31,7 @@ type Expect struct {
 	ReservePercent float64 `json:"reservePercent,omitempty"` // of the filesystem's size
 	ReserveBytes   uint64  `json:"reserveBytes,omitempty"`   // the larger of the two counts
 	Remembered     string  `json:"remembered,omitempty"`     // marker ID that this pool had before, "" if none is known
+	SELinuxType    string  `json:"selinuxType,omitempty"`    // of volumes, where the filesystem has labels; "" is any
 }
 
 // Severity is what a finding does to the pool's gate.
@@ -90,7 +91,8 @@ type Report struct {
 	Inodes    uint64          `json:"inodes"`    // 0 where the filesystem does not count them (btrfs)
 	// InodesFree counts those that anybody may take.
 	InodesFree uint64        `json:"inodesFree"`
-	Took       time.Duration `json:"took"` // nanoseconds in JSON
+	Labelled   bool          `json:"labelled,omitempty"` // the pool's files have SELinux labels
+	Took       time.Duration `json:"took"`               // nanoseconds in JSON
 }
 
 // Open says whether volumes may be made: nothing found closes the pool or calls it full.

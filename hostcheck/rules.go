@@ -21,8 +21,9 @@ var rules = []rule{
 	notAnswering, failing,
 	notImmutable, immutableUnknown, lookNotPermitted, lookFailed,
 	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign,
+	unknownType,
 	lowSpace, lowInodes,
-	openToOthers, plainDirectory,
+	openToOthers, plainDirectory, wrongLabel,
 }
 
 func mountTableUnreadable(v view) (Finding, bool) {

@@ -1,5 +1,7 @@
 package hostcheck
 
+import "github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+
 // looked is how serious it is that the directory under the mount point is not known to be
 // immutable, and whether anybody asked.
 func (v view) looked() (Severity, bool) {
@@ -99,4 +101,22 @@ func openToOthers(v view) (Finding, bool) {
 func plainDirectory(v view) (Finding, bool) {
 	return when(!v.want.RequireMount, Warn, ReasonPlainDirectory,
 		"%s is a plain directory on %s: nothing tells it from the host's own disk", v.want.Path, described(v.on))
+}
+
+// unknownType closes: with a label that the policy does not have nothing can be made (EINVAL).
+func unknownType(v view) (Finding, bool) {
+	l := v.saw.Label
+	return when(v.placed && l.Looked && v.want.SELinuxType != "" && !l.Known, Close, ReasonUnknownType,
+		"the SELinux policy of this host has no type %s, which volumes of this pool are to have", v.want.SELinuxType)
+}
+
+// wrongLabel looks at the pool's own directory. Where our module is loaded, the daemon may work in its
+// own type of directory and in no other; where it is not, any will do.
+func wrongLabel(v view) (Finding, bool) {
+	l, has := v.saw.Label, "type "+v.saw.Label.Type
+	if l.Type == "" {
+		has = "no label"
+	}
+	return when(v.placed && l.Looked && l.PoolKnown && l.Type != selinux.PoolType, Warn, ReasonWrongLabel,
+		"%s has %s, not type %s", v.want.Path, has, selinux.PoolType)
 }

@@ -1,8 +1,10 @@
-// Package selinux makes files that are born with a label.
+// Package selinux makes files that are born with a label, reads labels and mends them, one at a time,
+// and writes down for the host's policy which path of a pool has which.
 //
 // A label that is set after mkdir leaves a moment in which the directory has the wrong one, and a
 // relabelling walk over a volume with data takes minutes; the kernel's fscreate attribute has
-// neither trouble. This package will not relabel what exists, and it does not judge a host's policy.
+// neither trouble. Beside this package lies the policy module that confines the daemon. This package
+// will not walk trees (daemon/volume does, beneath a descriptor), load policy, or judge a host.
 package selinux
 
 import (
@@ -12,12 +14,8 @@ import (
 	lib "github.com/opencontainers/selinux/go-selinux"
 )
 
-const (
-	// DefaultType is the type that container_t may read and write (container-selinux, container.te).
-	DefaultType = "container_file_t"
-	// DefaultLabel is a volume's label when nobody asks for categories: any container may use it.
-	DefaultLabel = "system_u:object_r:" + DefaultType + ":s0"
-)
+// DefaultType is the type that container_t may read and write (container-selinux, container.te).
+const DefaultType = "container_file_t"
 
 // Enabled says whether this kernel enforces or logs by an SELinux policy (selinuxfs is mounted).
 func Enabled() bool { return lib.GetEnabled() }

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// born is what most volumes are born with.
+var born = Label(DefaultType)
+
 // A label is set before fn and taken back after it; if it cannot be set, fn is not called.
 func TestCreatedAs(t *testing.T) {
 	broken := errors.New("invalid argument")
@@ -16,10 +19,10 @@ func TestCreatedAs(t *testing.T) {
 		want   error
 		calls  []string
 	}{
-		"fine":          {"-", nil, nil, []string{DefaultLabel, "fn", ""}},
-		"fn fails":      {"-", os.ErrExist, os.ErrExist, []string{DefaultLabel, "fn", ""}},
-		"unknown label": {DefaultLabel, nil, broken, []string{DefaultLabel}},
-		"stuck":         {"", nil, nil, []string{DefaultLabel, "fn", ""}},
+		"fine":          {"-", nil, nil, []string{born, "fn", ""}},
+		"fn fails":      {"-", os.ErrExist, os.ErrExist, []string{born, "fn", ""}},
+		"unknown label": {born, nil, broken, []string{born}},
+		"stuck":         {"", nil, nil, []string{born, "fn", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls []string
@@ -30,7 +33,7 @@ func TestCreatedAs(t *testing.T) {
 				}
 				return nil
 			}
-			err := createdAs(set, DefaultLabel, func() error { calls = append(calls, "fn"); return c.fn })
+			err := createdAs(set, born, func() error { calls = append(calls, "fn"); return c.fn })
 			if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) || !slices.Equal(calls, c.calls) {
 				t.Errorf("got %v, calls %q", err, calls)
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -69,7 +68,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	report := p.probe(looking, pool)
 	done()
 	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
-		return &closedError{pool, f}
+		return closedError{pool, f}
 	}
 	client, err := kube.New(kube.Options{
 		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, UserAgent: name + "/" + p.version(),
@@ -96,16 +95,6 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 		return errNot
 	}
 	return nil
-}
-
-// closedError says that a pool cannot be worked in.
-type closedError struct {
-	pool    config.Pool
-	finding hostcheck.Finding
-}
-
-func (e *closedError) Error() string {
-	return fmt.Sprintf("pool %q: %s", e.pool.Name, e.finding.Message)
 }
 
 func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
@@ -190,13 +179,4 @@ func adoptHints(w io.Writer, rows []adopt.Row) {
 			fmt.Fprintln(w, "hint:", strings.ReplaceAll(h.hint, "PROVISIONER", rows[i].Provisioner))
 		}
 	}
-}
-
-// closedHint is what helps a pool that cannot be worked in.
-func closedHint(err error) string {
-	var closed *closedError
-	if !errors.As(err, &closed) {
-		return ""
-	}
-	return poolHint(closed.finding.Reason, closed.pool)
 }

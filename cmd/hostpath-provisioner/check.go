@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of it
@@ -26,6 +27,8 @@ const reasonStateUnreadable = "StateUnreadable"
 type checked struct {
 	Pools []poolCheck `json:"pools"`
 	Host  []finding   `json:"host"`
+	// SELinux is "enforcing", "permissive" or "disabled".
+	SELinux string `json:"selinux"`
 }
 
 // poolCheck is a report with a hint beside each finding.
@@ -70,8 +73,8 @@ func (p *program) checkCommand() *cobra.Command {
 }
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}}
-	for _, f := range hostcheck.CheckHost(os.DirFS("/")) {
+	all := checked{Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
+	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, selinux.Knows(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
 	write := writeChecked
@@ -112,6 +115,9 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
 	r := hostcheck.NewProber(expect(pool, remembered)).Probe(ctx)
+	if f, found := wrongLabels(ctx, pool, r); found {
+		r.Findings = append(r.Findings, f)
+	}
 	if err != nil {
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
@@ -122,7 +128,7 @@ func expect(p config.Pool, remembered string) hostcheck.Expect {
 	return hostcheck.Expect{
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
-		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered,
+		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
 	}
 }
 
@@ -143,7 +149,8 @@ func writeChecked(w io.Writer, c checked) error {
 	for _, f := range c.Host {
 		writeFinding(w, "host", f)
 	}
-	return nil
+	_, err := fmt.Fprintf(w, "\nSELinux is %s\n", c.SELinux)
+	return err
 }
 
 func verdict(r hostcheck.Report) string {

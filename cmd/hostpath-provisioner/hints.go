@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // reasonHints are what helps against a finding, by its reason. POOL, PATH and MOUNT stand for the
@@ -42,6 +45,9 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonMarkerForeign:        "mount the pool's own filesystem, or call the pool in the configuration as the marker does",
 	hostcheck.ReasonLowSpace:             "free space or enlarge the filesystem; reserve in [pool.POOL] says how much is kept",
 	hostcheck.ReasonLowInodes:            "remove small files, or make the filesystem with more inodes",
+	hostcheck.ReasonUnknownType:          "install what has the type (container-selinux; see docs/selinux.md), or set selinux_type in [pool.POOL] to a type that the policy has",
+	hostcheck.ReasonWrongLabel:           "run: hostpath-provisioner relabel POOL",
+	hostcheck.ReasonUnconfined:           "run: /usr/libexec/hostpath-provisioner/selinux-module install",
 	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]",
 	reasonStateUnreadable:                "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
@@ -63,6 +69,9 @@ var errorHints = []struct {
 	{prepare.ErrMoved, "run this again when the mounts have settled"},
 	{prepare.ErrOther, "mount the pool's own filesystem; if this one takes its place, run this again with --replace"},
 	{prepare.ErrForeign, "mount the pool's own filesystem, or call the pool in the configuration as the marker does"},
+	{volume.ErrUnlabelled, "look at: lsattr; immutable files keep their labels; then run this again"},
+	{selinux.ErrNoLabels, "volumes there have the label that the mount has: mount option context=, see mount(8)"},
+	{context.Canceled, "run it again: it goes on where it was"},
 	{hostcheck.ErrMarkerDamaged, "put a sound copy in the place of the file that is named; run with --replace to write what this host remembers anew"},
 	{fs.ErrPermission, "run it as root"},
 }
@@ -74,6 +83,8 @@ func poolHint(reason string, pool config.Pool) string {
 
 func hintFor(err error) string {
 	var noPool noPoolError
+	var noVolume noVolumeError
+	var closed closedError
 	var unfit *prepare.UnfitError
 	var bad config.Errors
 	switch {
@@ -81,6 +92,10 @@ func hintFor(err error) string {
 		return "the pools are: " + strings.Join(poolNames(noPool.c), ", ")
 	case errors.As(err, new(usageError)):
 		return "run: hostpath-provisioner --help"
+	case errors.As(err, &noVolume):
+		return "what there is, is listed by: hostpath-provisioner volumes"
+	case errors.As(err, &closed):
+		return poolHint(closed.finding.Reason, closed.pool)
 	case errors.As(err, &bad) && len(bad) == 1 && bad[0].Line == 0 && bad[0].Key == "":
 		return "make the file readable, or name another one with --config"
 	case errors.As(err, &bad):
@@ -91,8 +106,6 @@ func hintFor(err error) string {
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
-	case errors.As(err, new(*closedError)):
-		return closedHint(err)
 	case errors.Is(err, errNoDaemon):
 		return "run: systemctl status hostpath-provisioner"
 	}

@@ -139,7 +139,7 @@ func TestHelp(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", "")
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	s := &story{h: newHost(t, minimal)}
-	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help"} {
+	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "relabel --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help"} {
 		s.call(strings.Fields(line)...)
 	}
 	golden(t, "help", s.b.String())

@@ -66,6 +66,8 @@ type Pool struct {
 	// ReclaimPolicy of the pool's volumes, in place of the class's: PolicyDelete, PolicyRetain, or ""
 	// for the class's.
 	ReclaimPolicy string
+	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the policy.
+	SELinuxType string
 
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64
@@ -98,6 +100,7 @@ func DefaultPool(name string) Pool {
 		Group:          "root",
 		Directory:      Pattern{"{{.PV}}"},
 		OnDelete:       DeleteRemove,
+		SELinuxType:    "container_file_t",
 		ReservePercent: 5,
 	}
 }

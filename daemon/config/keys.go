@@ -53,8 +53,9 @@ var (
 			p.ReclaimPolicy = s
 			return oneOf(s, PolicyDelete, PolicyRetain)
 		}),
-		"reserve": text(setReserve),
-		"default": truth(func(p *Pool, b bool) { p.Default = b }),
+		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
+		"reserve":      text(setReserve),
+		"default":      truth(func(p *Pool, b bool) { p.Default = b }),
 	}
 )
 
@@ -211,6 +212,16 @@ func checkFilesystem(s string) error {
 
 // network is server:/export; the server may be an IPv6 address in brackets.
 var network = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%a-z]+\]|[^/:\s\[\]]+):/\S*$`)
+
+// typeName is what checkmodule(8) takes for an identifier.
+var selinuxType = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+
+func checkSELinuxType(s string) error {
+	if s != "" && (!selinuxType.MatchString(s) || len(s) > 128) {
+		return fmt.Errorf("%q cannot be an SELinux type: want one such as \"container_file_t\", without user, role and level", s)
+	}
+	return nil
+}
 
 func checkDevice(s string) error {
 	for _, tag := range []string{"UUID=", "LABEL=", "PARTUUID=", "PARTLABEL="} {

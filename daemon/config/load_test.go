@@ -79,10 +79,10 @@ func TestEveryKey(t *testing.T) {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
-			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive",
+			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:27: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:28: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -194,6 +194,7 @@ func TestRefusals(t *testing.T) {
 		{"owner negative", pool("owner='-1'\n"), `config.toml:4: pool.p.owner: "-1" is no user of this host`},
 		{"owner too large", pool("owner='4294967295'\n"), `config.toml:4: pool.p.owner: "4294967295" is not the number of a user`},
 		{"group", pool("group='no-such-group'\n"), `config.toml:4: pool.p.group: "no-such-group" is no group of this host`},
+		{"selinux_type", pool("selinux_type='system_u:object_r:container_file_t:s0'\n"), `config.toml:4: pool.p.selinux_type: "system_u:object_r:container_file_t:s0" cannot be an SELinux type: want one such as "container_file_t", without user, role and level`},
 		{"on_delete", pool("on_delete='retain'\n"), `config.toml:4: pool.p.on_delete: "retain" is not one of delete, archive`},
 		{"reclaim policy", pool("reclaim_policy='retain'\n"), `config.toml:4: pool.p.reclaim_policy: "retain" is not one of Delete, Retain`},
 		{"reserve", pool("reserve='5 percent'\n"), `config.toml:4: pool.p.reserve: "5 percent" is neither a percentage ("5%") nor an amount ("10Gi")`},

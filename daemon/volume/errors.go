@@ -30,6 +30,8 @@ var (
 	ErrName = errors.New("not usable as a name")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.
 	ErrLeft = errors.New("not everything could be removed")
+	// ErrUnlabelled: Relabel could not relabel everything; Relabelled says what is left.
+	ErrUnlabelled = errors.New("not everything could be relabelled")
 	// ErrPrepared: the pool has a marker already, and another one than InitMarker was given.
 	ErrPrepared = errors.New("the pool is prepared already")
 )

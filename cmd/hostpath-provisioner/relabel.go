@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+)
+
+// progressEvery is how often a relabelling says how far it is.
+const progressEvery = 5 * time.Second
+
+func (p *program) relabelCommand() *cobra.Command {
+	var dryRun, module bool
+	c := &cobra.Command{
+		Use:   "relabel POOL|VOLUME",
+		Short: "Give volumes the SELinux label that they should have",
+		Long: "Relabel gives a pool's volumes, or one volume, the type in selinux_type, and the pool's own\n" +
+			"directory the one that the policy module has for it. What has the right label is only looked at,\n" +
+			"so a run that was cut off is simply made again. It follows no link and enters no mount.",
+		Args: func(c *cobra.Command, list []string) error {
+			if module {
+				return args(0, 0)(c, list)
+			}
+			return args(1, 1)(c, list)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			if module {
+				_, err := io.WriteString(p.stdout, poolsModule(cfg.Pools))
+				return err
+			}
+			return p.relabel(c.Context(), cfg, args[0], dryRun)
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be relabelled, and change nothing")
+	c.Flags().BoolVar(&module, "module", false, "print the policy module (CIL) that makes the labels of all pools permanent")
+	return c
+}
+
+func poolsModule(pools []config.Pool) string {
+	var all []selinux.PoolLabels
+	for _, p := range pools {
+		if p.SELinuxType != "" {
+			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType})
+		}
+	}
+	return selinux.PoolsModule(all)
+}
+
+// noVolumeError says that the command line names neither a pool nor a volume.
+type noVolumeError struct{ name string }
+
+func (e noVolumeError) Error() string {
+	return fmt.Sprintf("there is no pool and no volume %q", e.name)
+}
+
+// closedError says that a pool cannot be worked in now.
+type closedError struct {
+	pool    config.Pool
+	finding hostcheck.Finding
+}
+
+func (e closedError) Error() string {
+	return fmt.Sprintf("pool %s: %s: %s", e.pool.Name, e.finding.Reason, e.finding.Message)
+}
+
+// relabel finds out what the name means and does it: a pool with all its volumes, or one volume.
+func (p *program) relabel(ctx context.Context, cfg config.Config, what string, dryRun bool) error {
+	if selinux.Mode() == "disabled" {
+		fmt.Fprintf(p.stderr, "%s: warning: SELinux is disabled on this host: labels are written and nobody looks at them\n", name)
+	}
+	if pool, ok := cfg.Pool(what); ok {
+		r, err := p.relabeller(ctx, pool, dryRun)
+		if err != nil {
+			return err
+		}
+		return r.pool(ctx)
+	}
+	var closed error
+	for _, pool := range cfg.Pools {
+		if pool.SELinuxType == "" {
+			continue
+		}
+		r, err := p.relabeller(ctx, pool, dryRun)
+		if err != nil {
+			closed = errors.Join(closed, err)
+			continue
+		}
+		if _, _, err := r.hands.Lookup(ctx, r.id, what); err == nil {
+			return r.volumes(ctx, []string{what})
+		}
+	}
+	if closed != nil {
+		return closed // it may be in there
+	}
+	return usageError{noVolumeError{what}}
+}
+
+// relabeller works in one pool.
+type relabeller struct {
+	p      *program
+	config config.Pool
+	hands  *volume.Pool
+	id     mounts.Identity
+	dryRun bool
+	said   time.Time
+}
+
+// relabeller looks at the pool first: a full one is fine, and so is one whose labels are wrong.
+func (p *program) relabeller(ctx context.Context, pool config.Pool, dryRun bool) (*relabeller, error) {
+	if pool.SELinuxType == "" {
+		return nil, usageError{fmt.Errorf("pool %s: selinux_type is \"\": its labels are the policy's", pool.Name)}
+	}
+	looking, cancel := context.WithTimeout(ctx, poolDeadline)
+	defer cancel()
+	remembered, err := state.Remembered(p.stateDir, pool.Name)
+	if err != nil {
+		return nil, err
+	}
+	report := hostcheck.NewProber(expect(pool, remembered)).Probe(looking)
+	for _, f := range report.Findings {
+		if f.Severity == hostcheck.Close {
+			return nil, closedError{pool, f}
+		}
+	}
+	hands := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	return &relabeller{p: p, config: pool, hands: hands, id: report.Identity, dryRun: dryRun, said: time.Now()}, nil
+}
+
+// pool relabels the pool's own directory, if the policy has a type for it, and all volumes.
+func (r *relabeller) pool(ctx context.Context) error {
+	if selinux.Knows(selinux.PoolType) {
+		done, err := r.hands.RelabelOwn(ctx, r.id, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}, DryRun: r.dryRun})
+		if err != nil {
+			return err
+		}
+		r.say(r.config.Path, done)
+		if err := done.Err(); err != nil {
+			return fmt.Errorf("pool %s: %w", r.config.Name, err)
+		}
+	}
+	inventory, err := r.hands.List(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	var all []string
+	for _, v := range inventory.Volumes {
+		if v.Place == volume.InPool || v.Place == volume.InTrash || v.Place == volume.InArchive {
+			all = append(all, v.Record.PV)
+		}
+	}
+	return r.volumes(ctx, all)
+}
+
+// volumes relabels one after the other; one that cannot be does not keep the others from it.
+func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
+	var total volume.Relabelled
+	var errs error
+	for _, pv := range pvs {
+		done, err := r.hands.Relabel(ctx, r.id, pv, volume.Relabelling{
+			Want: want(r.config), DryRun: r.dryRun, Progress: func(so volume.Relabelled) { r.progress(pv, so) },
+		})
+		if err == nil {
+			if err = done.Err(); err != nil {
+				err = fmt.Errorf("volume %s: %w", pv, err)
+			}
+		}
+		errs = errors.Join(errs, err)
+		total.Add(done)
+		r.say(pv, done)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	verb := "relabelled"
+	if r.dryRun {
+		verb = "to relabel"
+	}
+	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, count(len(pvs), "volume"), total.Seen, total.Changed, verb)
+	return errs
+}
+
+// want is what the labels of a pool's volumes have to be.
+func want(pool config.Pool) selinux.Want {
+	return selinux.Want{Type: pool.SELinuxType, AnyLevel: pool.Source == config.SourceLocal}
+}
+
+// say prints a line for what was not as it should be.
+func (r *relabeller) say(what string, done volume.Relabelled) {
+	if done.Changed == 0 && done.Mounts == 0 {
+		return
+	}
+	verb := "relabelled"
+	if r.dryRun {
+		verb = "would be relabelled"
+	}
+	mounts := ""
+	if done.Mounts > 0 {
+		mounts = fmt.Sprintf("; %s not entered", count(done.Mounts, "mount"))
+	}
+	fmt.Fprintf(r.p.stdout, "%s: %d of %d entries %s%s\n", what, done.Changed, done.Seen, verb, mounts)
+}
+
+func (r *relabeller) progress(pv string, so volume.Relabelled) {
+	if time.Since(r.said) < progressEvery {
+		return
+	}
+	r.said = time.Now()
+	fmt.Fprintf(r.p.stderr, "%s: %d entries looked at, %d changed so far\n", pv, so.Seen, so.Changed)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// wrongLabels looks at the volumes of a pool that can be looked at and whose files have labels.
+func wrongLabels(ctx context.Context, pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
+	if !r.Labelled || !r.Removable() || pool.SELinuxType == "" {
+		return hostcheck.Finding{}, false
+	}
+	seen, wrong, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).Labels(ctx, r.Identity, want(pool))
+	if err != nil || len(wrong) == 0 {
+		return hostcheck.Finding{}, false // what cannot be read is said by the volumes command
+	}
+	return hostcheck.Finding{Reason: hostcheck.ReasonWrongLabel, Severity: hostcheck.Warn, Message: wrongLabel(seen, wrong, pool)}, true
+}
+
+func wrongLabel(seen int, wrong []volume.Mislabelled, pool config.Pool) string {
+	first := wrong[0]
+	has := "no label"
+	if first.Label != "" {
+		has = "label " + first.Label
+	}
+	return fmt.Sprintf("%d of %s do not have label %s: %s has %s",
+		len(wrong), count(seen, "volume"), selinux.Label(pool.SELinuxType), first.PV, has)
+}

@@ -1,0 +1,60 @@
+package selinux
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// PoolLabels are one pool's directory and the type of its volumes.
+type PoolLabels struct {
+	Path string // absolute and clean
+	Type string
+}
+
+// PoolsModule is a policy module, in CIL, that says which paths of these pools have which label, so
+// that restorecon(8) and an automatic relabelling agree with what volumes are born with. It stands on
+// our own module, whose attribute makes the daemon's rules hold for every type in it; semodule(8)
+// loads it without a compiler.
+//
+// A volume keeps its type wherever it is moved: in the pool, and in staging, trash and archive.
+func PoolsModule(pools []PoolLabels) string {
+	var b strings.Builder
+	b.WriteString("; Written by: hostpath-provisioner relabel --module\n")
+	types := map[string]bool{}
+	for _, p := range pools {
+		types[p.Type] = true
+		path, private := pattern(p.Path), `/\.hostpath-provisioner`
+		filecon(&b, path, "dir", PoolType)
+		filecon(&b, path+"/.+", "any", p.Type)
+		filecon(&b, path+private+"(/.*)?", "any", PoolType)
+		filecon(&b, path+private+"/(staging|trash|archive)/.+", "any", p.Type)
+	}
+	for _, t := range slices.Sorted(maps.Keys(types)) {
+		fmt.Fprintf(&b, "(typeattributeset hostpath_provisioner_volume_type (%s))\n", t)
+	}
+	return b.String()
+}
+
+func filecon(b *strings.Builder, path, kind, fileType string) {
+	fmt.Fprintf(b, "(filecon \"%s\" %s (%s %s %s ((%s) (%s))))\n", path, kind, user, role, fileType, level, level)
+}
+
+// pattern is a regular expression, of the kind that file contexts are, for just this path. CIL's
+// strings know no escapes: a quotation mark is matched by a dot.
+func pattern(path string) string {
+	var b strings.Builder
+	for _, c := range path {
+		switch {
+		case c == '"':
+			b.WriteByte('.')
+		case strings.ContainsRune(`\.+*?()|[]{}^$`, c):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// layout names what a saved state depends on beside the image: the devices. Change it with them.
+const layout = "1: vda root, vdb files, vdc vdd vde vdf disks"
+
+// Disks of the machine, beside the root disk. They are sparse files of these sizes in MiB.
+const filesDisk = "files" // a tar that is unpacked in the machine
+
+var disks = []struct {
+	name string
+	mib  int64
+}{{filesDisk, 128}, {"ext4", 1024}, {"xfs", 1024}, {"spare", 1024}, {"log", 1024}}
+
+// machineOptions say what to boot.
+type machineOptions struct {
+	Image   image
+	Root    string // the root disk, a qcow2 file; made over Backing if it is missing
+	Backing string // a file of the image
+	Dir     string // for disks and sockets
+	State   string // a saved state to start from in place of a boot
+	Kernel  string // more words for the kernel's command line
+}
+
+// machine is a running qemu with its agent.
+type machine struct {
+	opt    machineOptions
+	cmd    *exec.Cmd
+	exited chan struct{}
+	agent  net.Conn
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan answer
+	ready   chan struct{} // closed when the agent said that it is there
+}
+
+type answer struct {
+	ID     int    `json:"id"`
+	Output string `json:"output"`
+	Code   int    `json:"code"`
+}
+
+// boot starts the machine and waits for its agent.
+func boot(ctx context.Context, o machineOptions) (*machine, error) {
+	if err := o.makeDisks(ctx); err != nil {
+		return nil, err
+	}
+	m := &machine{opt: o, exited: make(chan struct{}), waiting: map[int]chan answer{}, ready: make(chan struct{})}
+	for _, name := range []string{"agent.sock", "qmp.sock"} {
+		os.Remove(filepath.Join(o.Dir, name))
+	}
+	if err := m.launch(); err != nil {
+		return nil, err
+	}
+	err := m.connect(ctx)
+	if err == nil && o.State != "" {
+		err = m.resume()
+	}
+	if err == nil {
+		err = m.greet(ctx)
+	}
+	if err != nil {
+		m.kill()
+		return nil, fmt.Errorf("%w; the console:\n%s", err, m.console())
+	}
+	return m, nil
+}
+
+func (o machineOptions) makeDisks(ctx context.Context) error {
+	for _, d := range disks {
+		file, err := os.OpenFile(o.disk(d.name), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(file.Truncate(d.mib<<20), file.Close())
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(o.Root); err == nil {
+		return nil
+	}
+	backing, format := o.Image.file(o.Backing), "raw"
+	if filepath.Dir(o.Root) == string(o.Image) {
+		backing = o.Backing // relative, because the directory gets its final name later
+	}
+	if strings.HasSuffix(o.Backing, ".qcow2") {
+		format = "qcow2"
+	}
+	out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-b", backing, "-F", format, o.Root).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("qemu-img: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (o machineOptions) disk(name string) string { return filepath.Join(o.Dir, name+".disk") }
+
+// arguments of qemu. Its block layer writes through to this host's page cache (cache=writeback), so
+// that killing it loses what the guest had not written, as a power cut does.
+func (o machineOptions) arguments() []string {
+	socket := func(name string) string {
+		return "socket,id=" + name + ",server=on,wait=off,path=" + filepath.Join(o.Dir, name+".sock")
+	}
+	args := []string{
+		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-m", "1024", "-smp", "2", "-nodefaults", "-display", "none", "-no-reboot",
+		"-kernel", o.Image.file("vmlinuz"), "-initrd", o.Image.file("initrd"),
+		// Debian's kernel has no selinux=; without AppArmor the slot is SELinux's.
+		"-append", "console=ttyS0 tsc=reliable mitigations=off quiet loglevel=4 net.ifnames=0 audit=1 panic=1 " + o.kernel(),
+		"-serial", "file:" + filepath.Join(o.Dir, "console.log"),
+		"-device", "virtio-rng-pci",
+		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-device", "virtio-serial-pci", "-chardev", socket("agent"), "-device", "virtserialport,chardev=agent,name=test",
+		"-chardev", socket("qmp"), "-mon", "chardev=qmp,mode=control",
+		"-drive", "file=" + o.Root + ",if=virtio,format=qcow2,cache=writeback",
+	}
+	for _, d := range disks {
+		args = append(args, "-drive", "file="+o.disk(d.name)+",if=virtio,format=raw,cache=writeback")
+	}
+	if o.State != "" {
+		args = append(args, "-S", "-incoming", "exec:cat "+o.State)
+	}
+	return args
+}
+
+func (o machineOptions) kernel() string {
+	if strings.Contains(o.Kernel, "apparmor=") {
+		return o.Kernel
+	}
+	return strings.TrimSpace("apparmor=0 " + o.Kernel)
+}
+
+// launch starts qemu from a thread that stays until qemu has ended: the parent-death signal goes with
+// the thread.
+func (m *machine) launch() error {
+	m.cmd = exec.Command("qemu-system-x86_64", m.opt.arguments()...)
+	var said strings.Builder
+	m.cmd.Stdout, m.cmd.Stderr = &said, &said
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := m.cmd.Start()
+		started <- err
+		if err == nil {
+			m.cmd.Wait()
+			if said.Len() > 0 {
+				os.WriteFile(filepath.Join(m.opt.Dir, "qemu.log"), []byte(said.String()), 0o600)
+			}
+			close(m.exited)
+		}
+	}()
+	return <-started
+}
+
+func (m *machine) connect(ctx context.Context) error {
+	agent, err := m.dial(ctx, "agent.sock")
+	if err != nil {
+		return err
+	}
+	m.agent = agent
+	go m.listen(bufio.NewReader(agent))
+	return nil
+}
+
+// dial waits for the socket that qemu makes.
+func (m *machine) dial(ctx context.Context, name string) (net.Conn, error) {
+	for {
+		conn, err := net.Dial("unix", filepath.Join(m.opt.Dir, name))
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-m.exited:
+			said, _ := os.ReadFile(filepath.Join(m.opt.Dir, "qemu.log"))
+			return nil, fmt.Errorf("qemu ended: %s", said)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond): // there is no event for a socket that appears
+		}
+	}
+}
+
+func (m *machine) listen(lines *bufio.Reader) {
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		var a answer
+		if json.Unmarshal([]byte(line), &a) != nil {
+			continue
+		}
+		m.mu.Lock()
+		if a.ID == 0 {
+			select {
+			case <-m.ready:
+			default:
+				close(m.ready)
+			}
+		} else if waits := m.waiting[a.ID]; waits != nil {
+			waits <- a
+			delete(m.waiting, a.ID)
+		}
+		m.mu.Unlock()
+	}
+}
+
+// greet waits for the agent, brings the network up and sets the clock, which a saved state has from
+// the day it was saved.
+func (m *machine) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	if m.opt.State == "" {
+		select {
+		case <-m.ready:
+		case <-m.exited:
+			return errors.New("the machine ended while it booted")
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the agent: %w", ctx.Err())
+		}
+	}
+	_, err := m.do(ctx, fmt.Sprintf("date -s @%d >/dev/null; ip link set eth0 up; ip -br addr show eth0 | grep -q 10.0.2.15 || ip addr add 10.0.2.15/24 dev eth0", time.Now().Unix()))
+	return err
+}
+
+// ask runs a shell command in the machine, as a root shell would (unconfined_t), and answers what it
+// printed and its exit code.
+func (m *machine) ask(ctx context.Context, command string) (string, int, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+		defer cancel()
+	}
+	m.mu.Lock()
+	m.last++
+	id, waits := m.last, make(chan answer, 1)
+	m.waiting[id] = waits
+	line, _ := json.Marshal(map[string]any{"id": id, "command": command})
+	_, err := m.agent.Write(append(line, '\n'))
+	m.mu.Unlock()
+	if err != nil {
+		return "", 0, err
+	}
+	select {
+	case a := <-waits:
+		return a.Output, a.Code, nil
+	case <-m.exited:
+		return "", 0, fmt.Errorf("the machine ended during: %s", command)
+	case <-ctx.Done():
+		return "", 0, fmt.Errorf("%w: no answer to: %s", ctx.Err(), command)
+	}
+}
+
+// do is ask for a command that has to succeed.
+func (m *machine) do(ctx context.Context, command string) (string, error) {
+	out, code, err := m.ask(ctx, command)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s\n%s", code, command, strings.TrimSpace(out))
+	}
+	return strings.TrimRight(out, "\n"), err
+}
+
+// until asks again and again until the command succeeds.
+func (m *machine) until(ctx context.Context, limit time.Duration, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	for {
+		out, err := m.do(ctx, command)
+		if err == nil {
+			return out, nil
+		}
+		if ctx.Err() != nil {
+			return "", errors.Join(err, last)
+		}
+		last = err
+	}
+}
+
+// kill cuts the power.
+func (m *machine) kill() {
+	m.cmd.Process.Kill()
+	<-m.exited
+	if m.agent != nil {
+		m.agent.Close()
+	}
+}
+
+// powerOff shuts the machine down as an operator does.
+func (m *machine) powerOff(ctx context.Context) error {
+	go m.ask(ctx, "systemctl poweroff")
+	select {
+	case <-m.exited:
+		m.agent.Close()
+		return nil
+	case <-time.After(2 * time.Minute):
+		m.kill()
+		return errors.New("the machine did not shut down in 2 minutes")
+	}
+}
+
+func (m *machine) console() string {
+	data, _ := os.ReadFile(filepath.Join(m.opt.Dir, "console.log"))
+	lines := strings.Split(string(data), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// node is the machine's name in the cluster.
+const node = "machine"
+
+// play is one run: the control plane on this host, and one machine at a time.
+type play struct {
+	ctx       context.Context
+	opt       options
+	dir       string
+	image     image
+	begin     time.Time
+	say       func(string, ...any)
+	cluster   *cluster.Cluster
+	namespace string
+	claims    int // made so far
+	machine   *machine
+	name      string // of the chapter
+	verdicts  []verdict
+}
+
+type verdict struct {
+	chapter, step, detail string
+	err                   error
+	took                  time.Duration
+}
+
+// stop ends a chapter: what follows would make no sense.
+type stop struct{ error }
+
+func newPlay(ctx context.Context, o options) (*play, error) {
+	begin := time.Now()
+	p := &play{ctx: ctx, opt: o, begin: begin, say: saying(begin)}
+	var err error
+	if p.image, err = findImage(ctx, o.cache, p.say); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "vm-"); err != nil {
+		return nil, err
+	}
+	if err := p.startCluster(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	return p, nil
+}
+
+func (p *play) startCluster() error {
+	p.say("starting the control plane; seed %d", p.opt.seed)
+	c, err := cluster.Start(p.ctx, cluster.Options{Dir: filepath.Join(p.dir, "cluster")})
+	if err != nil {
+		return err
+	}
+	p.cluster = c
+	if err := c.AddNode(p.ctx, node, nil); err != nil {
+		return err
+	}
+	manifests, err := output(binary(), "manifests")
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(p.ctx, manifests); err != nil {
+		return err
+	}
+	if p.namespace, err = c.NewNamespace(p.ctx, "vm-"); err != nil {
+		return err
+	}
+	for _, pool := range []string{"fast", "big", "net", "dm"} {
+		class := cluster.StorageClass(pool, "hostpath-provisioner", storagev1.VolumeBindingImmediate)
+		class.Parameters = map[string]string{"pool": pool}
+		if _, err := c.Client().StorageV1().StorageClasses().Create(p.ctx, class, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *play) end() {
+	if p.machine != nil {
+		p.machine.kill()
+	}
+	p.cluster.Stop()
+	os.RemoveAll(p.dir)
+}
+
+// chapter plays one chapter with a directory of its own.
+func (p *play) chapter(c chapter) {
+	p.name = c.name
+	p.say("chapter %s", c.name)
+	defer func() {
+		if p.opt.shell && p.machine != nil {
+			p.converse()
+		}
+		if p.machine != nil {
+			p.machine.kill()
+			p.machine = nil
+		}
+	}()
+	defer func() {
+		switch failed := recover().(type) {
+		case nil, stop:
+		default:
+			panic(failed)
+		}
+	}()
+	c.play(p)
+}
+
+// converse runs lines from standard input in the machine, until there are no more.
+func (p *play) converse() {
+	p.say("waiting for commands on standard input")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		out, code, err := p.machine.ask(p.ctx, lines.Text())
+		fmt.Printf("%s[exit code %d, %v]\n", out, code, err)
+	}
+}
+
+// step does one thing and prints its verdict. What it answers is printed beside it.
+func (p *play) step(name string, do func() (string, error)) bool {
+	begin := time.Now()
+	detail, err := do()
+	v := verdict{p.name, name, detail, err, time.Since(begin)}
+	p.verdicts = append(p.verdicts, v)
+	if err != nil {
+		p.say("FAIL %s (%.1fs): %v", name, v.took.Seconds(), err)
+		p.evidence()
+		return false
+	}
+	if detail != "" {
+		detail = ": " + detail
+	}
+	p.say("ok   %s%s (%.1fs)", name, detail, v.took.Seconds())
+	return true
+}
+
+// need is step for what the rest of the chapter stands on.
+func (p *play) need(name string, do func() (string, error)) {
+	if !p.step(name, do) {
+		panic(stop{})
+	}
+}
+
+// evidence prints what the machine knows after a failure.
+func (p *play) evidence() {
+	if p.machine == nil {
+		return
+	}
+	out, _, _ := p.machine.ask(p.ctx, "journalctl -u hostpath-provisioner -n 15 --no-pager -o cat; journalctl -k --no-pager -o cat -g 'avc:' | tail -n 15")
+	if out == "" {
+		out = p.machine.console()
+	}
+	fmt.Println("       | " + strings.ReplaceAll(strings.TrimSpace(out), "\n", "\n       | "))
+}
+
+func (p *play) report() int {
+	failed := 0
+	for _, v := range p.verdicts {
+		if v.err != nil {
+			failed++
+		}
+	}
+	fmt.Printf("\n%d steps, %d failed, %.0f s\n", len(p.verdicts), failed, time.Since(p.begin).Seconds())
+	for _, v := range p.verdicts {
+		if v.err != nil {
+			fmt.Printf("FAIL %s: %s\n", v.chapter, v.step)
+		}
+	}
+	if failed > 0 {
+		return 1
+	}
+	return 0
+}
+
+// do is the machine's, for steps.
+func (p *play) do(command string) (string, error) { return p.machine.do(p.ctx, command) }
+
+// doAll runs commands one after the other and answers the last one's output.
+func (p *play) doAll(commands ...string) (out string, err error) {
+	for _, command := range commands {
+		if out, err = p.do(command); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// soon is a context for one wait: guest code runs 12 to 17 times slower than this host's.
+func (p *play) soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(p.ctx, 90*time.Second)
+}
+
+// claim makes a claim in the pool of that name and answers its name.
+func (p *play) claim(pool string) (string, error) {
+	p.claims++
+	claim := cluster.Claim(p.namespace, fmt.Sprintf("claim-%d", p.claims), pool, "1Mi")
+	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": node}
+	_, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Create(p.ctx, claim, metav1.CreateOptions{})
+	return claim.Name, err
+}
+
+// bound makes a claim and waits for its volume, whose directory it answers.
+func (p *play) bound(pool string) (claim, dir string, err error) {
+	if claim, err = p.claim(pool); err != nil {
+		return "", "", err
+	}
+	dir, err = p.waitBound(claim)
+	return claim, dir, err
+}
+
+func (p *play) waitBound(claim string) (dir string, err error) {
+	ctx, cancel := p.soon()
+	defer cancel()
+	c, err := p.cluster.WaitClaimBound(ctx, p.namespace, claim)
+	if err != nil {
+		return "", err
+	}
+	volume, err := p.cluster.Client().CoreV1().PersistentVolumes().Get(ctx, c.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return volume.Spec.HostPath.Path, nil
+}
+
+// drop deletes a claim and waits until its volume is gone from the API.
+func (p *play) drop(claim string) error {
+	ctx, cancel := p.soon()
+	defer cancel()
+	claims := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace)
+	c, err := claims.Get(ctx, claim, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := claims.Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if c.Spec.VolumeName == "" {
+		return p.cluster.WaitClaimGone(ctx, p.namespace, claim)
+	}
+	return p.cluster.WaitVolumeGone(ctx, c.Spec.VolumeName)
+}
+
+// refused waits for the event that says why a claim gets no volume.
+func (p *play) refused(claim, reason string) (string, error) {
+	ctx, cancel := p.soon()
+	defer cancel()
+	c, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Get(ctx, claim, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	event, err := p.cluster.WaitEvent(ctx, c, reason)
+	if err != nil {
+		return "", err
+	}
+	return event.Message, nil
+}
+
+// volumes are the machine's volumes in the API.
+func (p *play) volumes() ([]corev1.PersistentVolume, error) {
+	list, err := p.cluster.Client().CoreV1().PersistentVolumes().List(p.ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
