@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos
 
 include test/controlplane/build.mk
 
@@ -80,6 +80,9 @@ packages: $(BUILD)/nfpm ## .deb and .rpm for amd64 and arm64, in $(BUILD)/packag
 test-vm: deps build $(BUILD)/controlplane ## SELinux enforcing, NFS, failing devices and power cuts, in a machine under qemu
 	@sh test/vm/deps.sh
 	@$(GO) run $(GOFLAGS) ./test/vm $(VMFLAGS)
+
+test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon and a real API server
+	@$(GO) run $(GOFLAGS) ./test/chaos $(CHAOSFLAGS)
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

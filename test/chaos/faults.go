@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kind is what a request is to a fault.
+type kind string
+
+const (
+	reading  kind = "read" // one object, or a list
+	writing  kind = "write"
+	watching kind = "watch"
+)
+
+func kindOf(r *http.Request) kind {
+	switch {
+	case r.Method != http.MethodGet:
+		return writing
+	case r.URL.Query().Has("watch"):
+		return watching
+	default:
+		return reading
+	}
+}
+
+// fault is what can happen to a request, by the name that the report gives it.
+type fault string
+
+const (
+	none        fault = ""
+	cutBefore   fault = "cut"         // the connection, with all that is on it, before the server hears of it
+	cutAfter    fault = "answer lost" // the same after the server did it
+	delayed     fault = "delayed"
+	twice       fault = "sent twice" // the second answer is passed on; an event of a watch comes twice
+	conflict    fault = "409"
+	gone        fault = "410" // inside a watch: as an event
+	tooMany     fault = "429"
+	internal    fault = "500"
+	unavailable fault = "503"
+	half        fault = "half written" // an answer, or an event of a watch
+	silenced    fault = "silenced"     // a watch that delivers nothing more and stays open
+	away        fault = "server away"  // nothing was done to it: the API server did not answer
+)
+
+// codes are the answers that are made up. Each is given with equal chance before the server has heard
+// of the request and after it has done it.
+var codes = map[fault]metav1.Status{
+	conflict:    {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified; please apply your changes to the latest version and try again"},
+	gone:        {Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "The resourceVersion for the provided watch is too old."},
+	tooMany:     {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
+	internal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"},
+	unavailable: {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "apiserver is shutting down"},
+}
+
+func (f fault) refusal() bool { _, made := codes[f]; return made }
+
+// status is the made-up answer as an object.
+func (f fault) status() *metav1.Status {
+	s := codes[f]
+	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	s.Status = metav1.StatusFailure
+	return &s
+}
+
+// refuse answers in the server's place, in JSON, as the API server itself does where it has not yet
+// looked at what the client accepts.
+func refuse(w http.ResponseWriter, r *http.Request, f fault) {
+	status := f.status()
+	body, err := json.Marshal(status)
+	if err != nil {
+		cut(r)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if status.Details != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	w.WriteHeader(int(status.Code))
+	_, _ = w.Write(body)
+}
+
+// weather is how likely each fault is for each kind of request.
+type weather struct {
+	odds map[kind]map[fault]int // in per mille
+	deaf bool                   // the server hears of nothing that is refused
+	dark bool                   // watches that are under way end
+}
+
+// of makes the same faults equally likely.
+func of(perMille int, faults ...fault) map[fault]int {
+	all := map[fault]int{}
+	for _, f := range faults {
+		all[f] = perMille
+	}
+	return all
+}
+
+// The weathers. In misery every third write, every fourth read and most watches go wrong.
+var (
+	fair   = weather{}
+	misery = weather{odds: map[kind]map[fault]int{
+		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
+		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, tooMany, internal, unavailable, half),
+		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
+	}}
+	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
+	// nothing, because that would end the watches on the same connection.
+	refusing = weather{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
+	refused  = of(200, conflict, gone, tooMany, internal, unavailable)
+	// dark lets nothing through.
+	dark    = weather{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
+	nothing = of(167, cutBefore, conflict, gone, tooMany, internal, unavailable)
+)
+
+// sky is the weather now, and the count of what it did. The seed decides the sequence of the draws;
+// which request meets which draw is up to the processes.
+type sky struct {
+	mu      sync.Mutex
+	random  *rand.Rand
+	weather weather
+	changed chan struct{} // closed when the weather turns
+	hushed  chan struct{} // closed when the watches that there are fall silent
+	tally   tally
+}
+
+// tally is what was counted since the last reset.
+type tally struct {
+	requests map[kind]int
+	faults   map[fault]int
+	busiest  int // requests in the busiest second
+	second   int64
+	inSecond int
+}
+
+func newTally() tally { return tally{requests: map[kind]int{}, faults: map[fault]int{}} }
+
+func (t tally) sum() (n int) {
+	for _, one := range t.requests {
+		n += one
+	}
+	return n
+}
+
+func newSky(seed uint64) *sky {
+	return &sky{
+		random: rand.New(rand.NewPCG(seed, 1)), weather: fair, tally: newTally(),
+		changed: make(chan struct{}), hushed: make(chan struct{}),
+	}
+}
+
+// turn changes the weather; watches that are under way meet the new one.
+func (s *sky) turn(w weather) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.weather = w
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// hush silences every watch that there is, for good. Those that begin later are not.
+func (s *sky) hush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.hushed)
+	s.hushed = make(chan struct{})
+}
+
+// news are closed when the weather turns, and when watches fall silent.
+func (s *sky) news() (changed, hushed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed, s.hushed
+}
+
+// fate counts a request and draws what happens to it.
+func (s *sky) fate(k kind) fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count(k)
+	return s.draw(k)
+}
+
+// again draws for a watch that is under way when the weather turns.
+func (s *sky) again() fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draw(watching)
+}
+
+func (s *sky) draw(k kind) fault {
+	draw, odds := s.random.IntN(1000), s.weather.odds[k]
+	for _, f := range slices.Sorted(maps.Keys(odds)) {
+		if draw -= odds[f]; draw < 0 {
+			s.tally.faults[f]++
+			return f
+		}
+	}
+	return none
+}
+
+func (s *sky) count(k kind) {
+	s.tally.requests[k]++
+	if now := time.Now().Unix(); now != s.tally.second {
+		s.tally.second, s.tally.inSecond = now, 0
+	}
+	s.tally.inSecond++
+	s.tally.busiest = max(s.tally.busiest, s.tally.inSecond)
+}
+
+// note counts a fault that was not drawn.
+func (s *sky) note(f fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.faults[f]++
+}
+
+// reset answers what was counted and begins anew.
+func (s *sky) reset() tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.tally
+	s.tally = newTally()
+	return was
+}
+
+// early throws a coin for whether a request is refused before the server hears of it.
+func (s *sky) early() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.weather.deaf || s.random.IntN(2) == 0
+}
+
+// dark says whether watches end.
+func (s *sky) dark() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.weather.dark
+}
+
+// within is a random time below the limit.
+func (s *sky) within(limit time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(s.random.Int64N(int64(limit)))
+}
+
+// longest is how long a request is delayed at most.
+const longest = 2 * time.Second
+
+// linger is a delay.
+func (s *sky) linger(ctx context.Context) {
+	timer := time.NewTimer(s.within(longest))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,148 @@
+// Command chaos is an unkind API. Between the real daemon and a real API server stands a proxy that, at
+// random, breaks connections before and after the server did what it was asked, delays, sends a request
+// twice, answers 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
+// writes halves of answers and of events, and lets watches fall silent. Meanwhile claims are made and
+// deleted at a steady pace, at the API server itself, and data is written into their volumes.
+//
+// The phases: fair weather, to compare with; refused, where nothing passes, at first but the watches;
+// killed, the control plane with its etcd by SIGKILL, and started again; restored, the same with etcd's
+// data put back to the moment of that kill; misery, where all of the above happens to a quarter or a
+// third of all requests and most watches; ahead and behind, the same with the daemon's clock ten
+// minutes off (see clock.go); silent, all watches open and dead.
+//
+// After each phase everything must settle: each claim is bound to one volume object, which was made
+// once, and has one directory, one record and the data that was written into it; nothing else is
+// anywhere. After the restore volumes whose claims and objects are forgotten keep their data, also
+// over a restart of the daemon. The requests that the proxy counted while it was bad are bounded: see
+// bound in phases.go. What was lost is printed, and the exit code is 1.
+//
+// It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
+// proxy forges no answers but those above: a server that lies is not survived. The draws follow the
+// seed; which request meets which draw does not.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
+)
+
+func main() { os.Exit(hosttest.Isolate(run)) }
+
+func run() (code int) {
+	opt, err := parseOptions(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	w := &world{opt: opt, begin: time.Now()}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			fmt.Printf("\nchaos: %s\n", r)
+			code = 1
+		default:
+			panic(r)
+		}
+		if err := w.close(); err != nil {
+			fmt.Println("chaos: stopping:", err)
+			code = 1
+		}
+	}()
+	w.build(ctx)
+	r := w.play(ctx)
+	r.print()
+	if ctx.Err() != nil || r.sum() > 0 {
+		return 1
+	}
+	return 0
+}
+
+// world is what the unkindness hits.
+type world struct {
+	opt    options
+	begin  time.Time
+	sky    *sky
+	proxy  *proxy
+	scene  *scene.Scene
+	churn  *churn
+	judge  *judge
+	fair   float64 // requests a second in fair weather
+	log    int     // how much of the daemon's log was looked at
+	skewed string  // the daemon with another clock, once it is built
+	kept   int     // orphans
+	back   int     // claims that were deleted and came back
+}
+
+// failure ends the program: the story could not be played.
+type failure string
+
+// The methods that make world a hosttest.T.
+
+func (w *world) Helper()                   {}
+func (w *world) Name() string              { return name }
+func (w *world) Fatal(args ...any)         { panic(failure(fmt.Sprint(args...))) }
+func (w *world) Fatalf(f string, a ...any) { panic(failure(fmt.Sprintf(f, a...))) }
+
+func (w *world) must(err error, doing string) {
+	if err != nil {
+		w.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (w *world) say(format string, args ...any) {
+	fmt.Printf("[%6.1fs] %s\n", time.Since(w.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+const name = "chaos" // of the pool, the class, the provisioner and the node
+
+// build makes everything up to a running daemon behind the proxy.
+func (w *world) build(ctx context.Context) {
+	w.say("starting the control plane, seed %d", w.opt.seed)
+	w.scene = scene.Build(ctx, w, scene.Options{
+		Name: name, Binary: w.opt.daemon, MiB: 128,
+		// What kube-controller-manager missed is settled sooner: it is not what is tested here.
+		Args: []string{"--kcm-flag=--pvclaimbinder-sync-period=2s"},
+	})
+	w.sky = newSky(w.opt.seed)
+	var err error
+	w.proxy, err = newProxy(w.scene.Cluster.Config(), w.sky)
+	w.must(err, "starting the proxy")
+	w.must(w.scene.Redirect(w.proxy.address, w.proxy.ca), "pointing the daemon to the proxy")
+	w.must(w.scene.Run(ctx), "starting the daemon")
+	w.churn = newChurn(w.scene, w.opt.rate, w.opt.live, w.opt.seed)
+	w.judge = newJudge(w.scene, w.churn)
+	go w.judge.run(ctx)
+}
+
+// close ends what runs, and keeps the daemon's log if that is wanted.
+func (w *world) close() error {
+	if w.scene == nil {
+		return nil
+	}
+	if w.sky != nil {
+		w.sky.turn(fair) // the daemon's last words
+	}
+	err := w.scene.Stop()
+	if w.proxy != nil {
+		w.proxy.close()
+	}
+	if w.opt.keepLog != "" {
+		err = errors.Join(err, os.WriteFile(w.opt.keepLog, []byte(w.scene.Daemon.Log()), 0o600))
+	}
+	return err
+}

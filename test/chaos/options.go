@@ -1,0 +1,70 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options is what the command line says.
+type options struct {
+	time    time.Duration // how long the API is unkind in each phase
+	rate    int           // claims made a second
+	live    int           // claims at once
+	seed    uint64
+	only    []string // phases; empty: all
+	short   bool
+	daemon  string
+	keepLog string
+	settle  time.Duration // how long everything may take to settle after a phase
+}
+
+const usage = `Usage: chaos [flags]
+
+Puts an unkind API between the daemon and a real API server while claims come and go, and compares
+the world after each phase. Exit code 1 if anything was lost, made twice, left over or asked too often.
+Wants root, and what make builds in .build.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags.BoolVar(&o.short, "short", false, "the form for every change: -time 5s, and not the phases that need minutes")
+	flags.DurationVar(&o.time, "time", time.Minute, "how long the API is unkind in each phase")
+	flags.IntVar(&o.rate, "rate", 25, "how many claims are made a second")
+	flags.IntVar(&o.live, "live", 60, "how many claims exist at once")
+	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
+	only := flags.String("only", "", "phases to play after the fair one, with commas; all: "+strings.Join(phaseNames(), ","))
+	flags.DurationVar(&o.settle, "settle", 100*time.Second, "how long everything may take to settle after a phase")
+	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
+	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.short && !given(flags, "time") {
+		o.time = 5 * time.Second
+	}
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	for _, name := range o.only {
+		if !slices.Contains(phaseNames(), name) {
+			return o, fmt.Errorf("there is no phase %q", name)
+		}
+	}
+	if o.live < 1 || o.rate < 1 || o.time <= 0 {
+		return o, fmt.Errorf("-live, -rate and -time must be positive")
+	}
+	return o, nil
+}
+
+func given(flags *flag.FlagSet, name string) (is bool) {
+	flags.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
+}

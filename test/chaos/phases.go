@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// phase is one kind of unkindness.
+type phase struct {
+	name string
+	play func(w *world, ctx context.Context)
+	// bound is how many requests a second may be counted while it lasts, as a multiple of those of the
+	// fair weather; the pace of the claims is the same. 0: no bound.
+	bound float64
+	needs []fault // faults that must have happened, or the phase proves nothing
+	long  bool    // needs minutes: not in the short form
+}
+
+// phases are in this order because the daemon forgets its patience with a bad API only after five good
+// seconds: after misery it is started anew.
+var phases = []phase{
+	{name: "refused", play: (*world).refused, bound: 3, needs: []fault{cutBefore, conflict, gone, tooMany, internal, unavailable}},
+	{name: "killed", play: (*world).killed, bound: 2, needs: []fault{away}},
+	{name: "restored", play: (*world).restored, bound: 2, needs: []fault{away}},
+	{name: "misery", play: (*world).miserable, bound: 3, needs: []fault{cutBefore, cutAfter, delayed, twice, conflict, gone, tooMany, internal, unavailable, half}},
+	{name: "ahead", play: func(w *world, ctx context.Context) { w.apart(ctx, apart) }, bound: 3, needs: []fault{conflict}},
+	{name: "behind", play: func(w *world, ctx context.Context) { w.apart(ctx, -apart) }, bound: 3, needs: []fault{conflict}},
+	{name: "silent", play: (*world).silent, long: true, needs: []fault{silenced}},
+}
+
+func phaseNames() (names []string) {
+	for _, p := range phases {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// play goes through the phases, the fair one first.
+func (w *world) play(ctx context.Context) *result {
+	r := &result{begin: w.begin, seed: w.opt.seed}
+	fairPhase := phase{name: "fair", play: func(w *world, ctx context.Context) { w.pass(ctx, w.opt.time) }}
+	for _, p := range append([]phase{fairPhase}, phases...) {
+		wanted := p.name == fairPhase.name || slices.Contains(w.opt.only, p.name) || len(w.opt.only) == 0 && !(p.long && w.opt.short)
+		switch {
+		case ctx.Err() != nil:
+			return r
+		case !wanted:
+			r.left = append(r.left, p.name)
+		default:
+			r.rows = append(r.rows, w.one(ctx, p))
+		}
+	}
+	r.kept, r.back = w.kept, w.back
+	return r
+}
+
+// one plays a phase while claims come and go, lets everything settle in fair weather, and judges.
+func (w *world) one(ctx context.Context, p phase) row {
+	w.say("%s", p.name)
+	w.sky.reset()
+	w.churn.count()
+	r := row{phase: p}
+	churning, enough := context.WithCancel(ctx)
+	churned := make(chan struct{})
+	go func() { w.churn.run(churning); close(churned) }()
+	begin := time.Now()
+	p.play(w, ctx)
+	r.lasted, r.tally = time.Since(begin), w.sky.reset()
+	enough()
+	<-churned
+	w.sky.turn(fair)
+	r.made, r.deleted = w.churn.count()
+	patience := w.opt.settle
+	if p.name == "silent" {
+		patience += kube.MaxSilence
+	}
+	r.losses, r.settled = w.judge.settle(ctx, patience)
+	if p.name == "restored" {
+		w.afterRestore(ctx, &r)
+	}
+	w.weigh(p, &r)
+	return r
+}
+
+// weigh adds what was not a question of patience.
+func (w *world) weigh(p phase, r *row) {
+	doubles, late := w.judge.doubles()
+	r.late = late
+	for _, claim := range doubles {
+		r.losses.add(madeTwice, "%s", claim)
+	}
+	for _, volume := range w.judge.lost() {
+		r.losses.add(noDirectory, "%s", volume)
+	}
+	if p.name == "fair" {
+		w.fair = r.rate()
+	}
+	if limit := p.bound * w.fair; p.bound > 0 && r.rate() > limit {
+		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted: %.1f times those of the fair weather", r.rate(), limit, p.bound)
+	}
+	if !w.scene.Alive() {
+		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.scene.Daemon.Log(), 2000))
+	}
+	for _, f := range p.needs {
+		if r.tally.faults[f] == 0 {
+			r.losses.add(nothingProven, "%s: it never happened that: %s", p.name, f)
+		}
+	}
+	if r.made == 0 || r.deleted == 0 {
+		r.losses.add(nothingProven, "%s: %d claims made, %d deleted", p.name, r.made, r.deleted)
+	}
+}
+
+// pass lets time pass: the phase is this long, not that something is ready.
+func (w *world) pass(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (w *world) miserable(ctx context.Context) {
+	w.sky.turn(misery)
+	w.pass(ctx, 2*w.opt.time)
+}
+
+func (w *world) refused(ctx context.Context) {
+	w.sky.turn(refusing)
+	w.pass(ctx, w.opt.time/2)
+	w.sky.turn(dark)
+	w.pass(ctx, w.opt.time/2)
+}
+
+// killed also keeps etcd's data as it then was.
+func (w *world) killed(ctx context.Context) {
+	w.die(ctx, func() error { return copyTree(w.etcd(), w.etcd()+"-earlier") })
+}
+
+// die kills the control plane, lets it be away for a while, and starts it again.
+func (w *world) die(ctx context.Context, meanwhile func() error) {
+	w.must(w.scene.Cluster.Kill(), "killing the control plane")
+	w.must(meanwhile(), "at its data")
+	w.pass(ctx, w.opt.time/2)
+	w.must(w.scene.Cluster.Restart(ctx), "starting the control plane again")
+}
+
+func (w *world) etcd() string { return filepath.Join(w.scene.Cluster.Dir(), "etcd") }
+
+// restored is a day later. What the server then knows becomes what the claims are; the claims that
+// were deleted meanwhile are back, most of them without their directories.
+func (w *world) restored(ctx context.Context) {
+	if _, err := os.Stat(w.etcd() + "-earlier"); err != nil {
+		w.killed(ctx) // that phase was not played
+	}
+	w.pass(ctx, w.opt.time/2)
+	w.die(ctx, func() error {
+		if err := os.RemoveAll(w.etcd()); err != nil {
+			return err
+		}
+		return copyTree(w.etcd()+"-earlier", w.etcd())
+	})
+	claims := w.list(ctx)
+	w.judge.newEpoch(claims)
+	w.judge.beLenient(true)
+	w.churn.adopt(claims)
+}
+
+func (w *world) list(ctx context.Context) []corev1.PersistentVolumeClaim {
+	claims, err := w.scene.Client.CoreV1().PersistentVolumeClaims(w.scene.Namespace).List(ctx, metav1.ListOptions{})
+	w.must(err, "listing claims")
+	return claims.Items
+}
+
+// afterRestore starts the daemon again, which then goes through its records, and deletes the claims
+// that came back: they must go, though their directories are gone.
+func (w *world) afterRestore(ctx context.Context, r *row) {
+	before := w.judge.orphans(ctx)
+	w.must(w.scene.Rest(), "stopping the daemon")
+	w.must(w.scene.Run(ctx), "starting the daemon again")
+	for _, claim := range w.list(ctx) {
+		if w.churn.isDoomed(string(claim.UID)) {
+			w.back++
+			w.churn.remove(ctx, claim.Name)
+		}
+	}
+	w.judge.beLenient(false)
+	var took time.Duration
+	again, took := w.judge.settle(ctx, w.opt.settle)
+	r.settled += took
+	for kind, all := range again {
+		for _, one := range all {
+			r.losses.add(kind, "%s", one)
+		}
+	}
+	w.kept = w.judge.orphans(ctx)
+	if w.kept != before || w.kept == 0 || w.back == 0 {
+		r.losses.add(nothingProven, "restored: %d orphans, %d after a restart; %d claims came back", before, w.kept, w.back)
+	}
+	if told := strings.Count(w.scene.Daemon.Log(), "reason="+plan.ReasonOrphaned); told < w.kept {
+		r.losses.add(unsettled, "%d orphans, and the log names %d", w.kept, told)
+	}
+}
+
+// apart runs the daemon with another clock, in misery.
+func (w *world) apart(ctx context.Context, by time.Duration) {
+	if w.skewed == "" {
+		var err error
+		w.skewed, err = skewed(w.scene.Cluster.Dir())
+		w.must(err, "building the daemon with another clock")
+		w.sky.reset() // that took its time
+	}
+	w.recast(ctx, w.skewed, fmt.Sprintf("%s=%d", clockEnv, int(by.Seconds())))
+	w.sky.turn(misery)
+	w.pass(ctx, w.opt.time)
+	w.mustBeApart(by)
+	w.sky.turn(fair)
+	w.recast(ctx, w.opt.daemon)
+}
+
+func (w *world) recast(ctx context.Context, binary string, env ...string) {
+	w.must(w.scene.Rest(), "stopping the daemon")
+	w.must(w.scene.Cast(binary, env...), "taking the other daemon")
+	w.must(w.scene.Run(ctx), "starting the other daemon")
+}
+
+// mustBeApart asks the daemon for the time: its status file has it.
+func (w *world) mustBeApart(by time.Duration) {
+	var status struct{ Time time.Time }
+	data, err := os.ReadFile(w.scene.Daemon.Path("run", "status.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &status)
+	}
+	w.must(err, "asking the daemon for the time")
+	if off := time.Until(status.Time) - by; off.Abs() > time.Minute {
+		w.Fatalf("the daemon's clock was to be %s off, and it says %s", by, status.Time)
+	}
+}
+
+// silent lets all watches die without closing.
+func (w *world) silent(ctx context.Context) {
+	w.sky.hush()
+	w.pass(ctx, min(w.opt.time, 20*time.Second))
+}
+
+func copyTree(from, to string) error {
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func tail(text string, n int) string { return text[max(0, len(text)-n):] }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// soon is how long a watch lives at most before what it was fated to happens.
+const soon = 5 * time.Second
+
+// watch passes events on, until what is fated happens. Faults of the answer happen in its middle.
+func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
+	changed, hushed := p.sky.news()
+	answer, err := p.ask(r, nil)
+	if err != nil {
+		p.away(r)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
+		pass(w, r, answer, false)
+		return
+	}
+	copyHeader(w, answer)
+	s := &stream{w: w, flush: http.NewResponseController(w).Flush, frames: frames(r, answer.Body)}
+	_ = s.flush()
+	fated := p.fated(f)
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case frame, open := <-s.frames:
+			if !open {
+				return
+			}
+			s.event(frame, f == twice)
+		case <-fated:
+			s.end(r, f)
+		case <-changed:
+			if changed, _ = p.sky.news(); p.sky.dark() {
+				cut(r)
+			}
+			f = p.sky.again()
+			fated = p.fated(f)
+		case <-hushed:
+			p.sky.note(silenced)
+			s.silence(r)
+			return
+		}
+	}
+}
+
+// fated is when a watch meets its end, if that is its fault.
+func (p *proxy) fated(f fault) <-chan time.Time {
+	if f == cutAfter || f == half || f.refusal() {
+		return time.After(p.sky.within(soon))
+	}
+	return nil
+}
+
+// stream is the answer to a watch: frames of four bytes with the length and then the event
+// (apimachinery, pkg/runtime/serializer/protobuf, LengthDelimitedFramer).
+type stream struct {
+	w      io.Writer
+	flush  func() error
+	frames <-chan []byte
+}
+
+func (s *stream) event(frame []byte, twice bool) {
+	_, _ = s.w.Write(frame)
+	if twice {
+		_, _ = s.w.Write(frame)
+	}
+	_ = s.flush()
+}
+
+// end is what a watch was fated to.
+func (s *stream) end(r *http.Request, f fault) {
+	switch f {
+	case half:
+		// The next event, or the beginning of one that never comes.
+		frame := []byte{0, 0, 1, 0, 'k', '8'}
+		select {
+		case next, open := <-s.frames:
+			if open {
+				frame = next[:len(next)/2]
+			}
+		case <-time.After(time.Second):
+		}
+		s.event(frame, false)
+	case cutAfter:
+		cut(r)
+	default:
+		if frame, err := errorEvent(f); err == nil {
+			s.event(frame, false)
+		}
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// silence keeps the watch open and delivers nothing, until the client ends it.
+func (s *stream) silence(r *http.Request) {
+	frames := s.frames
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case _, open := <-frames:
+			if !open {
+				frames = nil // the server ended it; the client does not learn that
+			}
+		}
+	}
+}
+
+// frames reads whole events. The channel is closed with the body.
+func frames(r *http.Request, body io.Reader) <-chan []byte {
+	out, in := make(chan []byte), bufio.NewReader(body)
+	go func() {
+		defer close(out)
+		for {
+			frame := make([]byte, 4)
+			if _, err := io.ReadFull(in, frame); err != nil {
+				return
+			}
+			frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame))...)
+			if _, err := io.ReadFull(in, frame[4:]); err != nil {
+				return
+			}
+			select {
+			case out <- frame:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// errorEvent is an event of type ERROR with a made-up status.
+func errorEvent(f fault) ([]byte, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	status, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), f.status())
+	if err != nil {
+		return nil, err
+	}
+	event := &metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: status}}
+	body, err := event.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...), nil
+}
