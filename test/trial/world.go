@@ -50,7 +50,8 @@ func (t *Trial) Start(ctx context.Context) {
 	t.Must(listener.Close(), "finding a port")
 	dir := hosttest.Dir(t)
 	t.config = fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = %q\n", Node, Node, dir+"/kubeconfig", t.metrics)
-	t.Daemon, err = rig.New(rig.Options{Dir: dir, Config: t.config})
+	// The manifests need no pool, and no configuration is without one.
+	t.Daemon, err = rig.New(rig.Options{Dir: dir, Config: t.config + "[pool.none]\npath = \"/none\"\n"})
 	t.Must(err, "configuring the daemon")
 	manifests, code := t.Daemon.Call("manifests")
 	if code != 0 {
