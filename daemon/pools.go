@@ -79,7 +79,7 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	report := p.eyes.Probe(ctx)
 	if w := p.waiting(); w.For > 0 && w.Where == report.Identity && report.Removable() {
 		report.Findings = append([]hostcheck.Finding{{Reason: hostcheck.ReasonNotAnswering, Severity: hostcheck.Close,
-			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, overdue)}}, report.Findings...)
+			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, w.Limit)}}, report.Findings...)
 	}
 	if report.Removable() {
 		p.locks.guard(&report)

@@ -24,6 +24,7 @@ type Waiting struct {
 	About string
 	Where mounts.Identity // the directory it works in, which may not be the pool any more
 	For   time.Duration   // 0: there is none
+	Limit time.Duration   // what it was allowed
 }
 
 // Waiting answers the call that is waiting longest, of those that have waited for the limit or longer:
@@ -38,7 +39,7 @@ func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
 			allowed *= backgroundFactor
 		}
 		if waited >= allowed && waited > longest.For {
-			longest = Waiting{c.about, c.id, waited}
+			longest = Waiting{c.about, c.id, waited, allowed}
 		}
 	}
 	return longest

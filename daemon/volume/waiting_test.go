@@ -49,7 +49,7 @@ func TestWaiting(t *testing.T) {
 			if c.op == hungfs.Unlink {
 				allowed *= backgroundFactor
 			}
-			if w.About != c.about || w.Where != r.id || w.For < allowed || w.For > time.Since(began) {
+			if w.About != c.about || w.Where != r.id || w.Limit != allowed || w.For < allowed || w.For > time.Since(began) {
 				t.Errorf("%+v after %s", w, time.Since(began))
 			}
 			fs.Resume()

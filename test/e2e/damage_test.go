@@ -82,6 +82,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.must(err)
 	second := h.twin(string(config))
+	w.must(os.Mkdir(h.Path("state"), 0o700))
 	w.must(os.RemoveAll(second.Path("state")))
 	w.must(os.Symlink(h.Path("state"), second.Path("state")))
 	second.run()
@@ -199,22 +200,23 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	sub := filepath.Join(h.mount, "sub")
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.must(err)
-	w.must(h.Configure(fmt.Sprintf("%s\n[pool.sub]\npath = %q\nmount_point = %q\n", config, sub, h.mount)))
+	was := fmt.Sprintf("[pool.fast]\npath = %q", h.mount)
+	w.must(h.Configure(strings.Replace(string(config), was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
 	if out, code := h.Call("prepare", "sub"); code != 0 {
 		t.Fatal(out)
 	}
 	h.run()
-	class := w.class("c", immediate, params("pool", "sub"))
+	class := w.class("c", immediate)
 	pool := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
 	all := []string{h.made("before", class).Name}
 	marker, err := os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json"))
 	w.must(err)
 	for name, put := range map[string]func() error{
-		"nothing":              func() error { return nil },
-		"an empty directory":   func() error { return os.Mkdir(sub, 0o700) },
-		"a link to it":         func() error { return os.Symlink("aside", sub) },
-		"a file":               func() error { return os.WriteFile(sub, nil, 0o600) },
-		"another pool's inner": func() error { return os.CopyFS(sub, os.DirFS(h.mount+"/twin")) },
+		"nothing":            func() error { return nil },
+		"an empty directory": func() error { return os.Mkdir(sub, 0o700) },
+		"a link to it":       func() error { return os.Symlink("aside", sub) },
+		"a file":             func() error { return os.WriteFile(sub, nil, 0o600) },
+		"another pool":       func() error { return os.CopyFS(sub, os.DirFS(filepath.Join(h.mount, "twin"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			twin := filepath.Join(h.mount, "twin", ".hostpath-provisioner")

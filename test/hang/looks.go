@@ -97,29 +97,35 @@ func (s *scene) checks(p *pool) float64 {
 	return n
 }
 
-// yank cuts off the file behind a loop device: reads of the device fail from then on, and everything
+// cutOff cuts off the file behind a loop device: reads of the device fail from then on, and everything
 // that is cached still answers.
-func (s *scene) yank(ctx context.Context, r *report) {
+func (s *scene) cutOff(ctx context.Context) {
 	s.Say("yanking a disk")
 	_, err := s.Bound(ctx, "yanked", "before-the-yank")
 	s.Must(err, "making a claim")
-	marker := filepath.Join(s.dir, ".hostpath-provisioner", "pool.json")
-	_, err = os.ReadFile(marker)
+	_, err = os.ReadFile(s.marker())
 	s.Must(err, "reading the marker")
 	s.Must(os.Truncate(s.doomed.File, 0), "cutting off the disk")
+}
+
+func (s *scene) marker() string {
+	return filepath.Join(s.dir, ".hostpath-provisioner", "pool.json")
+}
+
+// awaitNotice waits for the daemon to notice that.
+func (s *scene) awaitNotice(r *report) {
 	began := time.Now()
 	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open })
 	if s.Blame(notNoticed, err) {
 		return
 	}
 	r.yanked, r.yankMessage = status.Since.Sub(began), status.Reason+": "+status.Message
-	if _, err := os.ReadFile(marker); err != nil {
+	if _, err := os.ReadFile(s.marker()); err != nil {
 		s.Fault(nothingDone, "the cache does not answer, so nothing is proven: %v", err)
 	}
 	if r.yanked > comesBack+slack {
 		s.Fault(notNoticed, "after %s", r.yanked)
 	}
-	hosttest.UnmountLazy(s, s.dir)
 }
 
 // leaderEnded says whether a process ended but for threads that wait in the kernel where no signal

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
 // Kinds of faults.
@@ -56,8 +58,10 @@ func (s *scene) round(ctx context.Context, r *report, pools []*pool, killable bo
 	}
 	rd := &round{what: what}
 	beats := s.Daemon.Beats()
+	var beside sync.WaitGroup
+	beside.Go(func() { s.beside(ctx, rd, o) })
 	s.hang(ctx, rd, pools, killable)
-	s.beside(ctx, rd, o)
+	beside.Wait()
 	if o.looks > 0 {
 		s.look(ctx, r, pools, o.looks)
 	}
@@ -87,19 +91,25 @@ func (s *scene) hang(ctx context.Context, rd *round, pools []*pool, killable boo
 		s.Must(err, "making a claim")
 		s.Must(s.Delete(ctx, s.claim(p, "goner")), "deleting a claim")
 		all.Go(func() {
-			if _, err := s.Cluster.WaitEvent(s.Soon(), claim, "PoolClosed"); err != nil {
-				s.mayHaveBeenMade(p, claim, err)
-			}
+			s.told(p, claim)
 		})
 	}
 	all.Wait()
 }
 
-// mayHaveBeenMade: where only removals hang, a claim may be quicker than the gate.
-func (s *scene) mayHaveBeenMade(p *pool, claim *corev1.PersistentVolumeClaim, notToldErr error) {
-	now, err := s.Cluster.WaitClaim(s.Soon(), s.Namespace, claim.Name, func(*corev1.PersistentVolumeClaim) bool { return true })
-	if err != nil || now.Status.Phase != corev1.ClaimBound || calls[p.number].within != removal {
-		s.Fault(notTold, "%s: %v", p.call, notToldErr)
+// told waits until a claim is told that its pool is closed, or is made where that can be.
+func (s *scene) told(p *pool, claim *corev1.PersistentVolumeClaim) {
+	bound := false
+	err := trial.Eventually(s.Soon(), func() bool {
+		now, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
+		if bound = err == nil && now.Status.Phase == corev1.ClaimBound; bound {
+			return true
+		}
+		events, err := s.Client.CoreV1().Events(s.Namespace).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=PoolClosed,involvedObject.uid=" + string(claim.UID)})
+		return err == nil && len(events.Items) > 0
+	})
+	if err != nil || bound && !calls[p.number].besideIt {
+		s.Fault(notTold, "%s: bound %v, %v", p.call, bound, err)
 	}
 }
 
