@@ -66,6 +66,16 @@ func (l ledger) mended(uid string) bool {
 	return true
 }
 
+// since answers how long ago work on the object began, 0 if it did not.
+func (l ledger) since(uid string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[uid]; e != nil {
+		return time.Since(e.first)
+	}
+	return 0
+}
+
 // begin says whether work on the object was not begun yet, and notes that it is now.
 func (l ledger) begin(uid string) bool {
 	l.mu.Lock()

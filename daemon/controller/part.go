@@ -22,8 +22,11 @@ func (c *Controller) part(ctx context.Context, r *room, name string) (done bool,
 	switch {
 	case !watched && r.Scope == plan.ScopeEveryNode:
 		return true, 0, c.partAlone(ctx, r, name)
-	case !watched || !plan.OnEveryNode(pv) || !plan.InUse(pv):
+	case !watched || !plan.OnEveryNode(pv):
 		return false, 0, nil
+	case !plan.InUse(pv):
+		wait := c.removalTurn(ctx, pv)
+		return wait > 0, wait, nil // what others change in the object meanwhile costs no request
 	}
 	after, err = c.follow(ctx, r, pv)
 	return true, after, err
@@ -89,7 +92,7 @@ func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.Persisten
 	}
 	size := pv.Spec.Capacity[corev1.ResourceStorage]
 	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{
-		Record: record, Class: pv.Spec.StorageClassName, Provisioner: c.Provisioner, Node: c.Node,
+		Record: record, Class: pv.Spec.StorageClassName, Provisioner: pv.Annotations[plan.ProvisionedBy], Node: c.Node,
 		Source: plan.SourceHostPath, Scope: plan.ScopeEveryNode, Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy),
 		Requested: size.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	})
@@ -156,8 +159,11 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 		c.Log.Info(doneHere[v.Action], "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
 		r.purges.Add(item{name: pv.Name})
 	}
-	if wait := plan.RemovalTurn(string(pv.UID), c.Node, c.nodeCount(ctx, time.Minute)) - c.ledger.seen(key); wait > 0 {
+	if wait := c.removalTurn(ctx, pv); wait > 0 {
 		return wait, nil
+	}
+	if _, watched := c.World.Volumes.Get(pv.Name); !watched {
+		return 0, nil // while we asked somebody else let it go
 	}
 	if err := c.API.WriteTombstone(ctx, plan.NewTombstone(pv, c.Node, v.Action)); err != nil {
 		return 0, c.apiTrouble(volumeRef(pv), err)
@@ -166,6 +172,15 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 		return 0, c.API.ReleaseFinalizer(ctx, pv)
 	}
 	return 0, c.API.RemoveVolume(ctx, pv)
+}
+
+// removalTurn is how long this node still leaves the object to others, once its own part is away.
+func (c *Controller) removalTurn(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
+	begun := c.ledger.since(removedKey(pv))
+	if begun == 0 {
+		return 0
+	}
+	return max(0, plan.RemovalTurn(string(pv.UID), c.Node, c.nodeCount(ctx, time.Minute))-begun)
 }
 
 // doneHere says in the log what became of this node's part.

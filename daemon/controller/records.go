@@ -91,7 +91,7 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 	if facts.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
 		return false, err
 	}
-	if record.Scope == plan.ScopeEveryNode && facts.Volume == nil && facts.Claim == nil {
+	if plan.Buryable(facts) {
 		if facts.Tombstone, err = c.API.ReadTombstone(ctx, record.PV); err != nil {
 			return false, err
 		}

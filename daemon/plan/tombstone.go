@@ -37,12 +37,18 @@ func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombston
 	return t
 }
 
+// Buryable says whether a tombstone can matter: object and claim are gone. A claim of the same name and
+// another UID is another one.
+func Buryable(f RecordFacts) bool {
+	return f.Record.Scope == ScopeEveryNode && f.Volume == nil && (f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID)
+}
+
 // buried is what the tombstone says of a record whose object and claim are gone; nothing, if it is
 // for another claim.
 func (f RecordFacts) buried() (Verdict, bool) {
 	t := f.Tombstone
 	switch {
-	case t == nil || t.ClaimUID != f.Record.ClaimUID || t.PV != f.Record.PV:
+	case !Buryable(f), t == nil || t.ClaimUID != f.Record.ClaimUID || t.PV != f.Record.PV:
 		return Verdict{}, false
 	case t.Data == Retain:
 		return Verdict{Action: Retain, Reason: ReasonRetained}, true
