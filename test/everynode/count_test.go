@@ -1,0 +1,166 @@
+package everynode
+
+import (
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// counter is a proxy before the API server that counts requests by what they are about.
+type counter struct {
+	mu     sync.Mutex
+	counts map[string]int // "POST persistentvolumes"
+	proxy  *httputil.ReverseProxy
+}
+
+// counted puts a counter between this world's daemons and the API server.
+func (w *world) counted() *counter {
+	w.Helper()
+	config := w.Config()
+	target, err := url.Parse(config.Host)
+	w.must(err)
+	// The daemons bring their own tokens: nothing of the administrator's but the server's certificate.
+	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
+	w.must(err)
+	c := &counter{counts: map[string]int{}}
+	c.proxy = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+	}
+	// With TLS, because client-go sends a kubeconfig's token over nothing else.
+	server := httptest.NewUnstartedServer(c)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	w.Cleanup(server.CloseClientConnections)
+	w.address = server.URL
+	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return c
+}
+
+func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.counts[about(r)]++
+	c.mu.Unlock()
+	c.proxy.ServeHTTP(w, r)
+}
+
+// about is the verb and the resource. Lists and watches are apart from reads of one object.
+func about(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	for i, part := range parts {
+		switch part {
+		case "persistentvolumes", "persistentvolumeclaims", "nodes", "leases", "events", "storageclasses":
+			verb := r.Method
+			if verb == http.MethodGet && i == len(parts)-1 {
+				verb = "LIST"
+			}
+			if r.URL.Query().Get("watch") != "" {
+				verb = "WATCH"
+			}
+			return verb + " " + part
+		}
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// take answers what was counted since the last call, without watches, which last.
+func (c *counter) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.counts
+	c.counts = map[string]int{}
+	delete(taken, "WATCH persistentvolumes")
+	delete(taken, "WATCH persistentvolumeclaims")
+	delete(taken, "WATCH nodes")
+	delete(taken, "WATCH storageclasses")
+	return taken
+}
+
+func words(counts map[string]int) string {
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%s %d", what, counts[what]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Fifty daemons, ten Immediate claims: how many requests it takes until each node has each directory,
+// and until all is gone again. It fails where the writes grow with the nodes, or the reads before a
+// removal are not those that each node must make.
+func TestFiftyNodes(t *testing.T) {
+	const nodes, claims = 50, 10
+	w := newWorld(t)
+	counter := w.counted()
+	hosts := make([]*host, nodes)
+	for i := range hosts {
+		hosts[i] = w.host(fmt.Sprint("n", i), setting{tmpfs: true})
+		w.must(hosts[i].Start())
+	}
+	for _, h := range hosts {
+		w.must(h.WaitReady(w.soon(), 1))
+		w.Cleanup(h.Kill)
+	}
+	class := w.class("c", immediate)
+	w.onEach(hosts) // the class has reached everybody
+	warm := w.claim("warm", class, "1Mi")
+	w.onEach(hosts, warm)
+	w.deleteClaim("warm")
+	w.onEach(hosts)
+	w.must(w.WaitVolumeGone(w.soon(), warm))
+
+	counter.take()
+	var pvs []string
+	for i := range claims {
+		pvs = append(pvs, w.claim(fmt.Sprint("data-", i), class, "1Mi"))
+		w.bound(fmt.Sprint("data-", i))
+	}
+	w.onEach(hosts, pvs...)
+	made := counter.take()
+	t.Logf("%d claims on %d nodes made with: %s", claims, nodes, words(made))
+	if n := made["POST persistentvolumes"]; n > 8*claims {
+		t.Errorf("%d claims took %d creates", claims, n)
+	}
+	if n := made["GET persistentvolumes"] + made["GET persistentvolumeclaims"]; n > 8*claims {
+		t.Errorf("%d claims took %d reads of one object: followers should need none", claims, n)
+	}
+
+	for i := range claims {
+		w.deleteClaim(fmt.Sprint("data-", i))
+	}
+	w.onEach(hosts)
+	for _, pv := range pvs {
+		w.must(w.WaitVolumeGone(w.soon(), pv))
+	}
+	gone := counter.take()
+	t.Logf("%d claims on %d nodes removed with: %s", claims, nodes, words(gone))
+	if n := gone["DELETE persistentvolumes"]; n > 8*claims {
+		t.Errorf("%d claims took %d deletes", claims, n)
+	}
+	for _, what := range []string{"GET persistentvolumes", "GET persistentvolumeclaims"} {
+		switch n := gone[what]; {
+		case n < nodes*claims:
+			t.Errorf("%s %d: a node removed something without asking", what, n)
+		case n > nodes*claims*3/2:
+			t.Errorf("%s %d: the nodes asked again and again", what, n)
+		}
+	}
+}
+
+// onEach waits until every host has exactly these volumes.
+func (w *world) onEach(hosts []*host, pvs ...string) {
+	w.Helper()
+	for _, h := range hosts {
+		h.wantTree(whole(pvs...)...)
+	}
+}

@@ -1,0 +1,151 @@
+package everynode
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// That an object is absent is no proof that its claim is gone. These tests make it absent in each
+// other way there is, with data on the nodes.
+
+// kept waits until a host's daemon has looked at its record and told that it keeps the volume.
+func (h *host) kept(pv string) {
+	h.w.Helper()
+	h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
+		for line := range strings.Lines(h.Log()) {
+			if strings.Contains(line, "reason=Orphaned") && strings.Contains(line, pv) {
+				return true
+			}
+		}
+		return false
+	})
+	h.wantTree(whole(pv)...)
+	h.wantData(pv)
+}
+
+// Somebody takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
+func TestFinalizerTakenOff(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	for _, h := range hosts {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+		h.Kill()
+	}
+	w.deleteClaim("data")
+	w.deleteVolume(pv)
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	w.must(err)
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	for _, h := range hosts {
+		h.run()
+		h.kept(pv)
+	}
+}
+
+// A daemon is pointed at another cluster, or its cluster was made again: its volumes are not there, and
+// nothing is removed. Back at its own, it catches up.
+func TestAnotherCluster(t *testing.T) {
+	t.Parallel()
+	other, err := newPlane(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Stop()
+	w := worldOn(t, shared(t))
+	a, moved := w.host("a").run(), w.host("b").run()
+	class := w.class("c", immediate)
+	pv := w.claim("data", class, "1Mi")
+	w.bound("data")
+	for _, h := range []*host{a, moved} {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+	}
+	moved.Kill()
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	kubeconfig := filepath.Join(filepath.Dir(moved.Path("etc")), "kubeconfig")
+	own, err := os.ReadFile(kubeconfig)
+	w.must(err)
+	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
+	moved.run()
+	moved.kept(pv)
+	moved.Kill()
+	w.must(os.WriteFile(kubeconfig, own, 0o600))
+	moved.run()
+	moved.wantTree()
+}
+
+// etcd is restored to a day before the claims were made: on a node that ran all the while, and on one
+// that was off when it happened. Before that another claim is deleted and so has a tombstone, which the
+// restore takes back together with the deletion: its volume is there again.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	plane, err := newPlane(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plane.Stop()
+	w := worldOn(t, plane)
+	on, off := w.host("a").run(), w.host("b").run()
+	class := w.class("c", immediate)
+	old := w.claim("old", class, "1Mi")
+	w.bound("old")
+	w.onEach([]*host{on, off}, old)
+	w.must(plane.Kill())
+	backup := filepath.Join(plane.Dir(), "etcd-backup")
+	copyTree(w, etcdOf(plane), backup)
+	w.must(plane.Restart(w.ctx))
+
+	pv := w.claim("data", class, "1Mi")
+	w.bound("data")
+	for _, h := range []*host{on, off} {
+		h.wantTree(whole(old, pv)...)
+		h.write(pv)
+	}
+	off.Kill()
+	w.deleteClaim("old")
+	w.must(w.WaitVolumeGone(w.soon(), old))
+	on.wantTree(whole(pv)...)
+	w.must(plane.Kill())
+	w.must(os.RemoveAll(etcdOf(plane)))
+	copyTree(w, backup, etcdOf(plane))
+	w.must(plane.Restart(w.ctx))
+	// A watch finds out by itself that the server's data is older, within minutes (kube.MaxSilence);
+	// a start finds out at once.
+	on.Kill()
+	on.run()
+	on.keptBeside(pv, old)
+	off.run()
+	off.keptBeside(pv, old)
+}
+
+// keptBeside is kept where there is another volume, too.
+func (h *host) keptBeside(pv, other string) {
+	h.w.Helper()
+	h.wantTree(whole(pv, other)...)
+	h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
+		return strings.Contains(h.Log(), "reason=Orphaned")
+	})
+	h.wantTree(whole(pv, other)...)
+	h.wantData(pv)
+}
+
+func etcdOf(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "etcd") }
+
+func copyTree(w *world, from, to string) {
+	w.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		w.Fatalf("cp: %v\n%s", err, out)
+	}
+}

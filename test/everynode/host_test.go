@@ -1,0 +1,208 @@
+package everynode
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// host is a node: a mount namespace, a filesystem in it at the pool's path, and a daemon.
+type host struct {
+	*rig.Daemon
+	w      *world
+	node   string
+	path   string // of the pool, in the namespace
+	mount  func() // mounts the pool's filesystem
+	holder int    // the process that holds the namespace
+}
+
+// setting changes a host before it is prepared.
+type setting struct {
+	path  string // of the pool, in place of the world's
+	tmpfs bool   // a filesystem that costs nothing
+	extra string // TOML at the end of the pool's table
+}
+
+// host makes the Node object and a prepared pool. The daemon does not run yet.
+func (w *world) host(name string, settings ...setting) *host {
+	w.Helper()
+	w.must(w.AddNode(w.ctx, w.namespace+"-"+name, map[string]string{nodeLabel: w.namespace}))
+	return w.machine(name, settings...)
+}
+
+// machine is host without the Node object.
+func (w *world) machine(name string, settings ...setting) *host {
+	w.Helper()
+	s := append(settings, setting{})[0]
+	if s.path == "" {
+		s.path = w.pool
+	}
+	h := &host{w: w, node: w.namespace + "-" + name, path: s.path, holder: w.hold()}
+	h.mount = func() { h.inside("mount", "-t", "tmpfs", "-o", "mode=0700,size=16m", "pool", h.path) }
+	if !s.tmpfs {
+		image := hosttest.Mkfs(w, "ext4", 48)
+		h.mount = func() {
+			h.inside("mount", "-t", image.Type, "-o", "loop", image.File, h.path)
+			h.inside("chmod", "0700", h.path)
+		}
+	}
+	h.mount()
+	h.configure(s)
+	if out, code := h.Call("prepare", "fast"); code != 0 {
+		w.Fatalf("prepare: exit code %d\n%s", code, out)
+	}
+	w.Cleanup(func() {
+		if w.Failed() {
+			w.Logf("the log of the daemon on %s:\n%s", h.node, h.Log())
+		}
+	})
+	return h
+}
+
+// configure makes the daemon's directory and the program that runs it in the namespace.
+func (h *host) configure(s setting) {
+	w, dir := h.w, hosttest.Dir(h.w)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	w.must(w.kubeconfig(kubeconfig))
+	inside := filepath.Join(dir, "hostpath-provisioner")
+	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --mount=/proc/%d/ns/mnt -- %s \"$@\"\n", h.holder, binary())
+	w.must(os.WriteFile(inside, []byte(script), 0o700))
+	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\nscope = \"every-node\"\npath = %q\n%s\n",
+		w.provisioner, h.node, kubeconfig, h.path, s.extra)
+	var err error
+	h.Daemon, err = rig.New(rig.Options{Binary: inside, Dir: dir, Config: config})
+	w.must(err)
+}
+
+// hold starts a process in a new mount namespace, whose mounts nobody else sees, and answers its id.
+func (w *world) hold() int {
+	w.Helper()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep infinity")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	w.must(err)
+	started := make(chan error, 1)
+	go func() {
+		// Pdeathsig goes with the thread that forked (prctl(2)), so this one waits for the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+	}()
+	w.must(<-started)
+	w.Cleanup(func() { cmd.Process.Kill() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		w.Fatalf("a mount namespace: %v", err)
+	}
+	return cmd.Process.Pid
+}
+
+// inside runs a command in the host's mount namespace.
+func (h *host) inside(args ...string) {
+	h.w.Helper()
+	args = append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.holder), "--"}, args...)
+	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+		h.w.Fatalf("%s on %s: %v\n%s", strings.Join(args[2:], " "), h.node, err, out)
+	}
+}
+
+// unmount closes the pool, and waits until the daemon knows if one runs.
+func (h *host) unmount() {
+	h.w.Helper()
+	h.inside("umount", h.path)
+	h.w.must(h.WaitStatus(h.w.soon(), "is closed"))
+}
+
+// run starts the daemon and waits until it is ready. It ends with the test.
+func (h *host) run() *host {
+	h.w.Helper()
+	h.w.must(h.Run(h.w.soon()))
+	h.w.Cleanup(func() {
+		select {
+		case <-h.Exited():
+		default:
+			h.Kill()
+		}
+	})
+	return h
+}
+
+// in is a path below the pool as this process can reach it.
+func (h *host) in(elem ...string) string {
+	return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", h.holder), h.path}, elem...)...)
+}
+
+func (h *host) ours(dir string) string { return h.in(".hostpath-provisioner", dir) }
+
+// write puts the node's name into the volume's directory, as a pod there would.
+func (h *host) write(pv string) {
+	h.w.Helper()
+	h.w.must(os.WriteFile(h.in(pv, "data"), []byte(h.node), 0o600))
+}
+
+// wantData looks for what write wrote, at a path below the pool.
+func (h *host) wantData(dir string) {
+	h.w.Helper()
+	data, err := os.ReadFile(h.in(dir, "data"))
+	if string(data) != h.node {
+		h.w.Errorf("%s on %s has %q, %v", dir, h.node, data, err)
+	}
+}
+
+// tree is everything in a pool but the marker and what mkfs makes, with records and directories by
+// name: the whole world of a host's pool. "ours/..." is below .hostpath-provisioner.
+func (h *host) tree() []string {
+	h.w.Helper()
+	var all []string
+	for prefix, dir := range map[string]string{"": h.in(), "ours/staging/": h.ours("staging"), "ours/trash/": h.ours("trash"), "ours/volumes/": h.ours("volumes"), "ours/archive/": h.ours("archive")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			h.w.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "lost+found" && e.Name() != ".hostpath-provisioner" {
+				all = append(all, prefix+e.Name())
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// wantTree waits until the pool holds exactly these.
+func (h *host) wantTree(want ...string) {
+	h.w.Helper()
+	slices.Sort(want)
+	var got []string
+	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+		if got = h.tree(); slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(end) {
+			h.w.Fatalf("the pool of %s has\n  %s\nwant\n  %s", h.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+}
+
+// whole is what the tree has for these volumes: a directory and a record each.
+func whole(pvs ...string) []string {
+	var all []string
+	for _, pv := range pvs {
+		all = append(all, pv, "ours/volumes/"+pv+".json")
+	}
+	return all
+}

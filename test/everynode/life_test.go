@@ -1,0 +1,300 @@
+package everynode
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
+// set and claim go nothing is left on any node.
+func TestDaemonSet(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	pv := w.claim("data", w.class("c", wait), "1Mi")
+	w.daemonSet("agent", "data")
+	w.scheduled("agent", hosts...)
+	w.wantVolume(w.bound("data"))
+	for _, h := range hosts {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+	}
+	for _, h := range hosts {
+		h.wantData(pv) // nobody else's
+	}
+	w.deleteDaemonSet("agent")
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	for _, h := range hosts {
+		h.wantTree()
+	}
+}
+
+func (w *world) three() []*host {
+	w.Helper()
+	return []*host{w.host("a").run(), w.host("b").run(), w.host("c").run()}
+}
+
+// wantVolume: what the object must be for pods on every node.
+func (w *world) wantVolume(pv *corev1.PersistentVolume) {
+	w.Helper()
+	source := pv.Spec.HostPath
+	switch {
+	case pv.Spec.NodeAffinity != nil:
+		w.Errorf("the volume has node affinity %v", pv.Spec.NodeAffinity)
+	case source == nil || source.Type == nil || *source.Type != corev1.HostPathDirectory || source.Path != w.pool+"/"+pv.Name:
+		w.Errorf("the volume's source is %+v", pv.Spec.PersistentVolumeSource)
+	case pv.Labels["hostpath-provisioner/scope"] != "every-node" || pv.Labels["hostpath-provisioner/node"] != "":
+		w.Errorf("the volume's labels are %v", pv.Labels)
+	}
+}
+
+// An Immediate claim is bound without a pod, by whichever node comes first, and each node has a directory.
+func TestImmediate(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	class := w.class("c", immediate)
+	var pvs []string
+	for _, name := range []string{"one", "two", "three", "four"} {
+		pvs = append(pvs, w.claim(name, class, "1Mi"))
+		w.wantVolume(w.bound(name))
+	}
+	for _, h := range hosts {
+		h.wantTree(whole(pvs...)...)
+	}
+	w.deleteClaim("one")
+	w.must(w.WaitVolumeGone(w.soon(), pvs[0]))
+	for _, h := range hosts {
+		h.wantTree(whole(pvs[1:]...)...)
+	}
+}
+
+// A node that joins the cluster later gets the directories of the volumes that there are, and only those.
+func TestJoinsLater(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.host("a").run(), w.host("b").run()
+	class := w.class("c", immediate)
+	gone, kept := w.claim("gone", class, "1Mi"), w.claim("kept", class, "1Mi")
+	w.bound("gone")
+	w.bound("kept")
+	w.deleteClaim("gone")
+	w.must(w.WaitVolumeGone(w.soon(), gone))
+	w.daemonSet("agent", "kept")
+	w.scheduled("agent", a, b)
+	c := w.host("c").run()
+	w.scheduled("agent", c)
+	for _, h := range []*host{a, b, c} {
+		h.wantTree(whole(kept)...)
+	}
+}
+
+// A daemon that was off, by kill -9, while volumes came and went catches up with both when it returns.
+func TestOff(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	off, class := hosts[2], w.class("c", immediate)
+	before := w.claim("before", class, "1Mi")
+	w.bound("before")
+	for _, h := range hosts {
+		h.wantTree(whole(before)...)
+		h.write(before)
+	}
+	off.Kill()
+	during := w.claim("during", class, "1Mi")
+	w.bound("during")
+	w.deleteClaim("before")
+	w.must(w.WaitVolumeGone(w.soon(), before))
+	again := w.claim("before", class, "1Mi") // another claim of the same name is no reason to keep it
+	w.bound("before")
+	off.wantData(before)
+	off.run()
+	for _, h := range hosts {
+		h.wantTree(whole(during, again)...)
+	}
+	if log := off.Log(); !strings.Contains(log, "CaughtUp") {
+		t.Errorf("the log does not say that a volume was removed because it went meanwhile:\n%s", log)
+	}
+}
+
+// The node whose pool is closed says so at the volume, in words that name it, and once it is well again
+// that too. The others go on.
+func TestClosedPool(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	shut, class := hosts[1], w.class("c", immediate)
+	early := w.claim("early", class, "1Mi")
+	w.bound("early")
+	for _, h := range hosts {
+		h.wantTree(whole(early)...)
+		h.write(early)
+	}
+	shut.unmount()
+	late := w.claim("late", class, "1Mi")
+	w.bound("late")
+	for _, pv := range []string{early, late} {
+		if message := w.event(pv, "PoolClosed", shut); !strings.Contains(message, shut.node) || !strings.Contains(message, "mount") {
+			t.Errorf("the event on %s says %q", pv, message)
+		}
+	}
+	hosts[0].wantTree(whole(early, late)...)
+	shut.wantTree()
+	shut.mount()
+	shut.wantTree(whole(early, late)...)
+	shut.wantData(early)
+	for _, pv := range []string{early, late} {
+		w.event(pv, "NodeDirectoryReady", shut)
+	}
+	// And when a claim goes: the others let the object go, this one follows when it can.
+	shut.unmount()
+	w.deleteClaim("early")
+	w.must(w.WaitVolumeGone(w.soon(), early))
+	hosts[0].wantTree(whole(late)...)
+	shut.mount()
+	shut.wantTree(whole(late)...)
+}
+
+// The node that the scheduler chose first cannot: after a while another one helps, and the pods of the
+// set run.
+func TestChosenNodeCannot(t *testing.T) {
+	w := newWorld(t)
+	a := w.host("a").run()
+	b := w.host("b") // a node of the set without a daemon
+	pv := w.claim("data", w.class("c", wait), "1Mi")
+	pod := w.podOn("first", b, "data")
+	w.eventually("the claim is given to "+b.node, func() bool {
+		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, "data", metav1.GetOptions{})
+		w.must(err)
+		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
+	})
+	w.wantVolume(w.bound("data"))
+	_, err := w.WaitPodScheduled(w.soon(), w.namespace, pod)
+	w.must(err)
+	a.wantTree(whole(pv)...)
+	b.wantTree()
+	b.run()
+	b.wantTree(whole(pv)...)
+}
+
+// Another path for the pool is told at the volume, and nothing is made there.
+func TestOtherPath(t *testing.T) {
+	w := newWorld(t)
+	a := w.host("a").run()
+	other := w.host("b", setting{path: mountPoint(t)})
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	other.run()
+	message := w.event(pv, "PathMismatch", other)
+	for _, part := range []string{other.node, a.path, other.path, "must be the same on every node"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("the event says %q, without %q", message, part)
+		}
+	}
+	other.wantTree()
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	a.wantTree()
+}
+
+// Retain keeps each node's data when the object is deleted, also where the daemon was off meanwhile;
+// archive keeps it in each node's archive.
+func TestRetainAndArchive(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	off := hosts[2]
+	retained := w.claim("retained", w.class("r", immediate, policy(corev1.PersistentVolumeReclaimRetain)), "1Mi")
+	archived := w.claim("archived", w.class("a", immediate, params("onDelete", "archive")), "1Mi")
+	w.bound("retained")
+	w.bound("archived")
+	for _, h := range hosts {
+		h.wantTree(whole(retained, archived)...)
+		h.write(retained)
+		h.write(archived)
+	}
+	off.Kill()
+	w.deleteClaim("archived")
+	w.deleteClaim("retained")
+	w.must(w.WaitVolumeGone(w.soon(), archived))
+	_, err := w.WaitVolumePhase(w.soon(), retained, corev1.VolumeReleased)
+	w.must(err)
+	w.deleteVolume(retained)
+	w.must(w.WaitVolumeGone(w.soon(), retained))
+	off.run()
+	for _, h := range hosts {
+		h.wantTree(append(whole(retained), "ours/archive/"+archived, "ours/archive/"+archived+".json")...)
+		h.wantData(retained)
+		h.wantData(".hostpath-provisioner/archive/" + archived)
+	}
+}
+
+// The policy was changed to Retain while a daemon was off, and the object deleted: its record does not
+// know, the tombstone does.
+func TestRetainedWhileOff(t *testing.T) {
+	w := newWorld(t)
+	a, off := w.host("a").run(), w.host("b").run()
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	for _, h := range []*host{a, off} {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+	}
+	off.Kill()
+	w.retain(pv)
+	w.deleteClaim("data")
+	_, err := w.WaitVolumePhase(w.soon(), pv, corev1.VolumeReleased)
+	w.must(err)
+	w.deleteVolume(pv)
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	off.run()
+	w.eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "Retained") })
+	for _, h := range []*host{a, off} {
+		h.wantTree(whole(pv)...)
+		h.wantData(pv)
+	}
+}
+
+// Daemons die all the time while claims come and go; in the end each node has exactly what is claimed.
+func TestKilledInBetween(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	class := w.class("c", immediate)
+	var left []string
+	for i := range 18 {
+		name := "claim-" + string(rune('a'+i))
+		pv := w.claim(name, class, "1Mi")
+		if i%3 != 2 {
+			w.bound(name)
+			w.deleteClaim(name)
+		} else {
+			left = append(left, pv)
+		}
+		// At some moment of what follows: a millisecond, ten, a hundred.
+		victim := hosts[i%len(hosts)]
+		time.Sleep(time.Millisecond << (i % 8))
+		victim.Kill()
+		victim.run()
+	}
+	slices.Sort(left)
+	for _, h := range hosts {
+		h.wantTree(whole(left...)...)
+	}
+	w.eventually("the volume objects are those that are claimed", func() bool {
+		list, err := w.Client().CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
+		w.must(err)
+		var there []string
+		for _, pv := range list.Items {
+			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.provisioner {
+				there = append(there, pv.Name)
+			}
+		}
+		slices.Sort(there)
+		return slices.Equal(there, left)
+	})
+	if entries, err := os.ReadDir(w.pool); err != nil || len(entries) > 0 {
+		t.Errorf("under the mount points there is %v, %v", entries, err)
+	}
+}
