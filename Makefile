@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-crash
 
 include test/controlplane/build.mk
 
@@ -83,6 +83,9 @@ test-vm: deps build $(BUILD)/controlplane ## SELinux enforcing, NFS, failing dev
 
 test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon and a real API server
 	@$(GO) run $(GOFLAGS) ./test/chaos $(CHAOSFLAGS)
+
+test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
+	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

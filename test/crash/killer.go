@@ -1,4 +1,4 @@
-package crash
+package main
 
 import (
 	"errors"
@@ -27,6 +27,8 @@ type killer struct {
 	points []string // in the order in which they came
 	last   time.Time
 	hit    chan string
+
+	unknown map[int32]int // system calls that this program does not know, by number
 }
 
 // newKiller waits at the socket for the daemons of one host.
@@ -35,7 +37,7 @@ func newKiller(socket string, s scope) (*killer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &killer{socket: l, name: socket, scope: s}
+	k := &killer{socket: l, name: socket, scope: s, unknown: map[int32]int{}}
 	go k.accept()
 	return k, nil
 }
@@ -179,8 +181,30 @@ func (k *killer) asked(p process, n *notification) bool {
 	if !k.isArmed() {
 		return false
 	}
-	what := k.scope.describe(p, n)
+	what, known := k.scope.describe(p, n)
+	if !known {
+		k.stranger(n.nr)
+		return false
+	}
 	return what != "" && k.came(what)
+}
+
+func (k *killer) stranger(nr int32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unknown[nr]++
+}
+
+// strangers are the numbers of the system calls that this program does not know, and how often they came.
+func (k *killer) strangers() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []string
+	for nr, times := range k.unknown {
+		all = append(all, fmt.Sprintf("system call %d, %d times", nr, times))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // union adds the points of b that are not in a.

@@ -1,4 +1,4 @@
-package crash
+package main
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func TestKiller(t *testing.T) {
 		{"mkdir pool/c #1", []string{"b"}},
 	} {
 		pool := t.TempDir()
-		k, err := newKiller(filepath.Join(t.TempDir(), "s"), scope{pool: pool, state: "/nowhere"})
+		k, err := newKiller(filepath.Join(t.TempDir(), "s"), scope{pool: pool})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package crash
+package main
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scope says which calls count: those on something below the pool or the state directory, and those
-// on a connection to the API.
-type scope struct{ pool, state string }
+// scope says which calls count: those on something below one of these directories, and those on a
+// connection to the API. What else a daemon writes (its log, its status file) is not read by the next one.
+type scope struct{ pool, state, locks string }
 
 // process is the daemon whose thread asks.
 type process struct{ pid, pidfd int }
 
-// The two points of the API.
+// The two points of the API. The connection is encrypted, so that they are told apart by their number.
 const (
 	request  = "write to the API"
 	response = "read what the API answered"
@@ -27,56 +27,99 @@ const (
 
 var pvName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-// describe names a call that counts, in words that are the same for every volume; "" if it does not.
-func (s scope) describe(p process, n *notification) string {
-	a := n.args
-	switch n.nr {
-	case unix.SYS_READ:
-		if socket := s.socket(p, n, a[0]); socket && p.readable(int(a[0])) {
-			return response
-		}
+// markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text).
+var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
+
+// call names what a system call is about to do, in words that are the same for every volume; "" if
+// that does not count.
+type call func(s scope, p process, n *notification) string
+
+// calls are the system calls that this program understands. One that is stopped and is not here makes
+// the program fail in the end.
+var calls = map[int32]call{
+	unix.SYS_READ:      scope.read,
+	unix.SYS_WRITE:     scope.write,
+	unix.SYS_WRITEV:    scope.write,
+	unix.SYS_PWRITE64:  scope.write,
+	unix.SYS_SENDTO:    scope.write,
+	unix.SYS_SENDMSG:   scope.write,
+	unix.SYS_SHUTDOWN:  func(scope, process, *notification) string { return "" },
+	unix.SYS_OPENAT:    scope.open,
+	unix.SYS_OPENAT2:   scope.open,
+	unix.SYS_RENAMEAT:  scope.rename,
+	unix.SYS_RENAMEAT2: scope.rename,
+	unix.SYS_IOCTL:     scope.ioctl,
+
+	unix.SYS_MKDIRAT: onName("mkdir"), unix.SYS_MKNODAT: onName("mknod"), unix.SYS_UNLINKAT: onName("remove"),
+	unix.SYS_FCHOWNAT: onName("chown"), unix.SYS_FCHMODAT: onName("chmod"), unix.SYS_UTIMENSAT: onName("utimes"),
+	unix.SYS_LINKAT: onName("link"),
+
+	unix.SYS_FSYNC: onFile("fsync"), unix.SYS_FDATASYNC: onFile("fdatasync"), unix.SYS_SYNC_FILE_RANGE: onFile("write out"),
+	unix.SYS_SYNCFS: onFile("syncfs"), unix.SYS_FCHOWN: onFile("chown"), unix.SYS_FCHMOD: onFile("chmod"),
+	unix.SYS_FTRUNCATE: onFile("truncate"), unix.SYS_FALLOCATE: onFile("allocate"), unix.SYS_FSETXATTR: onFile("setxattr"),
+	unix.SYS_QUOTACTL_FD: onFile("quota of"),
+}
+
+// describe is what a call is about to do. known is false for one that this program does not know.
+func (s scope) describe(p process, n *notification) (what string, known bool) {
+	c, known := calls[n.nr]
+	if !known {
+		return "", false
+	}
+	return c(s, p, n), true
+}
+
+func (s scope) read(p process, n *notification) string {
+	if s.socket(p, n, n.args[0]) && p.readable(int(n.args[0])) {
+		return response
+	}
+	return ""
+}
+
+func (s scope) write(p process, n *notification) string {
+	if s.socket(p, n, n.args[0]) {
+		return request
+	}
+	return s.on("write", fdPath(n, n.args[0]))
+}
+
+func (s scope) open(_ process, n *notification) string {
+	if openFlags(n)&(unix.O_CREAT|unix.O_TRUNC) == 0 {
 		return ""
-	case unix.SYS_WRITE, unix.SYS_WRITEV:
-		if s.socket(p, n, a[0]) {
-			return request
-		}
-		return s.on("write", fdPath(n, a[0]))
-	case unix.SYS_PWRITE64:
-		return s.on("write", fdPath(n, a[0]))
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2:
-		if openFlags(n)&(unix.O_CREAT|unix.O_TRUNC) == 0 {
-			return ""
-		}
-		return s.on("create", at(n, a[0], a[1]))
-	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2:
-		from, to := s.name(at(n, a[0], a[1])), s.name(at(n, a[2], a[3]))
-		if from == "" && to == "" {
-			return ""
-		}
-		return "rename " + from + " to " + to
-	case unix.SYS_LINKAT, unix.SYS_SYMLINKAT:
-		return s.on("link", at(n, a[0], a[1]))
-	case unix.SYS_IOCTL:
-		if a[1] != unix.FS_IOC_SETFLAGS {
-			return ""
-		}
-		return s.on("setflags", fdPath(n, a[0]))
 	}
-	if call, is := atCalls[n.nr]; is {
-		return s.on(call, at(n, a[0], a[1]))
-	}
-	return s.on(fdCalls[n.nr], fdPath(n, a[0]))
+	return s.on("create", at(n, n.args[0], n.args[1]))
 }
 
-var atCalls = map[int32]string{
-	unix.SYS_MKDIRAT: "mkdir", unix.SYS_MKNODAT: "mknod", unix.SYS_UNLINKAT: "remove",
-	unix.SYS_FCHOWNAT: "chown", unix.SYS_FCHMODAT: "chmod",
+func (s scope) rename(_ process, n *notification) string {
+	from, to := s.name(at(n, n.args[0], n.args[1])), s.name(at(n, n.args[2], n.args[3]))
+	if from == "" && to == "" {
+		return ""
+	}
+	return "rename " + from + " to " + to
 }
 
-var fdCalls = map[int32]string{
-	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_SYNC_FILE_RANGE: "write out", unix.SYS_SYNCFS: "syncfs",
-	unix.SYS_FCHOWN: "chown", unix.SYS_FCHMOD: "chmod", unix.SYS_FTRUNCATE: "truncate", unix.SYS_FALLOCATE: "allocate",
-	unix.SYS_FSETXATTR: "setxattr",
+func (s scope) ioctl(_ process, n *notification) string {
+	switch n.args[1] {
+	case unix.FS_IOC_SETFLAGS:
+		return s.on("setflags", fdPath(n, n.args[0]))
+	case fsSetXattr:
+		return s.on("set project of", fdPath(n, n.args[0]))
+	default:
+		return ""
+	}
+}
+
+// fsSetXattr is FS_IOC_FSSETXATTR, linux/fs.h: _IOW('X', 32, struct fsxattr).
+const fsSetXattr = 0x401c5820
+
+// onName is a call with a directory's descriptor and a name.
+func onName(does string) call {
+	return func(s scope, _ process, n *notification) string { return s.on(does, at(n, n.args[0], n.args[1])) }
+}
+
+// onFile is a call with a file's descriptor.
+func onFile(does string) call {
+	return func(s scope, _ process, n *notification) string { return s.on(does, fdPath(n, n.args[0])) }
 }
 
 func (s scope) on(call, path string) string {
@@ -87,12 +130,12 @@ func (s scope) on(call, path string) string {
 	return call + " " + name
 }
 
-// name is a path as tables show it, "" if it is neither in the pool nor in the state directory.
+// name is a path as tables show it, "" if it is not in scope.
 func (s scope) name(path string) string {
-	for _, root := range []struct{ path, name string }{{s.pool, "pool"}, {s.state, "state"}} {
+	for _, root := range []struct{ path, name string }{{s.pool, "pool"}, {s.state, "state"}, {s.locks, "locks"}} {
 		below, is := strings.CutPrefix(path, root.path)
-		if is && (below == "" || below[0] == '/') {
-			name := pvName.ReplaceAllString(root.name+below, "PV")
+		if is && root.path != "" && (below == "" || below[0] == '/') {
+			name := markerID.ReplaceAllString(pvName.ReplaceAllString(root.name+below, "PV"), "ID")
 			return strings.Replace(name, "pool/.hostpath-provisioner/", "", 1)
 		}
 	}

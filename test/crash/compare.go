@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// fate is what a claim and its volume are to come to.
+type fate int
+
+// The fates.
+const (
+	gone     fate = iota // nothing is left of either
+	bound                // claim, object, directory and record
+	archived             // directory and record in the archive
+	retained             // directory and record in the pool
+)
+
+// wish is a claim with its fate.
+type wish struct {
+	claim, uid string
+	fate       fate
+	data       string // what a pod wrote, "" if none did
+}
+
+func (w wish) pv() string { return "pvc-" + w.uid }
+
+// things that have to be there, each of them once.
+func (w wish) things() []string {
+	switch pv := w.pv(); w.fate {
+	case bound:
+		return []string{"claim " + w.claim, "object " + pv, "pool/" + pv, "volumes/" + pv + ".json"}
+	case archived:
+		return []string{"archive/" + pv, "archive/" + pv + ".json"}
+	case retained:
+		return []string{"pool/" + pv, "volumes/" + pv + ".json"}
+	default:
+		return nil
+	}
+}
+
+// sight is the whole world at one moment.
+type sight struct {
+	things  map[string]string // what there is: the UID of the claim that it is about, "" if that cannot be told
+	claims  map[string]claim  // by name
+	objects map[string]object // by name
+	dirs    map[string]dir    // by name below the pool
+	records map[string]record // by name below the pool
+}
+
+type claim struct {
+	uid, phase, volume string
+	going              bool
+}
+
+type object struct {
+	uid, phase, path string // UID of its claim
+	finalizers       int    // ours, of which there should be one
+	going            bool
+}
+
+type dir struct {
+	mode, uid, gid uint32
+	data           string // what is in the file that pods write
+}
+
+// record is what the daemon's record files have to say. Its fields are spelt out here, because a
+// record that can be read only by the program that wrote it is none.
+type record struct {
+	PV        string `json:"pv"`
+	ClaimUID  string `json:"claimUID"`
+	Directory string `json:"directory"`
+	Retained  bool   `json:"retained"`
+}
+
+// kind of a fault.
+type kind int
+
+// The kinds.
+const (
+	leak   kind = iota // something that nobody wants is there
+	loss               // something is not there, or is not whole
+	double             // something is there twice
+	kinds
+)
+
+func (k kind) String() string { return [...]string{"leaked", "lost", "double"}[k] }
+
+// fault is one difference between the world and what it should be.
+type fault struct {
+	kind kind
+	text string
+}
+
+func (f fault) String() string { return f.kind.String() + ": " + f.text }
+
+// compare answers every difference: what is there besides the baseline and what the wishes need, what
+// is missing, and what is there and not whole.
+func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
+	add := func(k kind, format string, args ...any) { all = append(all, fault{k, fmt.Sprintf(format, args...)}) }
+	wanted, living := map[string]bool{}, map[string]bool{}
+	maps.Copy(wanted, baseline)
+	for _, w := range wishes {
+		for _, thing := range w.things() {
+			wanted[thing] = true
+		}
+		living[w.uid] = w.fate != gone
+	}
+	for _, thing := range slices.Sorted(maps.Keys(wanted)) {
+		if _, there := s.things[thing]; !there {
+			add(loss, "%s is not there", thing)
+		}
+	}
+	for _, thing := range slices.Sorted(maps.Keys(s.things)) {
+		switch uid := s.things[thing]; {
+		case wanted[thing]:
+		case uid != "" && living[uid]:
+			add(double, "%s is there, too", thing)
+		default:
+			add(leak, "%s is left", thing)
+		}
+	}
+	for _, w := range wishes {
+		for _, text := range w.flaws(s) {
+			add(loss, "%s of claim %s", text, w.claim)
+		}
+	}
+	return all
+}
+
+// flaws are what is wrong with the things that are there.
+func (w wish) flaws(s sight) (all []string) {
+	where := "pool/"
+	switch w.fate {
+	case gone:
+		return nil
+	case archived:
+		where = "archive/"
+	case bound:
+		all = w.objectFlaws(s)
+	}
+	if d, there := s.dirs[where+w.pv()]; there {
+		if d.mode != dirMode || d.uid != dirUID || d.gid != dirGID {
+			all = append(all, fmt.Sprintf("mode %04o and owner %d:%d of the directory", d.mode, d.uid, d.gid))
+		}
+		if d.data != w.data {
+			all = append(all, fmt.Sprintf("data %q, which should be %q,", d.data, w.data))
+		}
+	}
+	file := strings.Replace(where, "pool/", "volumes/", 1) + w.pv() + ".json"
+	if r, there := s.records[file]; there && r != (record{w.pv(), w.uid, w.pv(), w.fate == retained}) {
+		all = append(all, fmt.Sprintf("record %+v", r))
+	}
+	return all
+}
+
+func (w wish) objectFlaws(s sight) (all []string) {
+	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false}) {
+		all = append(all, fmt.Sprintf("state %+v", c))
+	}
+	o, there := s.objects[w.pv()]
+	if !there {
+		return all
+	}
+	path := o.path
+	o.path = ""
+	if o != (object{w.uid, "Bound", "", 1, false}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
+		all = append(all, fmt.Sprintf("object %+v at %s", o, path))
+	}
+	return all
+}

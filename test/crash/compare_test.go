@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const uid = "0a1b2c3d-1111-2222-3333-444455556666"
+
+// good is a world with one claim that came to its fate.
+func good(f fate) (wish, sight) {
+	w := wish{claim: "c", uid: uid, fate: f, data: "text"}
+	s := sight{
+		things: map[string]string{"ours/pool.json": ""}, claims: map[string]claim{}, objects: map[string]object{},
+		dirs: map[string]dir{}, records: map[string]record{},
+	}
+	for _, thing := range w.things() {
+		s.things[thing] = uid
+	}
+	d := dir{dirMode, dirUID, dirGID, "text"}
+	switch f {
+	case bound:
+		s.claims["c"] = claim{uid, "Bound", w.pv(), false}
+		s.objects[w.pv()] = object{uid, "Bound", "/media/pool/" + w.pv(), 1, false}
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false}
+	case retained:
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), true}
+	case archived:
+		s.dirs["archive/"+w.pv()], s.records["archive/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false}
+	}
+	return w, s
+}
+
+var base = map[string]bool{"ours/pool.json": true}
+
+func TestCompareGood(t *testing.T) {
+	for _, f := range []fate{gone, bound, archived, retained} {
+		w, s := good(f)
+		if faults := compare([]wish{w}, base, s); len(faults) > 0 {
+			t.Errorf("fate %d: %v", f, faults)
+		}
+	}
+}
+
+// Each thing that is taken away is lost, and one that is left when all should be gone is leaked.
+func TestCompareEachThing(t *testing.T) {
+	for _, f := range []fate{bound, archived, retained} {
+		w, whole := good(f)
+		for thing := range maps.Keys(whole.things) {
+			_, s := good(f)
+			delete(s.things, thing)
+			want(t, compare([]wish{w}, base, s), "lost: "+thing+" is not there")
+			if thing != "ours/pool.json" {
+				w := w
+				w.fate = gone
+				s = sight{things: map[string]string{"ours/pool.json": "", thing: uid}}
+				want(t, compare([]wish{w}, base, s), "leaked: "+thing+" is left")
+				want(t, compare(nil, base, s), "leaked: "+thing+" is left")
+			}
+		}
+	}
+}
+
+// Whatever else is there is double if it is about a claim that lives, and leaked if not.
+func TestCompareExtra(t *testing.T) {
+	for _, f := range []fate{bound, archived, retained} {
+		for _, extra := range []string{"staging/pvc-" + uid, "trash/pvc-" + uid, "object other", "volumes/pvc-" + uid + ".json.new"} {
+			w, s := good(f)
+			s.things[extra] = uid
+			want(t, compare([]wish{w}, base, s), "double: "+extra+" is there, too")
+			s.things[extra] = ""
+			want(t, compare([]wish{w}, base, s), "leaked: "+extra+" is left")
+		}
+	}
+}
+
+func TestCompareFlaws(t *testing.T) {
+	pv := "pvc-" + uid
+	for name, c := range map[string]struct {
+		fate  fate
+		spoil func(*sight)
+		want  string
+	}{
+		"data":       {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{dirMode, dirUID, dirGID, ""} }, `data ""`},
+		"kept data":  {archived, func(s *sight) { s.dirs["archive/"+pv] = dir{dirMode, dirUID, dirGID, "x"} }, `data "x"`},
+		"mode":       {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
+		"owner":      {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
+		"record":     {bound, func(s *sight) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
+		"retained":   {retained, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false} }, "Retained:false"},
+		"pending":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Pending", "", false} }, "Pending"},
+		"other":      {bound, func(s *sight) { s.claims["c"] = claim{"other", "Bound", pv, false} }, "other"},
+		"finalizer":  {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false} }, "finalizers:0"},
+		"going":      {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true} }, "going:true"},
+		"other path": {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false} }, "/pool/x"},
+	} {
+		w, s := good(c.fate)
+		c.spoil(&s)
+		faults := compare([]wish{w}, base, s)
+		if len(faults) != 1 || faults[0].kind != loss || !strings.Contains(faults[0].text, c.want) {
+			t.Errorf("%s: %v, want one loss with %q", name, faults, c.want)
+		}
+	}
+}
+
+func want(t *testing.T, faults []fault, text string) {
+	t.Helper()
+	if len(faults) != 1 || faults[0].String() != text {
+		t.Errorf("%v, want %q", faults, text)
+	}
+}
+
+func TestSome(t *testing.T) {
+	points := []string{"1", "2", "3", "4", "5", "6", "7"}
+	for n, want := range map[int][]string{0: points, 1: {"7"}, 2: {"3", "7"}, 7: points, 9: points} {
+		if got := some(points, n); !slices.Equal(got, want) {
+			t.Errorf("%d of 7: %v, want %v", n, got, want)
+		}
+	}
+	if some(nil, 2) != nil {
+		t.Error("points of none")
+	}
+}
+
+func TestUnion(t *testing.T) {
+	if got := union([]string{"a", "b"}, []string{"b", "c"}); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Error(got)
+	}
+}
+
+// A table with a fault, or with an operation in which nobody was killed, proves nothing.
+func TestReport(t *testing.T) {
+	fine, faulty, idle := &row{name: "fine", kills: 1}, &row{name: "faulty", kills: 1}, &row{name: "idle"}
+	faulty.blame("killed at x", []fault{{double, "y"}})
+	faulty.blame("killed at z", nil)
+	for want, all := range map[bool][]report{true: {{fine}}, false: {{}, {fine, faulty}, {fine, idle}}} {
+		for _, r := range all {
+			var out strings.Builder
+			if got := r.print(&out); got != want {
+				t.Errorf("%d rows: %t\n%s", len(r), got, out.String())
+			}
+		}
+	}
+	var out strings.Builder
+	report{faulty}.print(&out)
+	for _, text := range []string{"killed at x: double: y", fmt.Sprintf("%-42s %6d %6d %6d %6d %6d %6d", "all", 0, 1, 0, 0, 0, 1)} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("the report lacks %q:\n%s", text, out.String())
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	s := scope{pool: "/p", state: "/s", locks: "/l"}
+	for path, want := range map[string]string{
+		"/p": "pool", "/p/pvc-" + uid: "pool/PV", "/p/.hostpath-provisioner/volumes/pvc-" + uid + ".json.new": "volumes/PV.json.new",
+		"/p/.hostpath-provisioner/trash": "trash", "/s/lock": "state/lock", "/l/ABCDEFGHIJKLMNOPQRSTUVWX23.lock": "locks/ID.lock",
+		"/px": "", "/": "", "": "",
+	} {
+		if got := s.name(path); got != want {
+			t.Errorf("%q is %q, want %q", path, got, want)
+		}
+	}
+	if got := (scope{pool: "/p"}).name("/x"); got != "" {
+		t.Errorf("%q, without a state directory", got)
+	}
+}
+
+// What an operation begins with, a start recovers from, and each has something to come to.
+func TestOperations(t *testing.T) {
+	names := map[string]bool{}
+	for _, op := range operations {
+		if names[op.name] {
+			t.Errorf("%q is there twice", op.name)
+		}
+		names[op.name] = true
+		if !op.boot && (len(op.steps) == 0 || op.dies != "" || len(op.down) > 0) {
+			t.Errorf("%q: an operation of a running daemon has steps, and nothing else", op.name)
+		}
+		if op.dies != "" && len(op.steps) == 0 {
+			t.Errorf("%q: who is to die at %q?", op.name, op.dies)
+		}
+		if (op.fate == archived) != (op.class == archiving) || (op.fate == retained) != (op.class == retaining) {
+			t.Errorf("%q: its class does not fit its fate", op.name)
+		}
+	}
+}

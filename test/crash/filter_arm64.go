@@ -1,0 +1,4 @@
+package main
+
+// harmlessHere are calls that other architectures do not have.
+var harmlessHere []uint32

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// finalizer is the daemon's (CONTRACTS of external provisioners).
+const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+
+// look reads the whole world: all claims and volume objects of the cluster, and all that is in the
+// pool, in the daemon's own directories there, and in its state directory.
+func (w *world) look() sight {
+	s := sight{things: map[string]string{}, claims: map[string]claim{}, objects: map[string]object{}, dirs: map[string]dir{}, records: map[string]record{}}
+	claims, err := w.client.CoreV1().PersistentVolumeClaims("").List(w.ctx, metav1.ListOptions{})
+	w.must(err, "listing claims")
+	for _, c := range claims.Items {
+		s.things["claim "+c.Name] = string(c.UID)
+		s.claims[c.Name] = claim{string(c.UID), string(c.Status.Phase), c.Spec.VolumeName, c.DeletionTimestamp != nil}
+	}
+	volumes, err := w.client.CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{})
+	w.must(err, "listing volumes")
+	for _, v := range volumes.Items {
+		o := toObject(&v)
+		s.things["object "+v.Name], s.objects[v.Name] = o.uid, o
+	}
+	for name, path := range w.places() {
+		s.directory(w, name, path)
+	}
+	return s
+}
+
+// places are the directories that are looked into, by the name that they have in reports.
+func (w *world) places() map[string]string {
+	return map[string]string{
+		"pool": w.pool, "ours": w.ours(), "staging": w.ours("staging"), "trash": w.ours("trash"),
+		"volumes": w.ours("volumes"), "archive": w.ours("archive"),
+		"state": w.daemon.Path("state"), "remembered": w.daemon.Path("state", "pools"),
+	}
+}
+
+func (w *world) ours(elem ...string) string {
+	return filepath.Join(append([]string{w.pool, hostcheck.PrivateDir}, elem...)...)
+}
+
+func toObject(v *corev1.PersistentVolume) object {
+	o := object{phase: string(v.Status.Phase), going: v.DeletionTimestamp != nil}
+	if v.Spec.ClaimRef != nil {
+		o.uid = string(v.Spec.ClaimRef.UID)
+	}
+	if v.Spec.HostPath != nil {
+		o.path = v.Spec.HostPath.Path
+	}
+	for _, f := range v.Finalizers {
+		if f == finalizer {
+			o.finalizers++
+		}
+	}
+	return o
+}
+
+// directory notes what is in one directory. What goes away meanwhile was there.
+func (s *sight) directory(w *world, name, path string) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	w.must(err, "reading "+path)
+	for _, e := range entries {
+		thing, file := name+"/"+e.Name(), filepath.Join(path, e.Name())
+		s.things[thing] = strings.TrimPrefix(pvName.FindString(e.Name()), "pvc-")
+		switch {
+		case e.IsDir():
+			if d, err := readDir(file); err == nil {
+				s.dirs[thing] = d
+			}
+		case name == "volumes" || name == "archive":
+			var r record
+			text, _ := os.ReadFile(file)
+			_ = json.Unmarshal(text, &r) // one that cannot be read is not what it should be, and told as such
+			s.records[thing] = r
+		}
+	}
+}
+
+func readDir(path string) (d dir, err error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return d, err
+	}
+	text, err := os.ReadFile(filepath.Join(path, dataFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	return dir{mode: st.Mode &^ unix.S_IFMT, uid: st.Uid, gid: st.Gid, data: string(text)}, nil
+}

@@ -1,0 +1,70 @@
+package main
+
+// step is something that a person or a part of Kubernetes other than the daemon does.
+type step func(*trial)
+
+// operation is one thing that the daemon does, from a world at rest to a world at rest.
+type operation struct {
+	name      string
+	class     string
+	fromBound bool   // the claim has its volume, with data in it, when the operation begins
+	steps     []step // what begins it
+	boot      bool   // the operation is a start of the daemon: this is what it finds ...
+	dies      string // ... after it was killed at this point of the steps ("": before any of them)
+	down      []step // ... and this was done while it was dead
+	fate      fate   // what the claim has to come to, wherever the daemon was killed
+}
+
+// Where the daemon dies first, so that a start has something to recover.
+const (
+	beforeStaging  = "mkdir staging/PV #1" // a record that has not its name
+	beforeName     = "rename volumes/PV.json.new to volumes/PV.json #1"
+	beforeVisible  = "rename staging/PV to pool/PV #1" // a record and a staging directory
+	afterVisible   = "fsync pool #1"                   // a directory, in its place
+	afterTrash     = "fsync trash #1"                  // a directory in the trash, with its object
+	duringPurge    = "remove trash/PV/data #1"         // one without its object
+	beforeForget   = "remove volumes/PV.json #1"       // a record, and nothing else
+	afterArchive   = "fsync archive #1"                // a directory in the archive
+	beforeArchived = "rename volumes/PV.json to archive/PV.json #1"
+)
+
+var (
+	ask        = []step{(*trial).ask}
+	drop       = []step{(*trial).drop}
+	dropped    = []step{(*trial).dropped}
+	letGo      = []step{(*trial).dropped, (*trial).dropVolume}
+	dropEarly  = []step{(*trial).dropVolume, (*trial).drop}
+	goneEarly  = []step{(*trial).dropVolume, (*trial).dropped}
+	forgetting = []step{(*trial).forgetState}
+)
+
+// operations are everything that the daemon does to a pool.
+var operations = []operation{
+	{name: "create and publish", class: deleted, steps: ask, fate: bound},
+	{name: "take the claim, create and publish", class: consumer, steps: ask, fate: bound},
+	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, fate: gone},
+	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, fate: gone},
+	{name: "archive", class: archiving, fromBound: true, steps: drop, fate: archived},
+	{name: "retain", class: retaining, fromBound: true, steps: letGo, fate: retained},
+
+	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, fate: bound},
+	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, fate: bound},
+	{name: "start: a claim waits", class: deleted, boot: true, down: ask, fate: bound},
+	{name: "start: unnamed record, go on", class: deleted, steps: ask, boot: true, dies: beforeStaging, fate: bound},
+	{name: "start: unnamed record, undo", class: deleted, steps: ask, boot: true, dies: beforeStaging, down: dropped, fate: gone},
+	{name: "start: unnamed record and staging, go on", class: deleted, steps: ask, boot: true, dies: beforeName, fate: bound},
+	{name: "start: unnamed record and staging, undo", class: deleted, steps: ask, boot: true, dies: beforeName, down: dropped, fate: gone},
+	{name: "start: staging, begin again", class: deleted, steps: ask, boot: true, dies: beforeVisible, fate: bound},
+	{name: "start: staging, undo", class: deleted, steps: ask, boot: true, dies: beforeVisible, down: dropped, fate: gone},
+	{name: "start: directory, publish", class: deleted, steps: ask, boot: true, dies: afterVisible, fate: bound},
+	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, fate: gone},
+	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, fate: gone},
+	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, fate: gone},
+	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, fate: gone},
+	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, fate: gone},
+	{name: "start: record alone, forget", class: deleted, fromBound: true, steps: drop, boot: true, dies: beforeForget, fate: gone},
+	{name: "start: released meanwhile, archive", class: archiving, fromBound: true, boot: true, down: dropped, fate: archived},
+	{name: "start: directory archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: afterArchive, fate: archived},
+	{name: "start: record not archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: beforeArchived, fate: archived},
+	{name: "start: retained record not named, let go", class: retaining, fromBound: true, steps: letGo, boot: true, dies: beforeName, fate: retained},
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// options is what the command line says.
+type options struct {
+	points   int // of each operation at most, 0: all
+	records  int // how often an operation is recorded
+	kills    int // at random, in the end
+	only     string
+	seed     uint64
+	settle   time.Duration // how long the world may take to settle
+	daemon   string
+	keepLog  string
+	printAll bool
+}
+
+const usage = `Usage: crash [flags]
+
+Kills the daemon before each system call with which it changes something or talks to the API, in
+every operation and every recovery, starts it again and compares the world. Exit code 1 if anything
+was leaked, lost or made twice. Wants root, and what make builds in .build.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -kills 30")
+	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, evenly chosen; 0: at all")
+	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
+	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
+	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
+	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
+	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long the world may take to settle after a kill")
+	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
+	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
+	flags.BoolVar(&o.printAll, "v", false, "print each point")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if *short {
+		o.shorten(flags)
+	}
+	if o.daemon == "" {
+		o.daemon = filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
+	}
+	if o.points < 0 || o.records < 1 || o.kills < 0 || o.settle <= 0 {
+		return o, errors.New("-points and -kills cannot be negative, -records and -settle must be positive")
+	}
+	if _, err := os.Stat(o.daemon); err != nil {
+		return o, fmt.Errorf("%w (build it with: make)", err)
+	}
+	return o, nil
+}
+
+// shorten sets what was not said explicitly.
+func (o *options) shorten(flags *flag.FlagSet) {
+	said := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
+	for _, s := range []struct {
+		name  string
+		value *int
+		to    int
+	}{{"points", &o.points, 2}, {"records", &o.records, 1}, {"kills", &o.kills, 30}} {
+		if !said[s.name] {
+			*s.value = s.to
+		}
+	}
+}
+
+// some are n of the points, evenly chosen, the last one among them; all for n = 0.
+func some(points []string, n int) []string {
+	if n == 0 || n >= len(points) {
+		return points
+	}
+	chosen := make([]string, 0, n)
+	for i := 1; i <= n; i++ {
+		chosen = append(chosen, points[i*len(points)/n-1])
+	}
+	return chosen
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+const (
+	dataFile = "data" // in a volume
+	// calm is how long nothing must have happened for the world to be at rest.
+	calm = 100 * time.Millisecond
+	// idle is the same for an operation in which the daemon was not killed: what it says last may come late.
+	idle = 300 * time.Millisecond
+)
+
+// trial is one claim that goes through an operation once.
+type trial struct {
+	*world
+	op operation
+	wish
+	volume string // the path of its directory while it is in the pool
+}
+
+func (w *world) newTrial(op operation) *trial {
+	w.serial++
+	return &trial{world: w, op: op, wish: wish{claim: fmt.Sprintf("claim-%d", w.serial)}}
+}
+
+// Steps of operations. None of them waits for the daemon, which may be dead.
+
+// ask creates the claim.
+func (t *trial) ask() {
+	c := cluster.Claim(t.namespace, t.claim, t.op.class, "1Mi")
+	c.Annotations = map[string]string{plan.ProvisionOnNode: name}
+	made, err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Create(t.ctx, c, metav1.CreateOptions{})
+	t.must(err, "creating a claim")
+	t.uid, t.fate = string(made.UID), t.op.fate
+	t.volume = filepath.Join(t.pool, t.pv())
+}
+
+// drop deletes the claim.
+func (t *trial) drop() {
+	err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Delete(t.ctx, t.claim, metav1.DeleteOptions{})
+	t.must(err, "deleting a claim")
+}
+
+// dropped is drop, and the wait until the claim is gone and its object, if any, released.
+func (t *trial) dropped() {
+	t.drop()
+	ok := t.until(func() bool {
+		_, err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return false
+		}
+		v := t.object()
+		return v == nil || v.Status.Phase == corev1.VolumeReleased
+	})
+	if !ok {
+		t.Fatalf("claim %s is deleted and does not go", t.claim)
+	}
+}
+
+// dropVolume deletes the object, as an administrator does.
+func (t *trial) dropVolume() {
+	err := t.client.CoreV1().PersistentVolumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{})
+	t.must(err, "deleting a volume object")
+}
+
+// forgetState is the loss of the state directory, while no daemon runs.
+func (t *trial) forgetState() {
+	t.must(os.RemoveAll(t.daemon.Path("state", "pools")), "removing the state directory")
+}
+
+// object is the volume object, nil if there is none.
+func (t *trial) object() *corev1.PersistentVolume {
+	v, err := t.client.CoreV1().PersistentVolumes().Get(t.ctx, t.pv(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	t.must(err, "reading a volume object")
+	return v
+}
+
+// write is what a pod does as soon as the volume is its own.
+func (t *trial) write() {
+	t.must(os.Mkdir(filepath.Join(t.volume, "more"), 0o700), "writing to a volume")
+	t.must(os.WriteFile(filepath.Join(t.volume, "more", "file"), []byte(t.uid), 0o600), "writing to a volume")
+	t.data = t.uid
+	t.must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
+}
+
+// settle waits until the world is as the wishes say, and calm; it answers what is wrong in the end.
+func (w *world) settle(wishes ...wish) (faults []fault) {
+	w.until(func() bool {
+		began := time.Now()
+		if !w.killer.quiet(calm) {
+			return false
+		}
+		faults = compare(wishes, w.baseline, w.look())
+		return len(faults) == 0 && w.killer.quiet(time.Since(began)+calm)
+	})
+	return faults
+}
+
+// begin brings the claim to where the operation begins.
+func (t *trial) begin() {
+	t.killer.arm("", 0)
+	if !t.op.fromBound {
+		return
+	}
+	t.ask()
+	t.fate = bound
+	if faults := t.settle(t.wish); len(faults) > 0 {
+		t.Fatalf("a claim was not provisioned, with nobody killed: %v", faults)
+	}
+	t.write()
+	t.fate = t.op.fate
+}
+
+// play is the whole trial: the daemon dies at the point, or never if that is "" or does not come. It
+// answers where it died, the points that came, and what is wrong in the end.
+func (t *trial) play(point string) (hit string, points []string, faults []fault) {
+	t.begin()
+	var died <-chan string
+	if t.op.boot {
+		t.fell()
+		t.run(t.op.down)
+		died = t.killer.arm(point, 0)
+		t.must(t.daemon.Start(), "starting the daemon")
+	} else {
+		died = t.killer.arm(point, 0)
+		t.run(t.op.steps)
+	}
+	if hit = t.await(died); hit != "" {
+		<-t.daemon.Exited()
+		faults = t.inspect()
+		t.killer.arm("", 0)
+		t.start()
+	}
+	faults = append(faults, t.settle(t.wish)...)
+	points = t.killer.disarm()
+	t.killer.arm("", 0)
+	t.clear(len(faults) > 0)
+	return hit, points, faults
+}
+
+func (t *trial) run(steps []step) {
+	for _, s := range steps {
+		s(t)
+	}
+}
+
+// fell is the first death, which leaves what the start has to recover.
+func (t *trial) fell() {
+	if t.op.dies == "" {
+		t.daemon.Kill()
+		return
+	}
+	died := t.killer.arm(t.op.dies, 0)
+	t.run(t.op.steps)
+	if t.await(died) == "" {
+		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.disarm())
+	}
+	<-t.daemon.Exited()
+}
+
+// await waits until the daemon died, or has done all there is to do: then the answer is "".
+func (t *trial) await(died <-chan string) (hit string) {
+	ready := make(chan error, 1)
+	go func() { ready <- t.daemon.WaitReady(t.soon(), 1) }()
+	t.until(func() bool {
+		select {
+		case hit = <-died:
+			return true
+		case err := <-ready:
+			ready = nil
+			if err == nil {
+				break
+			}
+			select {
+			case hit = <-died:
+			default:
+				t.Fatalf("the daemon did not become ready, and was not killed: %v", err)
+			}
+			return true
+		default:
+		}
+		return ready == nil && t.killer.quiet(idle) && len(compare([]wish{t.wish}, t.baseline, t.look())) == 0
+	})
+	return hit
+}
+
+// inspect looks at the world while the daemon is dead. What the API was told is there must be there,
+// and a pod may write to it already; what it was told is gone must be gone.
+func (t *trial) inspect() []fault {
+	if t.uid == "" {
+		return nil
+	}
+	v := t.object()
+	_, err := os.Lstat(t.volume)
+	switch {
+	case t.fate == bound && v != nil && err != nil:
+		return []fault{{loss, fmt.Sprintf("the object of claim %s was there before its directory: %v", t.claim, err)}}
+	case t.fate == bound && v != nil && t.data == "":
+		t.write()
+	case t.fate == gone && t.op.fromBound && v == nil && err == nil:
+		return []fault{{leak, fmt.Sprintf("the object of claim %s was gone before its directory", t.claim)}}
+	}
+	return nil
+}
+
+// clear leaves an empty world for the next trial.
+func (t *trial) clear(broken bool) {
+	if !broken {
+		switch t.fate {
+		case bound:
+			t.drop()
+		case archived:
+			t.rid("archive")
+		case retained:
+			t.rid("volumes")
+		}
+		if faults := t.settle(); len(faults) == 0 {
+			return
+		}
+	}
+	t.scrub()
+}
+
+// rid removes what the daemon keeps for people: they would do the same.
+func (t *trial) rid(where string) {
+	for _, path := range []string{t.volume, t.ours(where, t.pv()), t.ours(where, t.pv()+".json")} {
+		t.must(os.RemoveAll(path), "removing what was kept")
+	}
+}
+
+// scrub makes the world empty by force, so that one fault is not found again and again.
+func (w *world) scrub() {
+	if w.alive() {
+		w.daemon.Kill()
+	}
+	all := metav1.ListOptions{}
+	core := w.client.CoreV1()
+	w.must(core.PersistentVolumeClaims(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, all), "deleting claims")
+	volumes, err := core.PersistentVolumes().List(w.ctx, all)
+	w.must(err, "listing volumes")
+	for _, v := range volumes.Items {
+		v.Finalizers = nil
+		_, _ = core.PersistentVolumes().Update(w.ctx, &v, metav1.UpdateOptions{})
+		_ = core.PersistentVolumes().Delete(w.ctx, v.Name, metav1.DeleteOptions{})
+	}
+	for thing := range w.look().things {
+		where, entry, _ := strings.Cut(thing, "/")
+		if path := w.places()[where]; path != "" && !w.baseline[thing] {
+			w.must(os.RemoveAll(filepath.Join(path, entry)), "scrubbing")
+		}
+	}
+	w.killer.arm("", 0)
+	w.start()
+	if faults := w.settle(); len(faults) > 0 {
+		w.Fatalf("the world does not become empty, even by force: %v", faults)
+	}
+}
