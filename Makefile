@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-crash
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-crash check-packages deps-systemd test-systemd
 
 include test/controlplane/build.mk
 
@@ -25,6 +25,9 @@ $(BUILD)/hostpath-provisioner:
 
 deps: ## what tests and the demonstration need from the distribution's packages
 	@sh test/deps.sh
+
+deps-systemd: deps # and for packages and the booted systemd
+	@sh test/systemd/deps.sh
 
 demo: deps build $(BUILD)/controlplane ## the main job, step by step, on a throwaway real control plane
 	@$(GO) run $(GOFLAGS) ./test/demo
@@ -86,6 +89,10 @@ test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon
 
 test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
 	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)
+
+check-packages: deps-systemd packages ## lintian, rpmlint, and a second build that has to make the same bytes
+	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/check.sh
+
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

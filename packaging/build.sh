@@ -51,7 +51,7 @@ for shell in bash zsh fish; do
 done
 go run -trimpath ./packaging/licenses "$native" >"$common/licenses.txt"
 cat >"$common/changelog.yaml" <<EOF
-- semver: $PACKAGE_VERSION
+- semver: $PACKAGE_VERSION-1
   date: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
   packager: hostpath-provisioner developers <developers@hostpath-provisioner.example>
   deb: {urgency: medium, distributions: [stable]}

@@ -1,0 +1,115 @@
+// Command systemd installs the built packages on a booted Debian, in a container of systemd-nspawn, and
+// tells step by step what an operator does there: configure, prepare, start, provision against a real
+// control plane, reload, unmount, reboot, upgrade, remove, purge. It exits 0 only if every step held.
+//
+// The container is a systemd of its own on a throwaway overlay over a cached tree of Debian packages,
+// in a network namespace where there is only the loopback and the control plane. Nothing of the machine
+// is changed but that cache. It will not show SELinux, udev or a real disk that vanishes: test/vm does.
+//
+// What it was seen to catch, each by breaking the product once, is listed at the steps (steps_*.go).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const insideEnv = "HOSTPATH_SYSTEMD_INSIDE"
+
+// limit is for everything but the building of the tree.
+const limit = 10 * time.Minute
+
+func main() {
+	if os.Getenv(insideEnv) == "" {
+		os.Exit(isolate())
+	}
+	os.Exit(run())
+}
+
+// isolate starts this program again in namespaces for mounts and network. Its standard streams are
+// pipes or files at most times, so nothing is done for a terminal.
+func isolate() int {
+	if os.Getuid() != 0 {
+		fmt.Fprintln(os.Stderr, "systemd: this boots a container and needs root")
+		return 1
+	}
+	tree, err := findTree(os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "systemd:", err)
+		return 1
+	}
+	runtime.LockOSThread() // Pdeathsig goes with the thread that forked (prctl(2))
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), insideEnv+"="+tree)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM) // the child ends by it, and this waits
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return max(exit.ExitCode(), 1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "systemd:", err)
+		return 1
+	}
+	return 0
+}
+
+func run() (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	w := &world{ctx: ctx, begin: time.Now(), tree: os.Getenv(insideEnv)}
+	defer func() {
+		if err := w.close(); err != nil {
+			fmt.Println("cleaning up:", err)
+			code = 1
+		}
+	}()
+	defer func() { // a step ends the story by a panic with this type
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			fmt.Printf("  FAILED: %s\n", r)
+			w.post()
+			code = 1
+		default:
+			panic(r)
+		}
+	}()
+	w.prepare()
+	for _, s := range story {
+		w.step(s)
+	}
+	fmt.Printf("%d steps held, in %s\n", len(story), time.Since(w.begin).Round(time.Second))
+	return 0
+}
+
+// failure ends the story.
+type failure string
+
+// loopbackUp: a new network namespace has a loopback that is down.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}

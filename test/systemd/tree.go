@@ -1,0 +1,78 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// treeInputs are what the tree is made of; a change makes another tree.
+var treeInputs = struct {
+	suite    string
+	packages []string
+	removed  string // by mmdebstrap, as it is not needed here
+}{
+	suite: "bookworm",
+	packages: []string{
+		"systemd", "systemd-sysv", "dbus", "e2fsprogs", "util-linux", "mount", "procps", "rpm", "man-db",
+	},
+	removed: "/usr/share/doc/* /usr/share/locale/*",
+}
+
+// findTree answers the cached tree, and builds it where there is none: outside the repository, in
+// $XDG_CACHE_HOME or /var/cache.
+func findTree(say io.Writer) (string, error) {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = "/var/cache"
+	}
+	cache = filepath.Join(cache, "hostpath-provisioner-test")
+	sum := sha256.Sum256(fmt.Append(nil, treeInputs))
+	tree := filepath.Join(cache, "tree-"+hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(tree+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(tree); err == nil {
+		return tree, nil
+	}
+	began := time.Now()
+	fmt.Fprintf(say, "building a Debian tree in %s\n", tree)
+	if err := buildTree(tree); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(say, "built in %s\n", time.Since(began).Round(time.Second))
+	return tree, nil
+}
+
+// buildTree builds aside, so that a tree is whole or not there.
+func buildTree(tree string) error {
+	aside := tree + ".new"
+	if err := os.RemoveAll(aside); err != nil {
+		return err
+	}
+	args := []string{"--variant=minbase", "--quiet", "--include=" + strings.Join(treeInputs.packages, ",")}
+	for _, path := range strings.Fields(treeInputs.removed) {
+		args = append(args, "--dpkgopt=path-exclude="+path)
+	}
+	cmd := exec.Command("mmdebstrap", append(args, treeInputs.suite, aside)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w\n%s", err, out)
+	}
+	return os.Rename(aside, tree)
+}
