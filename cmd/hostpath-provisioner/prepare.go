@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // prepareDeadline is how long the pool's filesystem may take to answer.
@@ -60,11 +61,38 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool) e
 	if err != nil {
 		return err
 	}
-	if len(r.Done) == 0 {
+	labelled := 0
+	if r.Mounted || !pool.RequireMount {
+		if labelled, err = p.labelPool(ctx, pool, hands); err != nil {
+			return err
+		}
+	}
+	if len(r.Done) == 0 && labelled == 0 {
 		fmt.Fprintf(p.stdout, "pool %s: nothing had to be done\n", pool.Name)
 	}
 	fmt.Fprintln(p.stdout, "next:", next(pool, r.Mounted))
 	return nil
+}
+
+// labelPool gives the pool's own directory the type that the policy module has for it, if it is loaded.
+func (p *program) labelPool(ctx context.Context, pool config.Pool, hands *volume.Pool) (int, error) {
+	if !selinux.Knows(selinux.PoolType) {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
+	defer cancel()
+	report := hostcheck.NewProber(expect(pool, "")).Probe(ctx)
+	if !report.Labelled {
+		return 0, nil
+	}
+	done, err := hands.RelabelOwn(ctx, report.Identity, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}})
+	if err == nil {
+		err = done.Err()
+	}
+	if done.Changed > 0 {
+		fmt.Fprintf(p.stdout, "labelled %s and what the daemon keeps in it with type %s\n", pool.Path, selinux.PoolType)
+	}
+	return done.Changed, err
 }
 
 // next is what the operator does then.

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-func binary() string {
+func product() string {
 	if b := os.Getenv("HOSTPATH_PROVISIONER"); b != "" {
 		return b
 	}
@@ -53,7 +53,7 @@ filesystem = "xfs"
 func (p *play) load(o machineOptions, config string) error {
 	files := map[string][]byte{"etc/hostpath-provisioner/config.toml": []byte(config)}
 	var err error
-	if files["usr/bin/hostpath-provisioner"], err = os.ReadFile(binary()); err != nil {
+	if files["usr/bin/hostpath-provisioner"], err = os.ReadFile(product()); err != nil {
 		return err
 	}
 	for name, source := range installed {

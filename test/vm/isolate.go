@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ const inside = "HOSTPATH_VM_INSIDE"
 
 // isolate runs this program again in a network namespace in which there is nothing but loopback: the
 // machine can reach the control plane and nobody else.
-func isolate(body func() int) int {
+func isolate(ctx context.Context, body func() int) int {
 	if os.Getenv(inside) != "" {
 		if err := loopbackUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "vm:", err)
@@ -31,7 +32,12 @@ func isolate(body func() int) int {
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		passOn := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
+		err = cmd.Wait()
+		passOn()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		fmt.Fprintln(os.Stderr, "vm:", err)

@@ -31,7 +31,7 @@ func run(args []string) int {
 			return 1
 		}
 	}
-	return isolate(func() int { return perform(ctx, o) })
+	return isolate(ctx, func() int { return perform(ctx, o) })
 }
 
 // chapter is a part that can be run alone with -only. It begins with a machine of its own.

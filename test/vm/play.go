@@ -18,7 +18,10 @@ import (
 )
 
 // node is the machine's name in the cluster.
-const node = "machine"
+const (
+	node  = "machine"
+	limit = 60 * time.Second // for one wait: guest code runs 12 to 17 times slower than this host's
+)
 
 // play is one run: the control plane on this host, and one machine at a time.
 type play struct {
@@ -71,7 +74,7 @@ func (p *play) startCluster() error {
 	if err := c.AddNode(p.ctx, node, nil); err != nil {
 		return err
 	}
-	manifests, err := output(binary(), "manifests")
+	manifests, err := output(product(), "manifests")
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,9 @@ func (p *play) chapter(c chapter) {
 // converse runs lines from standard input in the machine, until there are no more.
 func (p *play) converse() {
 	p.say("waiting for commands on standard input")
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+	// Reading cannot be interrupted, closing can.
+	defer context.AfterFunc(p.ctx, func() { os.Stdin.Close() })()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan() && p.ctx.Err() == nil; {
 		out, code, err := p.machine.ask(p.ctx, lines.Text())
 		fmt.Printf("%s[exit code %d, %v]\n", out, code, err)
 	}
@@ -200,9 +205,9 @@ func (p *play) doAll(commands ...string) (out string, err error) {
 	return out, nil
 }
 
-// soon is a context for one wait: guest code runs 12 to 17 times slower than this host's.
+// soon is a context for one wait.
 func (p *play) soon() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(p.ctx, 90*time.Second)
+	return context.WithTimeout(p.ctx, limit)
 }
 
 // claim makes a claim in the pool of that name and answers its name.

@@ -1,9 +1,246 @@
 package main
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const script = "/usr/libexec/hostpath-provisioner/selinux-module"
+
+// selinux: enforcing, with and without the policy module.
 func (p *play) selinux() {
-	p.need("the machine starts", func() (string, error) { return p.fresh(baseConfig) })
-	p.need("SELinux is enforcing", func() (string, error) { return p.do("getenforce") })
-	p.need("pools", p.pools)
-	p.need("start", p.start)
-	p.need("claim", func() (string, error) { _, dir, err := p.bound("fast"); return dir, err })
+	p.need("a machine with SELinux enforcing", func() (string, error) {
+		if _, err := p.fresh(baseConfig); err != nil {
+			return "", err
+		}
+		return p.expect("getenforce", "Enforcing")
+	})
+	p.step("a type that the policy has not closes the pool, and check says so", p.unknownType)
+	p.step("without the policy module check says that nothing confines the daemon", func() (string, error) {
+		return p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing")
+	})
+	p.need("the policy module compiles and loads here", func() (string, error) {
+		return p.expect(script+" install && semodule -l", "hostpath_provisioner_pools")
+	})
+	p.need("pools on ext4 and xfs are prepared, and get the module's type", func() (string, error) {
+		if _, err := p.pools(); err != nil {
+			return "", err
+		}
+		return p.expect("ls -dZ /srv/fast /srv/big/.hostpath-provisioner/pool.json; hostpath-provisioner check",
+			"system_u:object_r:hostpath_provisioner_pool_t:s0 /srv/fast\n", "hostpath_provisioner_pool_t:s0 /srv/big/.hostpath", "SELinux is enforcing", "!warning")
+	})
+	p.need("the daemon starts in its own domain", func() (string, error) {
+		if _, err := p.start(); err != nil {
+			return "", err
+		}
+		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner)", ":hostpath_provisioner_t:s0")
+	})
+	for _, pool := range []string{"fast", "big"} {
+		p.volume(pool)
+	}
+	p.confinement()
+	p.labels()
+	p.gateWhileConfined()
+	p.step("permissive: check says so, and volumes are born the same", func() (string, error) {
+		if _, err := p.do("setenforce 0"); err != nil {
+			return "", err
+		}
+		defer p.do("setenforce 1")
+		if _, err := p.expect("hostpath-provisioner check", "SELinux is permissive"); err != nil {
+			return "", err
+		}
+		_, dir, err := p.bound("fast")
+		if err != nil {
+			return "", err
+		}
+		return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
+	})
+	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
+	p.step("without the module a service is not confined, and goes on", p.removeModule)
+}
+
+// expect runs a command, whatever its exit code, and looks for each text in its output; with "!" before
+// it, for its absence. Its answer is the line of the first text.
+func (p *play) expect(command string, texts ...string) (string, error) {
+	out, code, err := p.machine.ask(p.ctx, command)
+	if err != nil {
+		return "", err
+	}
+	var errs []error
+	for _, text := range texts {
+		unwanted, absent := strings.CutPrefix(text, "!")
+		if absent && strings.Contains(out, unwanted) {
+			errs = append(errs, fmt.Errorf("%q is there", unwanted))
+		}
+		if !absent && !strings.Contains(out, text) {
+			errs = append(errs, fmt.Errorf("no %q", text))
+		}
+	}
+	if len(errs) > 0 {
+		return "", fmt.Errorf("%w in the output of: %s (exit code %d)\n%s", errors.Join(errs...), command, code, out)
+	}
+	for line := range strings.Lines(out) {
+		if len(texts) > 0 && strings.Contains(line, strings.TrimSpace(texts[0])) {
+			return strings.TrimSpace(line), nil
+		}
+	}
+	return "", nil
+}
+
+func (p *play) unknownType() (string, error) {
+	const config = `printf 'node = "machine"\n[pool.odd]\npath = "/srv/odd"\nselinux_type = "nonesuch_t"\n'`
+	if _, err := p.doAll("mkfs.ext4 -q /dev/vdc && mkdir -p /srv/odd && mount /dev/vdc /srv/odd && " + config + " > /root/odd.toml"); err != nil {
+		return "", err
+	}
+	defer p.do("umount /srv/odd; rmdir /srv/odd; rm -r /root/odd.toml /root/odd")
+	return p.expect("hostpath-provisioner check --config /root/odd.toml --state-dir /root/odd", "UnknownType: the SELinux policy of this host has no type nonesuch_t", "hint: install what has the type", "closed:")
+}
+
+// volume is what a volume is to the tenants' containers.
+func (p *play) volume(pool string) {
+	var claim, dir string
+	p.step("on "+pool+" a volume is born with its label (the domain may not relabel)", func() (_ string, err error) {
+		if claim, dir, err = p.bound(pool); err != nil {
+			return "", err
+		}
+		return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
+	})
+	if dir == "" {
+		return
+	}
+	// As a container runtime does: bound to where the container sees it.
+	inside := "mkdir -p /mnt/volume && mount --bind %s /mnt/volume && " +
+		"runcon -u system_u -r system_r -t container_t -l s0:c1,c2 sh -c 'cd /mnt/volume && echo data > file && mkdir -p a/b && cat file && ls -Z file'; c=$?; umount /mnt/volume; exit $c"
+	p.step("a confined container writes to the volume on "+pool+" and reads it again", func() (string, error) {
+		return p.expect(fmt.Sprintf(inside, dir), "container_file_t:s0")
+	})
+	p.step("and is refused a directory on "+pool+" with another label", func() (string, error) {
+		other := strings.TrimSuffix(dir, "/") + "-other"
+		if _, err := p.do("mkdir " + other + " && chcon -t var_log_t " + other + " && chmod 0777 " + other); err != nil {
+			return "", err
+		}
+		defer p.do("rm -r " + other)
+		return p.expect(fmt.Sprintf(inside, other), "Permission denied")
+	})
+	p.step("a volume with a container's files on "+pool+" is removed by the confined daemon", func() (string, error) {
+		if err := p.drop(claim); err != nil {
+			return "", err
+		}
+		return p.machine.until(p.ctx, limit, "test ! -e "+dir+" && test -z \"$(ls -A /srv/"+pool+"/.hostpath-provisioner/trash)\"")
+	})
+}
+
+// confinement: the same program in the daemon's domain and in an administrator's reads a file, of which
+// only the error tells whether it could.
+func (p *play) confinement() {
+	const domain = "systemd-run -q --wait --pipe -p SELinuxContext=system_u:system_r:hostpath_provisioner_t:s0 "
+	const try = "hostpath-provisioner check --config-only --config "
+	p.do("install -D -m 0644 /etc/passwd /var/lib/postgresql/data; install -D -m 0600 /etc/passwd /var/lib/dbus/theirs; cp /etc/passwd /root/notes; restorecon -R /var/lib/postgresql /var/lib/dbus /root/notes")
+	for _, file := range []string{"/etc/shadow", "/home/alice/secret", "/root/notes", "/var/lib/postgresql/data", "/var/lib/dbus/theirs"} {
+		p.step("the daemon's domain may not read "+file, func() (string, error) {
+			if _, err := p.expect(try+file, file+":", "!permission denied"); err != nil {
+				return "", fmt.Errorf("an administrator's domain may: %w", err)
+			}
+			return p.expect("/usr/bin/env true; "+domain+"/usr/bin/"+try+file, "permission denied")
+		})
+	}
+	p.step("and its refusals are in the audit log", func() (string, error) {
+		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:hostpath_provisioner_t.*shadow_t'", "denied")
+	})
+	p.step("the daemon's domain may not start other programs", func() (string, error) {
+		return p.expect(domain+"/usr/bin/id", "!uid=")
+	})
+}
+
+// labels that do not fit are reported, mended, and agreed upon.
+func (p *play) labels() {
+	var name, dir string
+	p.step("labels that do not fit: check warns", func() (_ string, err error) {
+		if _, dir, err = p.bound("fast"); err != nil {
+			return "", err
+		}
+		name = dir[strings.LastIndexByte(dir, '/')+1:]
+		if _, err := p.do("mkdir " + dir + "/sub && ln -s /etc/shadow " + dir + "/sub/link && echo > " + dir + "/file && chcon -hR -t var_log_t " + dir); err != nil {
+			return "", err
+		}
+		return p.expect("hostpath-provisioner check", "warning WrongLabel: 1 of 1 volumes do not have label", "hint: run: hostpath-provisioner relabel fast")
+	})
+	p.step("relabel --dry-run says what it would do, and does nothing", func() (string, error) {
+		if _, err := p.expect("stat -c %C "+dir+"/file", ":var_log_t:"); err != nil {
+			return "", err
+		}
+		return p.expect("hostpath-provisioner relabel "+name+" --dry-run; stat -c %C "+dir+"/file", "4 of 4 entries would be relabelled", ":var_log_t:")
+	})
+	p.step("relabel mends them", func() (string, error) {
+		out, err := p.expect("hostpath-provisioner relabel "+name, "4 of 4 entries relabelled")
+		if err != nil {
+			return "", err
+		}
+		_, err = p.expect("hostpath-provisioner check; stat -c %C "+dir+" "+dir+"/file "+dir+"/sub/link /etc/shadow", "!WrongLabel", "!var_log_t", ":shadow_t:")
+		return out, err
+	})
+	p.step("restorecon agrees with every label in the pools", func() (string, error) {
+		return p.expect("restorecon -R -n -v /srv/fast /srv/big; echo done; ls -RZ /srv | wc -l", "done\n", "!Would relabel")
+	})
+	p.step("and would mend a wrong one itself", func() (string, error) {
+		return p.expect("chcon -t var_log_t "+dir+"/file && restorecon -R -v /srv/fast", "container_file_t:s0")
+	})
+}
+
+func (p *play) gateWhileConfined() {
+	p.step("unmounted on the host: the confined daemon sees it, and refuses", func() (string, error) {
+		if _, err := p.do("umount /srv/big"); err != nil {
+			return "", err
+		}
+		claim, err := p.claim("big")
+		if err != nil {
+			return "", err
+		}
+		said, err := p.refused(claim, "PoolClosed")
+		if err != nil {
+			return "", err
+		}
+		if _, err := p.do("test -z \"$(ls -A /srv/big)\" && mount /srv/big"); err != nil {
+			return "", err
+		}
+		_, err = p.waitBound(claim)
+		return said, err
+	})
+}
+
+// noDenials looks for refusals that the steps did not ask for.
+func (p *play) noDenials() (string, error) {
+	out, _, err := p.machine.ask(p.ctx, "journalctl -k --no-pager -o cat -g 'avc: .*denied.*hostpath_provisioner'")
+	if err != nil {
+		return "", err
+	}
+	var unexpected []string
+	for line := range strings.Lines(out) {
+		asked := false
+		for _, of := range []string{"shadow_t", "user_home", "admin_home", "postgresql", "theirs", "notes", "/id", "home_root_t", "system_dbusd", `comm="(id)"`, "permissive=1"} {
+			asked = asked || strings.Contains(line, of)
+		}
+		if !asked && strings.Contains(line, "denied") {
+			unexpected = append(unexpected, strings.TrimSpace(line))
+		}
+	}
+	if len(unexpected) > 0 {
+		return "", fmt.Errorf("%d refusals:\n%s", len(unexpected), strings.Join(unexpected, "\n"))
+	}
+	return "", nil
+}
+
+func (p *play) removeModule() (string, error) {
+	if _, err := p.expect(script+" remove && semodule -l", "!hostpath_provisioner"); err != nil {
+		return "", err
+	}
+	if _, err := p.do("chcon -R -t var_lib_t /srv/fast/.hostpath-provisioner && chcon -t var_lib_t /srv/fast && systemctl restart hostpath-provisioner"); err != nil {
+		return "", err
+	}
+	_, dir, err := p.bound("fast")
+	if err != nil {
+		return "", err
+	}
+	return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 }
