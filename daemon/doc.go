@@ -18,6 +18,9 @@
 // the directory is renamed into the trash and that is made durable, the object goes, the trash is
 // emptied in the background, the record goes last.
 //
+// A volume of another provisioner becomes one of ours by adopt: plan.ForAdoption decides, volume.Adopt
+// writes the record, the label on its object brings it to the daemon.
+//
 // What holds, whatever happens, is in docs/guarantees.md; where a crash may fall stands at the line.
 //
 // The package will not decide or act itself, and it exits only when it is told to or when its
