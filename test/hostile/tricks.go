@@ -108,7 +108,7 @@ func chattr(args ...string) error {
 
 func huge(_ *stage, dir string, _ sizes) error {
 	err := os.WriteFile(dir+"/sparse", nil, 0o600)
-	err = errors.Join(err, os.Truncate(dir+"/sparse", 8<<40), os.WriteFile(dir+"/full", make([]byte, 16<<20), 0o600))
+	err = errors.Join(err, os.Truncate(dir+"/sparse", 2<<40), os.WriteFile(dir+"/full", make([]byte, 16<<20), 0o600))
 	f, openErr := os.OpenFile(dir+"/holes", os.O_CREATE|os.O_WRONLY, 0o600)
 	if openErr != nil {
 		return errors.Join(err, openErr)

@@ -1,10 +1,10 @@
 package trial
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -170,12 +170,13 @@ func (t *Trial) Metric(series string) (float64, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
-			return strconv.ParseFloat(value, 64)
+	text, err := io.ReadAll(response.Body) // all of it, or the connection is not used again
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, nil
+	return 0, err
 }
 
 // Compare says what a pool has too much (+) or too little (-): for each volume a directory and a
