@@ -165,8 +165,13 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 	if _, watched := c.World.Volumes.Get(pv.Name); !watched {
 		return 0, nil // while we asked somebody else let it go
 	}
-	if err := c.API.WriteTombstone(ctx, plan.NewTombstone(pv, c.Node, v.Action)); err != nil {
+	first, err := c.API.WriteTombstone(ctx, plan.NewTombstone(pv, c.Node, v.Action))
+	if err != nil {
 		return 0, c.apiTrouble(volumeRef(pv), err)
+	}
+	// Another node is at it: this one helps if it died in between.
+	if !first && c.ledger.since(key) < c.turnOf(ctx, pv)+plan.HelpAfter {
+		return plan.HelpAfter, nil
 	}
 	if v.Action == plan.Retain {
 		return 0, c.API.ReleaseFinalizer(ctx, pv)
@@ -180,7 +185,11 @@ func (c *Controller) removalTurn(ctx context.Context, pv *corev1.PersistentVolum
 	if begun == 0 {
 		return 0
 	}
-	return max(0, plan.RemovalTurn(string(pv.UID), c.Node, c.nodeCount(ctx, time.Minute))-begun)
+	return max(0, c.turnOf(ctx, pv)-begun)
+}
+
+func (c *Controller) turnOf(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
+	return plan.RemovalTurn(string(pv.UID), c.Node, c.nodeCount(ctx, time.Minute))
 }
 
 // doneHere says in the log what became of this node's part.

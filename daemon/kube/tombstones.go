@@ -24,12 +24,12 @@ const (
 // TombstoneLife is how long tombstones stay. A node that was off for longer keeps its directories.
 const TombstoneLife = 90 * 24 * time.Hour
 
-// WriteTombstone writes down what is to become of a volume's data. One that is there already stays.
-// With the first one of a day, those of more than TombstoneLife ago are removed: by the API server's
+// WriteTombstone writes down what is to become of a volume's data. One that is there already stays, and
+// first is false. With the first one of a day, those of more than TombstoneLife ago are removed: by the API server's
 // clock, which dated both.
-func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) error {
+func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
 	made := &coordinationv1.Lease{}
-	err := c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
+	err = c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        t.PV,
 			Labels:      map[string]string{tombstoneLabel: string(t.Data)},
@@ -38,10 +38,10 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) error {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &t.Node},
 	}).Timeout(callTimeout).Do(ctx).Into(made)
 	if apierrors.IsAlreadyExists(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("write down that volume %s went: %w", t.PV, err)
+		return false, fmt.Errorf("write down that volume %s went: %w", t.PV, err)
 	}
 	now := made.CreationTimestamp.Time
 	if last := c.pruned.Load(); last == nil || now.Sub(*last) > 24*time.Hour {
@@ -49,7 +49,7 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) error {
 		// What is not removed now is removed another day.
 		_ = c.pruneTombstones(ctx, now.Add(-TombstoneLife))
 	}
-	return nil
+	return true, nil
 }
 
 // ReadTombstone asks the API server for a volume's tombstone. One that does not exist is nil without

@@ -181,7 +181,7 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 	if f.Pool.Scope != ScopeEveryNode {
 		return Verdict{Action: Ignore}, true
 	}
-	wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishWithin) - f.Age
+	wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
 	return Verdict{Action: Wait, After: wait}, wait > 0
 }
 
@@ -309,7 +309,7 @@ func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 
 // notOurTurn: any node may publish an Immediate claim of scope every-node, and one should.
 func notOurTurn(f ClaimFacts) (Verdict, bool) {
-	wait := Turn(string(f.Claim.UID), f.Node, f.Nodes, publishWithin) - f.Age
+	wait := Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
 	return Verdict{Action: Wait, After: wait}, f.Pool.Scope == ScopeEveryNode && f.nodeOpen() && wait > 0
 }
 

@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// What any node may do and one should do: for how long the last of them leaves it to the others.
+// What any node may do and one should do. A span is how long what one node did may take to be seen by
+// the others, on a busy API server.
 const (
-	publishWithin = time.Second             // an Immediate claim's volume object
-	removeAfter   = 500 * time.Millisecond  // a volume object, while the nodes remove their directories
-	removeWithin  = 1500 * time.Millisecond // on top of that
+	publishSpan   = 250 * time.Millisecond  // an Immediate claim's volume object: somebody waits for it
+	removeAfter   = 500 * time.Millisecond  // a released volume object, while the nodes remove their directories
+	removeSpan    = 1200 * time.Millisecond // on top of that: nobody waits, and all nodes are busy
 	takeOverAfter = 20 * time.Second        // a claim whose selected node does nothing
 )
 
-// Turn is how long this node leaves to others what one of them should do for an object and any can:
-// between nothing and longest, from the object's UID and the node's name alone, so that nodes agree
-// without talking.
+// HelpAfter is how long a node that began to let a volume object go is left alone with it.
+const HelpAfter = 10 * time.Second
+
+// Turn is how long this node leaves to others what one of them should do for an object and any can,
+// from the object's UID and the node's name alone, so that nodes agree without talking.
 //
 // The delays are spread exponentially, as receivers of a multicast spread their answers (RFC 5401):
-// whatever the number of nodes, about one has no delay, and each further span of longest/ln(nodes)
-// has e times as many. So one of them is early, also where few of the nodes take part, and few others
-// begin before its work is seen; with evenly spread delays either the first would be late or many
-// would begin at once.
-func Turn(uid, node string, nodes int, longest time.Duration) time.Duration {
+// whatever the number of nodes, about one has no delay, and with each further span there are e times as
+// many, up to all of them after span*ln(nodes). So one of them is early, also where few of the nodes
+// take part, and few others begin within a span; with evenly spread delays either the first would be
+// late or many would begin at once.
+func Turn(uid, node string, nodes int, span time.Duration) time.Duration {
 	if nodes < 2 {
 		return 0
 	}
-	share := 1 + math.Log(lot(uid, node))/math.Log(float64(nodes))
-	return time.Duration(max(0, share) * float64(longest))
+	return time.Duration(max(0, math.Log(float64(nodes))+math.Log(lot(uid, node))) * float64(span))
 }
 
 // lot is a number above 0 and up to 1 that this node drew for the object, evenly spread over the
@@ -55,5 +57,5 @@ func RemovalTurn(uid, node string, nodes int) time.Duration {
 	if nodes < 2 {
 		return 0
 	}
-	return removeAfter + Turn(uid, node, nodes, removeWithin)
+	return removeAfter + Turn(uid, node, nodes, removeSpan)
 }

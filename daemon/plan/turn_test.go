@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 )
@@ -28,11 +29,12 @@ func TestTurn(t *testing.T) {
 		var began int
 		var waited time.Duration
 		for o := range objects {
-			first, all := publishWithin, make([]time.Duration, c.taking)
+			longest := time.Duration(math.Log(float64(c.nodes)) * float64(publishSpan))
+			first, all := longest, make([]time.Duration, c.taking)
 			for n := range all {
-				all[n] = Turn(fmt.Sprint("uid-", o), fmt.Sprint("node-", n), c.nodes, publishWithin)
+				all[n] = Turn(fmt.Sprint("uid-", o), fmt.Sprint("node-", n), c.nodes, publishSpan)
 				first = min(first, all[n])
-				if all[n] < 0 || all[n] > publishWithin {
+				if all[n] < 0 || all[n] > longest {
 					t.Fatalf("a turn of %s", all[n])
 				}
 			}
@@ -72,7 +74,7 @@ func TestRemovalTurn(t *testing.T) {
 		t.Errorf("an only node waits %s", got)
 	}
 	for n := range 50 {
-		if got := RemovalTurn("uid", fmt.Sprint(n), 50); got < removeAfter || got > removeAfter+removeWithin {
+		if got := RemovalTurn("uid", fmt.Sprint(n), 50); got < removeAfter || got > removeAfter+4*removeSpan {
 			t.Errorf("a turn of %s", got)
 		}
 	}

@@ -144,7 +144,7 @@ func TestFiftyNodes(t *testing.T) {
 	}
 	gone := counter.take()
 	t.Logf("%d claims on %d nodes removed with: %s", claims, nodes, words(gone))
-	if n := gone["DELETE persistentvolumes"]; n > 8*claims {
+	if n := gone["DELETE persistentvolumes"]; n > 2*claims {
 		t.Errorf("%d claims took %d deletes", claims, n)
 	}
 	for _, what := range []string{"GET persistentvolumes", "GET persistentvolumeclaims"} {
