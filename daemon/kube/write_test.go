@@ -239,7 +239,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	if err := c.RemoveVolume(ctx, pv); err != nil {
 		t.Error(err)
 	}
-	if got := listed(t, "rm-conflict"); len(got) != 0 {
-		t.Errorf("left: %q", got)
+	if err := plane.WaitVolumeGone(ctx, pv.Name); err != nil {
+		t.Error(err)
 	}
 }
