@@ -18,6 +18,7 @@ type mode int
 
 const (
 	swallow mode = iota // no event arrives, nor the end of the watch
+	fade                // the same, after a bookmark
 	repeat              // each event arrives twice, and all earlier ones again after it
 	future              // the first list claims a version that the server has yet to reach
 	relapse             // the same with the first event, after which the watch ends
@@ -67,8 +68,11 @@ func (s *spoiledWatch) Stop() {
 
 func (s *spoiledWatch) run(m mode) {
 	var past []watch.Event
+	if m == fade {
+		s.events <- watch.Event{Type: watch.Bookmark, Object: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}}
+	}
 	for event := range s.real.ResultChan() {
-		if m == swallow {
+		if m == swallow || m == fade {
 			continue
 		}
 		if m == relapse {

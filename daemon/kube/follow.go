@@ -15,7 +15,8 @@ import (
 )
 
 // MaxSilence is how long a sieve that is well may not have heard anything: the longest watch, and
-// what it takes to notice that it did not end.
+// what it takes to notice that it did not end. From a server that sends bookmarks it hears every minute,
+// and gives a watch up that fell silent after the first of them in less than four.
 const MaxSilence = 11 * time.Minute
 
 // pace is the times of a sieve; tests have shorter ones.
@@ -24,14 +25,17 @@ type pace struct {
 	watch  time.Duration // a watch is asked to last between this and twice this
 	answer time.Duration // how long a watch may take to begin, or to end after its time
 	settle time.Duration // a watch that lived so long was a good one
+	// quiet is how long a watch that has brought a bookmark may bring nothing. The API server sends
+	// one a minute, whatever happens (bookmarkFrequency in apiserver's storage/cacher).
+	quiet time.Duration
 }
 
-var usualPace = pace{page: 500, watch: 5 * time.Minute, answer: 30 * time.Second, settle: 5 * time.Second}
+var usualPace = pace{page: 500, watch: 5 * time.Minute, answer: 30 * time.Second, settle: 5 * time.Second, quiet: 3 * time.Minute}
 
 var (
 	errNoAnswer = errors.New("no answer")
 	errCutShort = errors.New("the watch ended as soon as it had begun")
-	errOverdue  = errors.New("the watch did not end at its time")
+	errSilent   = errors.New("the watch fell silent")
 )
 
 // Run follows the resource until ctx ends, whatever happens. It must be called once.
@@ -152,7 +156,8 @@ func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error
 // included.
 func (s *Sieve[T]) follow(ctx context.Context, w watch.Interface, lasts time.Duration, well func()) (goOn, silent bool, err error) {
 	began := time.Now()
-	overdue, settled := time.NewTimer(lasts+s.pace.answer), time.NewTimer(s.pace.settle)
+	// At first a watch may be silent until its time is over; once it brought a bookmark, for so long.
+	overdue, settled, bookmarks := time.NewTimer(lasts+s.pace.answer), time.NewTimer(s.pace.settle), false
 	defer overdue.Stop()
 	defer settled.Stop()
 	for silent = true; ; {
@@ -162,7 +167,7 @@ func (s *Sieve[T]) follow(ctx context.Context, w watch.Interface, lasts time.Dur
 		case <-s.refresh:
 			return false, silent, nil
 		case <-overdue.C:
-			return false, silent, errOverdue
+			return false, silent, errSilent
 		case <-settled.C:
 			s.hear()
 			well()
@@ -180,6 +185,9 @@ func (s *Sieve[T]) follow(ctx context.Context, w watch.Interface, lasts time.Dur
 				well()
 			}
 			silent = false
+			if bookmarks = bookmarks || event.Type == watch.Bookmark; bookmarks {
+				overdue.Reset(s.pace.quiet)
+			}
 			s.event(event)
 		}
 	}

@@ -185,6 +185,18 @@ func TestSieveNoticesSilence(t *testing.T) {
 	d.expect(t, "+a 1")
 }
 
+// One that brought a bookmark would have brought the next: it is given up long before its time.
+func TestSieveMissesTheBookmarks(t *testing.T) {
+	ns, d := namespace(t), &diary{}
+	c, _ := newClient(t, Options{})
+	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: fade}
+	s := NewSieve(deaf, in(ns), d.told)
+	s.pace.quiet = 500 * time.Millisecond
+	running(t, s)
+	newClaim(t, plane, ns, "a", "1")
+	d.expect(t, "+a 1")
+}
+
 // A server whose data was restored from an earlier day is silent to those who know a later one: the
 // watch that begins in the future is accepted and says nothing. It is real here; the version is not.
 func TestSieveNoticesTheFuture(t *testing.T) {
