@@ -35,7 +35,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	flags.BoolVar(&o.short, "short", false, "the form for every change: -time 5s, and not the phases that need minutes")
+	flags.BoolVar(&o.short, "short", false, "the form for every change: -time 4s, and not the phases that need minutes")
 	flags.DurationVar(&o.time, "time", time.Minute, "how long the API is unkind in each phase")
 	flags.IntVar(&o.rate, "rate", 25, "how many claims are made a second")
 	flags.IntVar(&o.live, "live", 60, "how many claims exist at once")
@@ -48,7 +48,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, err
 	}
 	if o.short && !given(flags, "time") {
-		o.time = 5 * time.Second
+		o.time = 4 * time.Second
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
