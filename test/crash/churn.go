@@ -24,15 +24,17 @@ type churn struct {
 	live   []*trial // claims that exist
 	kept   []*trial // those that are, or will be, archived
 	died   <-chan string
+	points map[string]bool // at which the daemon died
 }
 
 // killAtRandom is the churn.
 func (w *world) killAtRandom() *row {
 	w.say("killing at random, seed %d", w.opt.seed)
-	c := &churn{world: w, random: rand.New(rand.NewPCG(w.opt.seed, 0)), r: &row{name: fmt.Sprintf("%d random kills under churn", w.opt.kills)}}
+	c := &churn{world: w, points: map[string]bool{}, random: rand.New(rand.NewPCG(w.opt.seed, 0)), r: &row{name: fmt.Sprintf("%d random kills under churn", w.opt.kills)}}
 	for c.r.kills < w.opt.kills && w.ctx.Err() == nil && c.r.broken < faultsMax {
 		c.round(min(checkEvery, w.opt.kills-c.r.kills))
 	}
+	c.r.points = len(c.points)
 	w.say("%s", c.r)
 	return c.r
 }
@@ -44,7 +46,8 @@ func (c *churn) round(kills int) {
 	for left := kills; left > 0 && c.ctx.Err() == nil; {
 		c.step()
 		select {
-		case <-c.died:
+		case point := <-c.died:
+			c.points[point] = true
 			<-c.daemon.Exited()
 			left, last = left-1, time.Now()
 			c.r.kills++
@@ -131,7 +134,7 @@ func (c *churn) settled() bool {
 	for _, t := range slices.Concat(c.live, c.kept) {
 		wishes = append(wishes, t.wish)
 	}
-	faults := c.settle(wishes...)
+	faults := c.settle(calm, wishes...)
 	c.blame(faults)
 	return len(faults) == 0
 }

@@ -114,12 +114,16 @@ func want(t *testing.T, faults []fault, text string) {
 
 func TestSome(t *testing.T) {
 	points := []string{"1", "2", "3", "4", "5", "6", "7"}
-	for n, want := range map[int][]string{0: points, 1: {"7"}, 2: {"3", "7"}, 7: points, 9: points} {
-		if got := some(points, n); !slices.Equal(got, want) {
-			t.Errorf("%d of 7: %v, want %v", n, got, want)
+	for _, c := range []struct {
+		n    int
+		seed uint64
+		want []string
+	}{{0, 5, points}, {1, 6, points[6:]}, {2, 0, []string{"1", "4"}}, {2, 1, []string{"2", "5"}}, {2, 5, []string{"3", "6"}}, {7, 1, points}, {9, 1, points}} {
+		if got := some(points, c.n, c.seed); !slices.Equal(got, c.want) {
+			t.Errorf("%d of 7, seed %d: %v, want %v", c.n, c.seed, got, c.want)
 		}
 	}
-	if some(nil, 2) != nil {
+	if some(nil, 2, 0) != nil {
 		t.Error("points of none")
 	}
 }

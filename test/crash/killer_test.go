@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const childEnv = "HOSTPATH_CRASH_TEST_CHILD"
@@ -23,9 +25,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child makes three changes, in this order.
+// child makes three changes, in this order, with a call in between that nobody here knows, and maps
+// its own program.
 func child(dir string) int {
-	if os.Mkdir(dir+"/a", 0o700) != nil || os.Rename(dir+"/a", dir+"/b") != nil || os.Mkdir(dir+"/c", 0o700) != nil {
+	if os.Mkdir(dir+"/a", 0o700) != nil || os.Rename(dir+"/a", dir+"/b") != nil {
+		return 1
+	}
+	unix.Symlinkat("x", unix.AT_FDCWD, dir+"/nowhere/x")
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return 1
+	}
+	if _, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return 1
+	}
+	if os.Mkdir(dir+"/c", 0o700) != nil {
 		return 1
 	}
 	return 0
@@ -64,6 +78,13 @@ func TestKiller(t *testing.T) {
 				}
 			default:
 				t.Errorf("never came to %q: %q", c.point, k.disarm())
+			}
+		}
+		if c.point == "" || c.point == "mkdir pool/c #1" {
+			want := []string{fmt.Sprintf("system call %d, 1 times", unix.SYS_SYMLINKAT), fmt.Sprintf("system call %d, 1 times", unix.SYS_MMAP)}
+			slices.Sort(want)
+			if got := k.strangers(); !slices.Equal(got, want) {
+				t.Errorf("strangers %q, want %q", got, want)
 			}
 		}
 		var got []string

@@ -39,7 +39,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
 	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -kills 30")
-	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, evenly chosen; 0: at all")
+	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, chosen by the seed; 0: at all")
 	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
 	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
@@ -81,14 +81,16 @@ func (o *options) shorten(flags *flag.FlagSet) {
 	}
 }
 
-// some are n of the points, evenly chosen, the last one among them; all for n = 0.
-func some(points []string, n int) []string {
+// some are n of the points, as far from each other as they can be; all for n = 0. Which ones, the
+// seed says.
+func some(points []string, n int, seed uint64) []string {
 	if n == 0 || n >= len(points) {
 		return points
 	}
+	step := len(points) / n
 	chosen := make([]string, 0, n)
-	for i := 1; i <= n; i++ {
-		chosen = append(chosen, points[i*len(points)/n-1])
+	for i := range n {
+		chosen = append(chosen, points[i*step+int(seed%uint64(step))])
 	}
 	return chosen
 }

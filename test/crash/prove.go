@@ -19,7 +19,7 @@ func (w *world) prove(op operation) *row {
 		points = union(points, recorded)
 	}
 	r.points = len(points)
-	for _, point := range some(points, w.opt.points) {
+	for _, point := range some(points, w.opt.points, w.opt.seed) {
 		if w.ctx.Err() != nil || r.broken >= faultsMax {
 			break
 		}
