@@ -30,7 +30,7 @@ func good() (Expect, Facts) {
 		Under:      Under{Looked: true, Immutable: true, Identity: mounts.Identity{MountID: 1001, DevMajor: 8, DevMinor: 1, Inode: 77}},
 		Space:      Space{Asked: true, Size: 1000 << 30, Available: 800 << 30, Inodes: 1 << 20, InodesFree: 1 << 19},
 		Marker:     MarkerFact{Looked: true, Marker: Marker{Version: 1, Pool: "fast", ID: "AAAA"}},
-		Label:      LabelFact{Looked: true, Type: "hostpath_provisioner_pool_t", Known: true, PoolKnown: true},
+		Label:      LabelFact{Looked: true, Type: "hostpath_provisioner_pool_t", PoolKnown: true},
 	}
 	return e, f
 }
@@ -121,7 +121,7 @@ var faults = []struct {
 	}},
 	{"marker changed", func(e *Expect, f *Facts) { f.Marker.Marker.ID = "BBBB" }},
 	{"marker of another pool", func(e *Expect, f *Facts) { f.Marker.Marker.Pool = "slow" }},
-	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Known = false }},
+	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Unknown = true }},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
 	{"open to others", func(e *Expect, f *Facts) { f.Path.Mode = 0o755 }},

@@ -91,7 +91,7 @@ type Space struct {
 type LabelFact struct {
 	Looked    bool   `json:"looked,omitempty"`
 	Type      string `json:"type,omitempty"`      // of the pool's directory; "" if it has no label
-	Known     bool   `json:"known,omitempty"`     // the policy has the type that volumes are to have
+	Unknown   bool   `json:"unknown,omitempty"`   // the policy has no such type as volumes are to have
 	PoolKnown bool   `json:"poolKnown,omitempty"` // the policy has the type of our own module for pools
 }
 

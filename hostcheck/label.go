@@ -8,7 +8,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// label asks for the pool's label. What cannot be read is "": the rule says that it is not the right one.
+// label asks for the pool's label. What cannot be read is "".
 func label(on mounts.Mount, fileType string, fd int) LabelFact {
 	if !slices.Contains(strings.Split(on.Options, ","), seclabel) && !slices.Contains(strings.Split(on.SuperOptions, ","), seclabel) {
 		return LabelFact{}
@@ -16,7 +16,7 @@ func label(on mounts.Mount, fileType string, fd int) LabelFact {
 	got, _ := selinux.Of(fd)
 	return LabelFact{
 		Looked: true, Type: selinux.Type(got),
-		Known: fileType != "" && selinux.Knows(fileType), PoolKnown: selinux.Knows(selinux.PoolType),
+		Unknown: fileType != "" && selinux.Lacks(fileType), PoolKnown: selinux.Knows(selinux.PoolType),
 	}
 }
 

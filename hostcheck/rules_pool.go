@@ -106,7 +106,7 @@ func plainDirectory(v view) (Finding, bool) {
 // unknownType closes: with a label that the policy does not have nothing can be made (EINVAL).
 func unknownType(v view) (Finding, bool) {
 	l := v.saw.Label
-	return when(v.placed && l.Looked && v.want.SELinuxType != "" && !l.Known, Close, ReasonUnknownType,
+	return when(v.placed && l.Looked && l.Unknown, Close, ReasonUnknownType,
 		"the SELinux policy of this host has no type %s, which volumes of this pool are to have", v.want.SELinuxType)
 }
 

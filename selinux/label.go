@@ -94,6 +94,13 @@ func Knows(fileType string) bool {
 	return Enabled() && lib.SecurityCheckContext(Label(fileType)) == nil
 }
 
+// Lacks says whether the kernel's policy is sure not to have this file type. It is not the opposite of
+// Knows: in a service whose /sys is read-only (ProtectKernelTunables=) the kernel cannot be asked, and
+// neither holds.
+func Lacks(fileType string) bool {
+	return Enabled() && errors.Is(lib.SecurityCheckContext(Label(fileType)), unix.EINVAL)
+}
+
 // Of is the label of what is open at fd, O_PATH too; "" if it has none.
 func Of(fd int) (string, error) { return read(at(fd)) }
 
