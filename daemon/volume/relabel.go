@@ -174,6 +174,9 @@ type relabeller struct {
 	o       Relabelling
 	done    Relabelled
 	stopped error
+
+	fd    int     // the directory that is worked in
+	stack []level // the way to it
 }
 
 // level is a directory on the way down, with the directories in it that are still to be entered.
@@ -185,51 +188,54 @@ type level struct {
 
 // tree relabels a directory, open at fd, which it closes, and everything below it.
 func (w *relabeller) tree(fd int) error {
-	defer func() { unix.Close(fd) }()
-	var stack []level
-	enter := func(at string) error {
-		id, err := mounts.IdentityOf(fd)
-		if err != nil {
-			return err
+	w.fd = fd
+	defer func() { unix.Close(w.fd) }()
+	err := w.enter("")
+	for err == nil && len(w.stack) > 0 {
+		if err = errors.Join(w.stopped, w.ctx.Err()); err == nil {
+			err = w.next()
 		}
-		stack = append(stack, level{id, at, w.directory(fd, at)})
+	}
+	return err
+}
+
+// enter does the directory that was just opened, and leaves those in it for later.
+func (w *relabeller) enter(at string) error {
+	id, err := mounts.IdentityOf(w.fd)
+	if err == nil {
+		w.stack = append(w.stack, level{id, at, w.directory(w.fd, at)})
+	}
+	return err
+}
+
+// next goes down to the next directory, or up if there is none.
+func (w *relabeller) next() error {
+	top := &w.stack[len(w.stack)-1]
+	if len(top.dirs) > 0 {
+		at := path.Join(top.path, top.dirs[0])
+		below, ok := w.down(w.fd, top.dirs[0], at)
+		top.dirs = top.dirs[1:]
+		if !ok {
+			return nil
+		}
+		w.work(below)
+		return w.enter(at)
+	}
+	w.stack = w.stack[:len(w.stack)-1]
+	if len(w.stack) == 0 {
 		return nil
 	}
-	if err := enter(""); err != nil {
-		return err
+	above, err := w.up(w.fd, w.stack[len(w.stack)-1])
+	if err == nil {
+		w.work(above)
 	}
-	for len(stack) > 0 && w.stopped == nil {
-		if w.stopped = w.ctx.Err(); w.stopped != nil {
-			break
-		}
-		top := &stack[len(stack)-1]
-		if len(top.dirs) == 0 {
-			stack = stack[:len(stack)-1]
-			if len(stack) == 0 {
-				break
-			}
-			up, err := w.up(fd, stack[len(stack)-1])
-			if err != nil {
-				return err
-			}
-			unix.Close(fd)
-			fd = up
-			continue
-		}
-		name := top.dirs[0]
-		top.dirs = top.dirs[1:]
-		at := path.Join(top.path, name)
-		below, ok := w.down(fd, name, at)
-		if !ok {
-			continue
-		}
-		unix.Close(fd)
-		fd = below
-		if err := enter(at); err != nil {
-			return err
-		}
-	}
-	return w.stopped
+	return err
+}
+
+// work goes on in another directory.
+func (w *relabeller) work(fd int) {
+	unix.Close(w.fd)
+	w.fd = fd
 }
 
 // down opens a directory that was seen in the one that is open at fd.

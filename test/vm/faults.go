@@ -132,6 +132,12 @@ func (p *play) nfs() {
 		claim, dir, err = p.bound("net")
 		return dir, err
 	})
+	p.step("check has no word about labels there, and relabel says that there are none", func() (string, error) {
+		if _, err := p.expect("hostpath-provisioner check net", "SELinux is enforcing", "!WrongLabel"); err != nil {
+			return "", err
+		}
+		return p.expect("hostpath-provisioner relabel net", "the filesystem keeps no SELinux labels")
+	})
 	p.step("a volume on NFS is removed", func() (string, error) {
 		if err := p.drop(claim); err != nil {
 			return "", err

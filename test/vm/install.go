@@ -51,7 +51,7 @@ filesystem = "xfs"
 // load writes a tar with the product, this configuration and a kubeconfig to the disk from which the
 // machine unpacks it.
 func (p *play) load(o machineOptions, config string) error {
-	files := map[string][]byte{"etc/hostpath-provisioner/config.toml": []byte(config)}
+	files := map[string][]byte{"etc/hostpath-provisioner/config.toml": []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))}
 	var err error
 	if files["usr/bin/hostpath-provisioner"], err = os.ReadFile(product()); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,21 +79,27 @@ func (p *play) startCluster() error {
 	if err != nil {
 		return err
 	}
-	if err := c.Apply(p.ctx, manifests); err != nil {
-		return err
-	}
-	if p.namespace, err = c.NewNamespace(p.ctx, "vm-"); err != nil {
+	return c.Apply(p.ctx, manifests)
+}
+
+// newNamespace gives the chapter objects of its own: its namespace is its provisioner's name, too, so
+// that its daemon has nothing to do with what machines of other chapters made.
+func (p *play) newNamespace() (err error) {
+	if p.namespace, err = p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-"); err != nil {
 		return err
 	}
 	for _, pool := range []string{"fast", "big", "net", "dm"} {
-		class := cluster.StorageClass(pool, "hostpath-provisioner", storagev1.VolumeBindingImmediate)
+		class := cluster.StorageClass(p.class(pool), p.namespace, storagev1.VolumeBindingImmediate)
 		class.Parameters = map[string]string{"pool": pool}
-		if _, err := c.Client().StorageV1().StorageClasses().Create(p.ctx, class, metav1.CreateOptions{}); err != nil {
+		if _, err := p.cluster.Client().StorageV1().StorageClasses().Create(p.ctx, class, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// class is the chapter's class for the pool of that name.
+func (p *play) class(pool string) string { return p.namespace + "-" + pool }
 
 func (p *play) end() {
 	if p.machine != nil {
@@ -106,6 +113,9 @@ func (p *play) end() {
 func (p *play) chapter(c chapter) {
 	p.name = c.name
 	p.say("chapter %s", c.name)
+	if !p.step("a namespace of its own", func() (string, error) { return "", p.newNamespace() }) {
+		return
+	}
 	defer func() {
 		if p.opt.shell && p.machine != nil {
 			p.converse()
@@ -213,7 +223,7 @@ func (p *play) soon() (context.Context, context.CancelFunc) {
 // claim makes a claim in the pool of that name and answers its name.
 func (p *play) claim(pool string) (string, error) {
 	p.claims++
-	claim := cluster.Claim(p.namespace, fmt.Sprintf("claim-%d", p.claims), pool, "1Mi")
+	claim := cluster.Claim(p.namespace, fmt.Sprintf("claim-%d", p.claims), p.class(pool), "1Mi")
 	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": node}
 	_, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Create(p.ctx, claim, metav1.CreateOptions{})
 	return claim.Name, err
@@ -275,11 +285,13 @@ func (p *play) refused(claim, reason string) (string, error) {
 	return event.Message, nil
 }
 
-// volumes are the machine's volumes in the API.
+// volumes are the chapter's volumes in the API.
 func (p *play) volumes() ([]corev1.PersistentVolume, error) {
 	list, err := p.cluster.Client().CoreV1().PersistentVolumes().List(p.ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return list.Items, nil
+	return slices.DeleteFunc(list.Items, func(v corev1.PersistentVolume) bool {
+		return v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace != p.namespace
+	}), nil
 }
