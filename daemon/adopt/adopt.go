@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -26,6 +27,8 @@ import (
 type API interface {
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
+	// EachLock reads leader election objects, whose kubeconfig allows it.
+	EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error
 	// GetVolume and GetNode answer nil without an error for what does not exist.
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
@@ -187,6 +190,15 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 	})
 	if err != nil {
 		s.notKnown = err.Error()
+	}
+	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not look at
+	// other namespaces' locks: then the pods have to do.
+	for by := range provisioners {
+		_ = s.API.EachLock(ctx, plan.LeaderLock(by), func(l *coordinationv1.Lease) {
+			if shown := plan.Leads(l, time.Now()); shown != "" && s.running[by] == "" {
+				s.running[by] = shown
+			}
+		})
 	}
 }
 

@@ -25,6 +25,9 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 			return rows, err
 		}
 		verdict := plan.ForReturn(*record, pv, o.Node)
+		if verdict.Action == plan.Ignore {
+			continue
+		}
 		row := Row{
 			Volume: record.PV, Claim: record.Namespace + "/" + record.Claim, Path: o.Pool.Path + "/" + record.Directory,
 			Provisioner: v.Record.Provisioner, Action: verdict.Action, Message: verdict.Message,

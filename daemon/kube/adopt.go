@@ -3,14 +3,17 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -27,6 +30,24 @@ func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit fu
 	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
 	source.namespace, source.fields = namespace, fields
 	return each(ctx, source, visit)
+}
+
+// EachLock reads the leader election objects of this name in all namespaces: Leases, and the Endpoints of
+// older programs, which are given as the Lease that their annotation says. Not to be allowed to see them
+// is an error.
+func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error {
+	leases := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
+	endpoints := c.source(c.core, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} })
+	leases.fields, endpoints.fields = "metadata.name="+name, "metadata.name="+name
+	return errors.Join(each(ctx, leases, visit), each(ctx, endpoints, func(e *corev1.Endpoints) {
+		var leader resourcelock.LeaderElectionRecord
+		text := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+		if text == "" || json.Unmarshal([]byte(text), &leader) != nil {
+			return
+		}
+		spec := resourcelock.LeaderElectionRecordToLeaseSpec(&leader)
+		visit(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Spec: spec})
+	}))
 }
 
 func each[T any](ctx context.Context, from *source, visit func(T)) error {

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -251,6 +253,10 @@ func TestForReturn(t *testing.T) {
 	if got := ForReturn(record, nil, us); got.Action != Refuse {
 		t.Errorf("no object: %+v", got)
 	}
+	record.Place = Nowhere
+	if got := ForReturn(record, nil, us); got.Action != Ignore {
+		t.Errorf("no object and no directory: %+v", got)
+	}
 	for recorded, want := range map[string]bool{Rancher: true, "alias.example/x": true, DefaultProvisioner: false, "": false, "other.example/x": false} {
 		if got := Returnable(recorded, DefaultProvisioner, []string{"alias.example/x"}); got != want {
 			t.Errorf("%q: %t", recorded, got)
@@ -285,5 +291,33 @@ func TestRuns(t *testing.T) {
 	}
 	if got, want := Runs(image("local-path-provisioner:v1"), Rancher), `pod kube-system/p on node "node-a" with image local-path-provisioner:v1`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestLeads(t *testing.T) {
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
+		renewed, seconds := metav1.NewMicroTime(now.Add(-age)), int32(15)
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: LeaderLock(Rancher)},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds},
+		}
+	}
+	never := lease("p", 0)
+	never.Spec.RenewTime = nil
+	for name, c := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  string
+	}{
+		"renewed":               {lease("p", 2*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"within a minute":       {lease("p", 74*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"from a clock ahead":    {lease("p", -time.Hour), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"long ago":              {lease("p", 76*time.Second), ""},
+		"given up":              {lease("", time.Second), ""},
+		"that nobody ever held": {never, ""},
+	} {
+		if got := Leads(c.lease, now); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -21,6 +21,10 @@ func ForReturn(r Record, v *corev1.PersistentVolume, node string) AdoptVerdict {
 		return AdoptVerdict{Action: Refuse, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
+	case r.Place == Nowhere && v == nil: // removed; the daemon drops the record
+		return AdoptVerdict{Action: Ignore}
+	case r.Place == InTrash:
+		return refused("it is being removed: its directory is in the trash")
 	case r.Place != InPool:
 		return refused("its directory is in the %s", r.Place)
 	case v == nil:

@@ -5,7 +5,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -36,6 +38,22 @@ func speaksOf(c corev1.Container, provisioner string) bool {
 		}
 	}
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Value == provisioner })
+}
+
+// Leads says what shows that somebody holds a leader's lock, "" if nothing does: it was renewed within
+// its duration and a minute, for clocks that differ.
+func Leads(l *coordinationv1.Lease, now time.Time) string {
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil {
+		return ""
+	}
+	lasts := time.Minute
+	if l.Spec.LeaseDurationSeconds != nil {
+		lasts += time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	if now.After(l.Spec.RenewTime.Add(lasts)) {
+		return ""
+	}
+	return fmt.Sprintf("%s holds the leader's lock %s/%s", *l.Spec.HolderIdentity, l.Namespace, l.Name)
 }
 
 // LeaderLock is the name of the object with which the usual provisioner library elects a leader

@@ -172,6 +172,7 @@ func TestMigrationRecipes(t *testing.T) {
 				}
 				w.deleteClaim("two") // adopted: removed or kept as its policy says
 				w.must(w.WaitVolumeGone(w.soon(), volumes[1].Name))
+				h.wantTree(theirs, ours, "ours/volumes/"+volumes[0].Name+".json", "ours/volumes/"+fresh.Name+".json")
 			}
 			h.follow(r.back)
 			left := []string{filepath.Base(fresh.Spec.HostPath.Path)}
