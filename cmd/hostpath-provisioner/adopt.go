@@ -40,6 +40,9 @@ func (p *program) adoptCommand() *cobra.Command {
 			"daemon made under another provisioner's name, so that the other program can have them.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if a.undo && (a.told.HasData || a.told.Released || len(a.told.Stopped) > 0) {
+				return usageError{errors.New("--undo asks for no further word")}
+			}
 			cfg, err := p.load()
 			if err != nil {
 				return err

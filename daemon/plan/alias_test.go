@@ -138,6 +138,15 @@ func TestTranslateChangesNothing(t *testing.T) {
 	}
 }
 
+// A parameter that other rules judge comes to them under our name.
+func TestTranslateCase(t *testing.T) {
+	class := &storagev1.StorageClass{Provisioner: Torchbox, Parameters: map[string]string{"CEPHFSQUOTA": "true", "Other": "x"}}
+	got, refusal := translate(class, nil)
+	if want := map[string]string{"cephFSQuota": "true", "Other": "x"}; refusal != nil || !maps.Equal(got.Parameters, want) {
+		t.Errorf("%+v, %q, want %q", refusal, got.Parameters, want)
+	}
+}
+
 // What the configuration says of directories counts for every class: kubevirt's USE_NAMING_PREFIX.
 func TestNamingPrefix(t *testing.T) {
 	pool := testPool("fast")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -293,6 +294,15 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
+	// Its pod is gone, and somebody holds its lock: a program outside of the cluster.
+	holder, renewed := "elsewhere", metav1.NowMicro()
+	_, err = w.Client().CoordinationV1().Leases(w.namespace).Create(w.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, "/", "-")},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	out, _ := h.Call("adopt", "fast", "--kubeconfig", w.Kubeconfig())
+	story.WriteString("$ adopt fast --kubeconfig ADMIN\n" + h.told(out, pv))
 	call()
 	golden(t, "adopt-running", story.String())
 }
