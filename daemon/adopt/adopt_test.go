@@ -1,0 +1,242 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
+// that fails in the middle, and one that does not let anybody look at pods.
+
+func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
+// cluster is an API server's memory.
+type cluster struct {
+	node    *corev1.Node
+	volumes map[string]*corev1.PersistentVolume
+	pods    error // why pods cannot be listed
+	mark    error // why volumes cannot be marked
+}
+
+func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
+	for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
+		visit(c.volumes[name].DeepCopy())
+	}
+	return nil
+}
+
+func (c *cluster) EachPod(context.Context, string, string, func(*corev1.Pod)) error { return c.pods }
+
+func (c *cluster) EachLock(context.Context, string, func(*coordinationv1.Lease)) error {
+	return errors.New("leases is forbidden")
+}
+
+func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	return c.volumes[name], nil
+}
+
+func (c *cluster) GetNode(context.Context, string) (*corev1.Node, error) { return c.node, nil }
+
+func (c *cluster) MarkVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.Marks) error {
+	if c.mark != nil {
+		return c.mark
+	}
+	now := pv.DeepCopy()
+	now.Finalizers, now.Labels = m.Finalizers, map[string]string{}
+	for key, value := range m.Labels {
+		if value != nil {
+			now.Labels[key] = *value
+		}
+	}
+	delete(now.Annotations, plan.AdoptedAnnotation)
+	for key, value := range m.Annotations {
+		if value != nil {
+			now.Annotations[key] = *value
+		}
+	}
+	c.volumes[pv.Name] = now
+	return nil
+}
+
+func (c *cluster) String() string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
+		v := c.volumes[name]
+		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// site is a prepared pool with one directory of kubevirt's, and the cluster that knows it.
+func site(t *testing.T) (Options, *cluster) {
+	t.Helper()
+	path := hosttest.Dir(t)
+	hands := volume.New(volume.Options{Name: "fast", Path: path})
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	id, err := mounts.IdentityOf(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, hands.InitMarker(t.Context(), id, []byte("{}\n")))
+	must(t, os.Mkdir(filepath.Join(path, "pvc-1"), 0o777))
+	must(t, os.WriteFile(filepath.Join(path, "pvc-1", "data"), nil, 0o600))
+	labels := map[string]string{plan.HostnameLabel: "host-a"}
+	c := &cluster{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}}
+	c.volumes = map[string]*corev1.PersistentVolume{"pvc-1": {
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{plan.ProvisionedBy: plan.Kubevirt, plan.HostPathIdentity: plan.Kubevirt}},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "db", UID: types.UID("1")},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: plan.HostnameLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"host-a"}}},
+			}}}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path + "/pvc-1"}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}}
+	return Options{
+		Pool: plan.Pool{Name: "fast", Path: path, Scope: plan.ScopeNode, OnDelete: plan.OnDeleteArchive}, Hands: hands, Identity: id,
+		Node: "node-a", Provisioner: plan.DefaultProvisioner, Aliases: []string{plan.Kubevirt}, API: c,
+	}, c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// one runs it and wants a single row.
+func one(t *testing.T, run func(context.Context, Options) ([]Row, error), o Options) Row {
+	t.Helper()
+	rows, err := run(t.Context(), o)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	return rows[0]
+}
+
+// state is the pool's record and the cluster, in words.
+func state(t *testing.T, o Options, c *cluster) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(o.Pool.Path, "pvc-1", "data")); err != nil {
+		t.Error(err)
+	}
+	inventory, err := o.Hands.List(t.Context(), o.Identity)
+	must(t, err)
+	words := c.String()
+	for _, v := range inventory.Volumes {
+		r := v.Record
+		words += fmt.Sprintf("\nrecord %s %s/%s %s %s %s %s %s", r.PV, r.Namespace, r.Claim, r.Directory, r.Provisioner, r.Scope, r.OnDelete, v.Place)
+	}
+	return words
+}
+
+const (
+	untouched = `pvc-1 map[] [] ""`
+	marked    = `pvc-1 map["hostpath-provisioner/node":"node-a" "hostpath-provisioner/pool":"fast"] ["external-provisioner.volume.kubernetes.io/finalizer"] "without-finalizer"`
+	recorded  = "\nrecord pvc-1 shop/db pvc-1 kubevirt.io/hostpath-provisioner node archive pool"
+)
+
+// The server fails between the record and the marks, on the way there and back: the next call goes on,
+// and asks nobody again.
+func TestCutOff(t *testing.T) {
+	o, c := site(t)
+	want := func(what, words string) {
+		t.Helper()
+		if got := state(t, o, c); strings.TrimSpace(got) != strings.TrimSpace(words) {
+			t.Errorf("%s: got\n%s\nwant\n%s", what, got, words)
+		}
+	}
+	c.mark = errors.New("the object has been modified")
+	if row := one(t, Run, o); row.Action != plan.Refuse || row.Done || row.Message != "the object has been modified" {
+		t.Errorf("%+v", row)
+	}
+	want("cut off", untouched+recorded)
+	c.mark, c.pods = nil, errors.New("pods is forbidden")
+	if row := one(t, Run, o); row.Action != plan.Adopt || !row.Done {
+		t.Errorf("%+v", row)
+	}
+	want("adopted", marked+recorded)
+	if row := one(t, Run, o); row.Action != plan.Ours || row.Done {
+		t.Errorf("%+v", row)
+	}
+	// Given up, cut off after the marks.
+	pv := c.volumes["pvc-1"]
+	must(t, c.MarkVolume(t.Context(), pv, plan.ReturnMarks(pv)))
+	want("cut off on the way back", untouched+recorded)
+	if row := one(t, Undo, o); row.Action != plan.Return || !row.Done {
+		t.Errorf("%+v", row)
+	}
+	want("given up", untouched)
+	if rows, err := Undo(t.Context(), o); err != nil || len(rows) != 0 {
+		t.Errorf("again: %+v, %v", rows, err)
+	}
+}
+
+// A server that says no on the way back: the record stays as long as the marks.
+func TestUndoRefused(t *testing.T) {
+	o, c := site(t)
+	one(t, Run, o)
+	c.mark = errors.New("forbidden")
+	if row := one(t, Undo, o); row.Action != plan.Refuse || row.Message != "forbidden" {
+		t.Errorf("%+v", row)
+	}
+	if got := state(t, o, c); got != marked+recorded {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestNobodyCanTell(t *testing.T) {
+	o, c := site(t)
+	c.pods = errors.New("pods is forbidden")
+	if row := one(t, Run, o); row.Action != plan.Refuse || row.Reason != plan.AdoptNotKnown || !strings.Contains(row.Message, "pods is forbidden") {
+		t.Errorf("%+v", row)
+	}
+	o.Told.Stopped = []string{plan.Kubevirt}
+	o.DryRun = true
+	if row := one(t, Run, o); row.Action != plan.Adopt || row.Done {
+		t.Errorf("%+v", row)
+	}
+	if got := state(t, o, c); got != untouched {
+		t.Errorf("got\n%s", got)
+	}
+	c.node = nil
+	if rows, err := Run(t.Context(), o); err == nil || err.Error() != `the cluster has no node "node-a"` {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
+
+// A pool that moved since it was checked is not worked in.
+func TestMoved(t *testing.T) {
+	o, c := site(t)
+	o.Identity.Inode++
+	if rows, err := Run(t.Context(), o); !errors.Is(err, volume.ErrMoved) {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if got := c.String(); got != untouched {
+		t.Errorf("got\n%s", got)
+	}
+}
