@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// documented are the blocks of one page of the documentation, by language, in order.
+func documented(t *testing.T, name string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+		all[m[1]] = append(all[m[1]], m[2])
+	}
+	return all
+}
+
+// docs/single-node.md: its configuration, class and commands, on a directory of this machine's own.
+func TestSingleNodePage(t *testing.T) {
+	w := newWorld(t)
+	blocks := documented(t, "single-node.md")
+	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.provisioner, 1)}
+	h := r.site(w)
+	class := r.oldClass(w, h)
+	if class.Provisioner != w.provisioner {
+		t.Fatalf("a class of %s", class.Provisioner)
+	}
+	h.follow(blocks["sh"][0])
+	w.claim("data", w.namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
+	pv := w.bound("data")
+	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Spec.NodeAffinity == nil {
+		t.Errorf("%+v", pv.Spec)
+	}
+	h.wantTree(whole(pv.Name)...)
+}
+
+// docs/nodes.md: its claim is bound without a pod, on the node that it names.
+func TestNodesPage(t *testing.T) {
+	w := newWorld(t)
+	h, other := w.newHost("a").run(), w.newHost("b").run()
+	var class storagev1.StorageClass
+	var claim corev1.PersistentVolumeClaim
+	docs := strings.Split(documented(t, "nodes.md")["yaml"][0], "---\n")
+	for i, into := range []any{&class, &claim} {
+		text := strings.NewReplacer("node-a", h.node, "hostpath-provisioner", w.provisioner, "name: waits", "name: "+w.namespace+"-waits",
+			"storageClassName: waits", "storageClassName: "+w.namespace+"-waits").Replace(docs[i])
+		w.must(yaml.UnmarshalStrict([]byte(text), into))
+	}
+	_, err := w.Client().StorageV1().StorageClasses().Create(w.ctx, &class, metav1.CreateOptions{})
+	w.must(err)
+	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, &claim, metav1.CreateOptions{})
+	w.must(err)
+	pv := w.bound("disk")
+	h.wantTree(whole(pv.Name)...)
+	other.wantTree()
+}
