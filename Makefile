@@ -93,6 +93,11 @@ test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every syste
 check-packages: deps-systemd packages ## lintian, rpmlint, and a second build that has to make the same bytes
 	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/check.sh
 
+# The packages, and newer ones to upgrade to, on a booted systemd with a real control plane.
+test-systemd: deps-systemd packages $(BUILD)/controlplane ## the packages on a booted Debian, in a container
+	@rm -rf $(BUILD)/packages-newer
+	@VERSION='$(VERSION)-newer' PACKAGE_VERSION=9999 ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
+	@$(GO) run $(GOFLAGS) ./test/systemd
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// story is what is shown, in order.
+var story = []step{
+	{"the .deb installs, starts nothing, says what comes next, and warns of kubevirt's old unit", install},
+	{"the documented commands configure and prepare two pools", configure},
+	{"systemctl enable --now: the daemon becomes ready under its sandbox", start},
+	{"the sandbox: its own user, six capabilities, no new privileges, a filter, and exposure 2.5 at most", sandbox},
+	{"a claim becomes a volume with its group and set-group-ID bit; of a device the links are seen", provision},
+	{"umount of a pool on the host is not kept busy, and is seen; a remount, too, and the waiting claim goes on", remount},
+	{"a volume with foreign, closed and immutable files is removed; another is archived", remove},
+	{"a reload takes a new configuration; a bad one fails, and the old one stays in force", reload},
+	{"a daemon that hangs is killed by the watchdog and started again", watchdog},
+	{"a bad configuration at start is not tried again; a missing kubeconfig is", badStart},
+	{"the metrics' socket: systemd listens, across a reload and a restart", socket},
+	{"a credential takes the place of the kubeconfig's file", credential},
+	{"the check unit keeps kubelet from starting on missing storage", checkUnit},
+	{"the generator orders the units after the pools, and opens the sandbox where a pool needs it", generator},
+	{"a reboot with one of two pools missing: the daemon serves the other, then both", reboot},
+	{"an upgrade restarts and loses nothing; so do an older version and another architecture", upgrade},
+	{"the .deb's removal keeps volumes, configuration and state; purging never removes a volume", purge},
+	{"the .rpm installs, starts nothing, works, is upgraded, and goes without a volume", rpm},
+}
+
+const configuration = `node = "node-a"
+
+[pool.fast]
+path = "/srv/fast"
+mode = "2770"
+group = "2000"
+default = true
+
+[pool.data]
+path = "/data/volumes"
+mount_point = "/data"
+device = "LABEL=data"
+on_delete = "archive"
+`
+
+// deb and others are the packages as the documents name them, where they really are.
+var (
+	deb   = []string{"hostpath-provisioner_*_amd64.deb", "/shared/packages/hostpath-provisioner_*_amd64.deb"}
+	newer = []string{"hostpath-provisioner_*_amd64.deb", "/shared/packages-newer/hostpath-provisioner_*_amd64.deb"}
+)
+
+func install(w *world) {
+	w.put("/etc/systemd/system/hostpath-provisioner.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/chcon -Rt container_file_t /var/hpvolumes\n")
+	said := w.docs("install.md", "Debian and Ubuntu", deb...)
+	w.says(said, "installed and not started", "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
+	w.docs("install.md", "An old unit of the same name")
+	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled"} {
+		if got, _ := w.try("systemctl is-enabled " + unit); strings.TrimSpace(got) != want {
+			w.failf("%s is %s, want %s", unit, got, want)
+		}
+		if got, _ := w.try("systemctl is-active " + unit); strings.TrimSpace(got) != "inactive" {
+			w.failf("%s is %s", unit, got)
+		}
+	}
+	w.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && hostpath-provisioner version")
+	out := w.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket 2>&1 | grep hostpath || true")
+	for line := range strings.Lines(out) {
+		if !strings.Contains(line, "RestartSteps") && !strings.Contains(line, "RestartMaxDelaySec") { // systemd 254
+			w.failf("systemd-analyze verify: %s", line)
+		}
+	}
+}
+
+func configure(w *world) {
+	w.put("/etc/hostpath-provisioner/config.toml", configuration)
+	w.docs("install.md", "Configure")
+	w.sh(`mkdir /images
+		for pool in fast data; do truncate -s 64M /images/$pool; mkfs.ext4 -q -L $pool /images/$pool; done
+		echo '/images/data /data ext4 loop,nofail 0 2' >> /etc/fstab`)
+	// No udev here: a label is not found by mount, and the link to the disk is made by hand.
+	w.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", "/images/fast /srv/fast ext4 loop,nofail")
+	w.sh("hostpath-provisioner prepare data; mount /data")
+	w.linkDisk()
+	w.sh("hostpath-provisioner prepare data; hostpath-provisioner check")
+	w.is("stat -c '%a %U' /data/volumes", "700 root")
+}
+
+// linkDisk is udev's part.
+func (w *world) linkDisk() {
+	w.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
+}
+
+func start(w *world) {
+	manifests := w.sh("cat /usr/share/hostpath-provisioner/manifests.yaml")
+	w.must(w.cluster.Apply(w.ctx, []byte(manifests)), "applying the manifests of the package")
+	w.class("fast", "fast")
+	w.class("data", "data")
+	w.kubeconfig()
+	said := w.docs("install.md", "Start")
+	w.says(said, "2 of 2 pools open on node node-a")
+}
+
+// kubeconfig makes the node's, with the rights that the package's manifests give.
+func (w *world) kubeconfig() {
+	file := w.dir + "/kubeconfig"
+	w.must(w.cluster.ServiceAccountKubeconfig(w.ctx, service, service, node, file), "a kubeconfig")
+	text, err := os.ReadFile(file)
+	w.must(err, "reading a kubeconfig")
+	w.put("/etc/hostpath-provisioner/kubeconfig", string(text))
+}
+
+// It fails when User= is taken out of the unit, or a capability is added.
+func sandbox(w *world) {
+	status := w.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
+	uid := w.sh("id -u hostpath-provisioner")
+	w.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
+	// cap_chown 0, dac_override 1, fowner 3, fsetid 4, linux_immutable 9, sys_admin 21 (linux/capability.h)
+	const six = 1<<0 | 1<<1 | 1<<3 | 1<<4 | 1<<9 | 1<<21
+	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
+		w.says(status, fmt.Sprintf("%s:\t%016x", set, six))
+	}
+	w.sh("systemd-analyze security --threshold=25 --no-pager " + service + ".service")
+}
+
+// It fails without CAP_FSETID (the group is not the daemon's), and for the pool with a label without
+// BindReadOnlyPaths=/dev:....
+func provision(w *world) {
+	w.is("stat -c '%a %u %g' "+w.claim("one", "fast"), "2770 0 2000")
+	w.is("stat -c '%a %u %g' "+w.claim("labelled", "data"), "777 0 0")
+}
+
+// It fails with ReadWritePaths=/srv/fast in the unit: the unmounting is not seen.
+func remount(w *world) {
+	w.sh("umount /srv/fast")
+	w.status("pool fast is closed: /srv/fast is not a mount point")
+	c := w.ask("waiting", "fast")
+	_, err := w.cluster.WaitEvent(w.ctx, c, "PoolClosed")
+	w.must(err, "the event of a claim that waits")
+	w.is("ls -A /srv/fast", "")
+	w.sh("mount /srv/fast")
+	w.status("2 of 2 pools open")
+	w.bound("waiting")
+	w.sh("umount /srv/fast; mount /srv/fast") // with a daemon at work, and not only one that waits
+	w.status("2 of 2 pools open")
+}
+
+// It fails without CAP_LINUX_IMMUTABLE, CAP_FOWNER or CAP_DAC_OVERRIDE.
+func remove(w *world) {
+	dir := w.bound("waiting")
+	w.sh(`cd ` + dir + `; mkdir -p closed/below sticky; echo x > closed/below/file; chmod 1777 sticky
+		touch sticky/file; chown -R 4711:4711 closed sticky; chmod 0 closed/below closed
+		echo x > immutable; chattr +i immutable; echo x > append; chattr +a append`)
+	w.drop("waiting")
+	w.eventually("ls -A "+dir+" /srv/fast/.hostpath-provisioner/trash 2>&1", "cannot access '"+dir+"'")
+	w.eventually("ls -A /srv/fast/.hostpath-provisioner/trash | wc -l", "0")
+	archived := w.bound("labelled")
+	w.sh("echo kept > " + archived + "/file")
+	w.drop("labelled")
+	w.is("cat /data/volumes/.hostpath-provisioner/archive/pvc-*/file; ls /data/volumes", "kept")
+}
+
+func reload(w *world) {
+	pid := w.sh("systemctl show -P MainPID " + service)
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"/var/volumes\"\nrequire_mount = false\n")
+	w.sh("hostpath-provisioner prepare more; systemctl reload " + service)
+	w.status("3 of 3 pools open")
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
+	w.fails("systemctl reload "+service, "failed")
+	w.status("3 of 3 pools open")
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl reload " + service)
+	w.status("2 of 2 pools open")
+	w.is("systemctl show -P MainPID "+service, pid)
+}
+
+func watchdog(w *world) {
+	w.sh("mkdir -p /run/systemd/system/hostpath-provisioner.service.d")
+	w.put("/run/systemd/system/hostpath-provisioner.service.d/watchdog.conf", "[Service]\nWatchdogSec=3s\nRestartSec=1s\n")
+	defer w.sh("rm -r /run/systemd/system/hostpath-provisioner.service.d; systemctl daemon-reload; systemctl restart " + service)
+	w.sh("systemctl daemon-reload; systemctl restart " + service + "; kill -STOP $(systemctl show -P MainPID " + service + ")")
+	w.eventually("systemctl show -P NRestarts "+service, "1")
+	w.eventually("systemctl is-active "+service, "active")
+	w.says(w.sh("journalctl --no-pager -u "+service), "Watchdog timeout")
+	w.status("2 of 2 pools open")
+}

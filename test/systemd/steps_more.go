@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+func badStart(w *world) {
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "provisionerr = 5\n")
+	w.fails("systemctl restart "+service, "")
+	w.is("systemctl show -P ExecMainStatus -P SubState -P NRestarts "+service+" | tr '\\n' ' '", "failed 78 0")
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; mv /etc/hostpath-provisioner/kubeconfig /etc/hostpath-provisioner/away")
+	w.sh("systemctl reset-failed " + service)
+	w.fails("systemctl restart "+service, "")
+	w.eventually("systemctl show -P SubState "+service, "auto-restart")
+	w.sh("mv /etc/hostpath-provisioner/away /etc/hostpath-provisioner/kubeconfig")
+	w.status("2 of 2 pools open")
+}
+
+// get asks the metrics' address, which the container shares.
+func (w *world) get(path string) string {
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9812"+path, nil)
+	w.must(err, "a request")
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	w.must(err, "asking for "+path)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	w.must(err, "reading "+path)
+	return string(body)
+}
+
+// It fails when the daemon listens by itself (the address is taken), and when a reload closes the
+// socket that was passed.
+func socket(w *world) {
+	w.says(w.get("/metrics"), "hostpath_provisioner_pool_open{pool=\"fast\"} 1")
+	w.docs("install.md", "systemd holds the metrics' address")
+	for _, between := range []string{"", "systemctl reload " + service, "systemctl restart " + service} {
+		if between != "" {
+			w.sh(between)
+		}
+		w.says(w.get("/metrics"), "hostpath_provisioner_pool_open{pool=\"fast\"} 1")
+	}
+	w.sh("systemctl stop " + service)
+	w.get("/healthz") // starts it again
+	w.status("2 of 2 pools open")
+	w.sh("systemctl disable --now " + service + "-metrics.socket; systemctl restart " + service)
+	w.says(w.get("/healthz"), "ok")
+}
+
+func credential(w *world) {
+	w.docs("install.md", "A kubeconfig that is not in /etc in plain")
+	w.sh("mv /etc/hostpath-provisioner/kubeconfig /etc/hostpath-provisioner/away; systemctl restart " + service)
+	w.status("2 of 2 pools open")
+	w.sh("mv /etc/hostpath-provisioner/away /etc/hostpath-provisioner/kubeconfig; rm /etc/credstore/*; systemctl restart " + service)
+	w.status("2 of 2 pools open")
+}
+
+func checkUnit(w *world) {
+	w.put("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/sleep infinity\n")
+	w.docs("install.md", "Kubelet waits for the pools")
+	w.sh("systemctl start kubelet")
+	w.is("systemctl is-active kubelet "+service+"-check | tr '\\n' ' '", "active active")
+	w.sh("systemctl stop kubelet " + service + "-check; umount /srv/fast")
+	w.fails("systemctl start kubelet", "dependency")
+	w.is("systemctl is-active kubelet || true", "inactive")
+	w.says(w.sh("journalctl --no-pager -u "+service+"-check"), "pool fast: NotMounted")
+	w.sh("mount /srv/fast; systemctl start kubelet; systemctl stop kubelet; systemctl disable " + service + "-check; systemctl reset-failed")
+}
+
+func generator(w *world) {
+	for _, unit := range []string{service, service + "-check"} {
+		w.says(" "+w.sh("systemctl show -P After "+unit)+" ", " srv-fast.mount ", " data.mount ")
+		for _, kind := range []string{"Requires", "BindsTo", "Wants"} {
+			if pulled := w.sh("systemctl show -P " + kind + " " + unit); strings.Contains(pulled, "srv-fast.mount") {
+				w.failf("%s of %s pulls the pool in: %s", kind, unit, pulled)
+			}
+		}
+	}
+	w.is("systemctl show -P User "+service, service)
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.net]\npath = \"/srv/net\"\ndevice = \"server:/export\"\n[pool.home]\npath = \"/home/volumes\"\nrequire_mount = false\n")
+	w.sh("systemctl daemon-reload")
+	w.is("systemctl show -P User -P ProtectHome "+service+" | sort | tr '\\n' ' '", "no root")
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "this is = = nothing\n")
+	w.sh("systemctl daemon-reload")
+	w.is("systemctl show -P User "+service, service)
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload")
+}
+
+// It fails with RequiresMountsFor= for each pool: the daemon does not start.
+func reboot(w *world) {
+	w.sh("sed -i 's,^/images/data ,LABEL=data ,; s,loop\\(,nofail 0 2\\)$,loop\\1,' /etc/fstab; sed -i 's,^LABEL=data /data ext4 loop,LABEL=data /data ext4 x-systemd.device-timeout=2s,' /etc/fstab")
+	took, err := w.m.halt(w.ctx)
+	w.must(err, "shutting down")
+	if took > 20*time.Second { // systemd waits 90 s for what does not stop
+		w.failf("shutting down took %s", took)
+	}
+	w.must(w.m.boot(w.ctx), "booting again")
+	w.status("pool data is closed: /data is not a mount point")
+	w.says(w.sh("systemctl show -P StatusText "+service), "1 of 2 pools open")
+	w.bound("one")
+	w.claim("after-boot", "fast")
+	w.sh("mount -o loop /images/data /data")
+	w.linkDisk()
+	w.status("2 of 2 pools open")
+	w.claim("after-mount", "data")
+	for _, unit := range []string{"srv-fast.mount", service + ".service"} {
+		w.sh("systemctl is-active " + unit)
+	}
+	mounted := w.sh("systemctl show -P ActiveEnterTimestampMonotonic srv-fast.mount")
+	started := w.sh("systemctl show -P ExecMainStartTimestampMonotonic " + service)
+	if len(started) < len(mounted) || len(started) == len(mounted) && started < mounted {
+		w.failf("the daemon started at %s, before the pool was mounted at %s", started, mounted)
+	}
+}
+
+func upgrade(w *world) {
+	version := func() string { return w.sh("dpkg-query -W -f '${Version}' hostpath-provisioner") }
+	before, pid := version(), w.sh("systemctl show -P MainPID "+service)
+	w.dpkg(newer[1])
+	w.says(w.sh("hostpath-provisioner version"), "newer")
+	w.eventually("systemctl show -P MainPID "+service+" | grep -vx "+pid+" | grep -vx 0 && systemctl is-active "+service, "active")
+	w.status("2 of 2 pools open")
+	w.says(w.sh("journalctl --no-pager -u "+service+" -o cat"), "ready")
+	w.bound("one")
+	w.claim("after-upgrade", "fast")
+	w.is("cat /etc/hostpath-provisioner/config.toml | head -1", `node = "node-a"`)
+	w.dpkg(deb[1])
+	if version() != before {
+		w.failf("version %s, want %s", version(), before)
+	}
+	w.eventually("hostpath-provisioner status", "2 of 2 pools open")
+	w.sh("dpkg --add-architecture arm64")
+	w.dpkg("--force-depends " + strings.ReplaceAll(deb[1], "amd64", "arm64"))
+	w.is("dpkg-query -W -f '${Architecture}' hostpath-provisioner:arm64", "arm64")
+	w.dpkg(deb[1])
+	w.sh("dpkg --remove-architecture arm64; systemctl reset-failed " + service + "; systemctl restart " + service)
+	w.status("2 of 2 pools open")
+	w.drop("after-upgrade")
+	w.bound("one")
+}
+
+// dpkg answers no question about configuration files: there may be none.
+func (w *world) dpkg(what string) { w.sh("dpkg -i " + what + " </dev/null") }
+
+// It fails when the postrm removes the state directory as a whole.
+func purge(w *world) {
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.near]\npath = \"/var/lib/hostpath-provisioner/volumes\"\nrequire_mount = false\n")
+	w.sh("hostpath-provisioner prepare near; systemctl reload " + service)
+	w.status("3 of 3 pools open")
+	w.class("near", "near")
+	volumes := []string{w.bound("one"), w.bound("after-mount"), w.claim("near", "near")}
+	for _, dir := range volumes {
+		w.sh("echo data > " + dir + "/file")
+	}
+	keep := func(what string, files ...string) {
+		for _, dir := range volumes {
+			files = append(files, dir+"/file")
+		}
+		if out, code := w.try("ls " + strings.Join(files, " ")); code != 0 {
+			w.failf("after %s:\n%s", what, out)
+		}
+	}
+	w.sh("dpkg -r hostpath-provisioner")
+	w.is("systemctl is-active "+service+" || true", "inactive")
+	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/pools/fast.json")
+	w.sh("dpkg -P hostpath-provisioner")
+	keep("purge")
+	w.is("ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner /usr/lib/systemd/system/hostpath* /etc/systemd/system/*/hostpath* 2>/dev/null || true", "/var/lib/hostpath-provisioner:\nvolumes")
+}
+
+func rpm(w *world) {
+	// This rpm's database is empty: it knows nothing of the systemd that is there.
+	said := w.docs("install.md", "Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages/hostpath-provisioner-*.x86_64.rpm")
+	w.says(said, "installed and not started")
+	w.is("systemctl is-enabled "+service+" || true", "disabled")
+	w.put("/etc/hostpath-provisioner/config.toml", configuration)
+	w.kubeconfig()
+	w.sh("systemctl daemon-reload; hostpath-provisioner check")
+	w.says(w.docs("install.md", "Start"), "2 of 2 pools open")
+	dir := w.claim("by-rpm", "fast")
+	w.sh("rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
+	w.says(w.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "newer", `node = "node-a"`)
+	w.eventually("hostpath-provisioner status", "newer")
+	w.status("2 of 2 pools open")
+	w.sh("rpm -U --nodeps --oldpackage /shared/packages/hostpath-provisioner-*.x86_64.rpm")
+	w.eventually("hostpath-provisioner status || true", "2 of 2 pools open")
+	w.bound("by-rpm")
+	w.sh("rpm -e hostpath-provisioner")
+	w.is("systemctl is-active "+service+" || true", "inactive")
+	w.sh("ls -d " + dir + " /etc/hostpath-provisioner/config.toml.rpmsave /etc/hostpath-provisioner/kubeconfig /var/lib/hostpath-provisioner/pools/fast.json")
+}
