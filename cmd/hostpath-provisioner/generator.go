@@ -62,12 +62,16 @@ func unitPools(cfg config.Config) []systemd.Pool {
 	return all
 }
 
-// onNetwork says whether the configuration says so: a scope that several nodes share, the type of a
-// network filesystem, or a device that is none.
+// onNetwork says whether the configuration says so: the scope of a network filesystem, its type, or a
+// device that is none.
 func onNetwork(p config.Pool) bool {
 	local := strings.HasPrefix(p.Device, "/") || strings.Contains(p.Device, "=")
-	return p.Scope != config.ScopeNode || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
+	return p.Scope == scopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
 }
+
+// scopeShared is that of pools which several nodes have mounted. A configuration that does not know it
+// refuses it.
+const scopeShared = "shared"
 
 // networkTypes are those to which systemd itself applies _netdev (fstype_is_network in mountpoint-util.c).
 var networkTypes = []string{"afs", "ceph", "cifs", "gfs", "gfs2", "glusterfs", "lustre", "ncp", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "davfs", "virtiofs", "9p", "sshfs"}
