@@ -30,7 +30,7 @@ func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p)
-		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands}
+		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline}
 		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember})
 	}
 	return all
@@ -59,6 +59,7 @@ type prober struct {
 	stateDir   string
 	locks      *poolLocks
 	hands      *volume.Pool
+	deadline   time.Duration // for an answer
 	remembered string
 	eyes       *hostcheck.Prober
 }
@@ -77,7 +78,7 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	ctx, cancel := p.impatient(ctx)
 	defer cancel()
 	report := p.eyes.Probe(ctx)
-	if w := p.waiting(); w.For > 0 && w.Where == report.Identity && report.Removable() {
+	if w := p.waiting(); p.counts(w, report) {
 		report.Findings = append([]hostcheck.Finding{{Reason: hostcheck.ReasonNotAnswering, Severity: hostcheck.Close,
 			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, w.Limit)}}, report.Findings...)
 	}
@@ -87,17 +88,21 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	return report
 }
 
-// overdue is how long a call of the pool's hands may wait for an answer: less than the deadline, so
-// that the pool is closed within it.
-const overdue = deadline * 3 / 4
+// waiting is a call of the pool's hands that waits for an answer, for less than the deadline, so that
+// the pool is closed within it.
+func (p *prober) waiting() volume.Waiting { return p.hands.Waiting(p.deadline * 3 / 4) }
 
-func (p *prober) waiting() volume.Waiting { return p.hands.Waiting(overdue) }
+// counts says whether a call that waits closes the pool: one that waits on a mount which is not the
+// pool's any more does not.
+func (p *prober) counts(w volume.Waiting, r hostcheck.Report) bool {
+	return w.For > 0 && w.Where == r.Identity && r.Removable()
+}
 
 // impatient ends a look early when a call gets no answer: nobody need wait any longer to know. Where it
 // is known already, or the last look waits still, the look only sees whether that is over.
 func (p *prober) impatient(ctx context.Context) (context.Context, context.CancelFunc) {
-	const glance = deadline / 20
-	if p.waiting().For > 0 || p.eyes.Waiting() > deadline {
+	glance := p.deadline / 20
+	if p.waiting().For > 0 || p.eyes.Waiting() > p.deadline {
 		return context.WithTimeout(ctx, glance)
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+)
+
+func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
+// hungPool is a prober of a pool that can hang, with nothing immutable below.
+func hungPool(t *testing.T, locks *poolLocks) (*prober, *hungfs.FS, mounts.Identity) {
+	t.Helper()
+	dir := filepath.Join(hosttest.Dir(t), "pool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fs := hungfs.Mount(t, dir)
+	p := &prober{
+		pool:     config.Pool{Name: "fast", Path: dir, MountPoint: dir, RequireMount: true, Immutable: "off"},
+		stateDir: hosttest.Dir(t), locks: locks, deadline: 400 * time.Millisecond, hands: volume.New(volume.Options{Name: "fast", Path: dir}),
+	}
+	id := p.look(t).Identity
+	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker("fast", time.Now()))
+	if err == nil {
+		err = p.hands.InitMarker(t.Context(), id, marker)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.look(t); !r.Open() {
+		t.Fatalf("%+v", r)
+	}
+	return p, fs, id
+}
+
+func (p *prober) look(t *testing.T) hostcheck.Report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	return p.Probe(ctx)
+}
+
+func newLocks(t *testing.T) *poolLocks {
+	return newPoolLocks(filepath.Join(hosttest.Dir(t), "locks"), "/var/lib/"+t.Name())
+}
+
+// A filesystem that answers every question of the check and not a mkdir is closed while the mkdir
+// waits, says which volume it is about, and opens when it was answered.
+func TestPoolClosesWhileACallWaits(t *testing.T) {
+	p, fs, id := hungPool(t, newLocks(t))
+	fs.Hold(hungfs.Mkdir)
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.hands.Create(t.Context(), id, volume.Spec{Record: volume.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
+		done <- err
+	}()
+	fs.AwaitHeld()
+	for p.waiting().For == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	r := p.look(t)
+	if f, _ := r.Closed(); r.Removable() || f.Reason != hostcheck.ReasonNotAnswering || f.Message != "volume pvc-1: no answer for more than 300ms" || r.Size == 0 {
+		t.Errorf("%+v", r)
+	}
+	fs.Resume()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if r := p.look(t); !r.Open() {
+		t.Errorf("after the answer: %+v", r)
+	}
+}
+
+// A look that waits ends as soon as a call is known to wait, and one at a pool whose last look waits
+// still is a glance.
+func TestLooksEndEarly(t *testing.T) {
+	p, fs, id := hungPool(t, newLocks(t))
+	fs.Hold(hungfs.Lookup)
+	go p.hands.Exists(context.Background(), id, "anything")
+	fs.AwaitHeld()
+	for _, limit := range []time.Duration{p.deadline * 3 / 2, p.deadline} { // of 5 s that it could take
+		began := time.Now()
+		r := p.look(t)
+		if took := time.Since(began); r.Open() || r.Findings[0].Reason != hostcheck.ReasonNotAnswering || took > limit+2*time.Second {
+			t.Errorf("after %s: %+v", took, r)
+		}
+	}
+	fs.Resume()
+}
+
+// A call that waits on a mount that is not the pool's any more does not keep the pool closed.
+func TestCallOnAnOldMountDoesNotCount(t *testing.T) {
+	p, _, _ := hungPool(t, newLocks(t))
+	r := p.look(t)
+	w := volume.Waiting{About: "volume pvc-1", Where: mounts.Identity{Inode: 1}, For: time.Hour}
+	if p.counts(w, r) {
+		t.Error("it counts")
+	}
+	w.Where = r.Identity
+	if !p.counts(w, r) {
+		t.Error("one on the pool's own mount does not count")
+	}
+}
+
+// Two daemons with a pool of one marker: the second one's is closed, until the first gives it up.
+func TestPoolIsOneDaemons(t *testing.T) {
+	first := newLocks(t)
+	second := newPoolLocks(first.dir, "/var/lib/second")
+	p, _, _ := hungPool(t, first)
+	p.locks = second
+	r := p.look(t)
+	f, _ := r.Closed()
+	if want := fmt.Sprintf("another daemon (pid %d, state directory %s) works in this pool", os.Getpid(), first.stateDir); r.Removable() || f.Reason != "PoolHeld" || f.Message != want {
+		t.Errorf("%+v, want %s", r, want)
+	}
+	first.keep(map[place]bool{{"fast", p.pool.Path}: true})
+	if p.look(t).Open() {
+		t.Error("open, and the first daemon still has the pool")
+	}
+	first.keep(map[place]bool{{"fast", "/elsewhere"}: true})
+	if r := p.look(t); !r.Open() {
+		t.Errorf("the first daemon gave the pool up: %+v", r)
+	}
+	second.keep(nil)
+	if err := os.RemoveAll(first.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(first.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := p.look(t).Closed(); f.Reason != "StateUnwritable" || !strings.Contains(f.Message, "cannot be locked") {
+		t.Errorf("without a place for locks: %+v", f)
+	}
+}
