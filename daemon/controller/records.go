@@ -111,6 +111,9 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) error {
 	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), record.PV)
 	switch {
+	case err == nil && record.Place == plan.Nowhere:
+		// Never made, or purged by a process that ended before it forgot it: nobody can tell.
+		c.Log.Info("forgot a volume whose directory is gone", "volume", record.PV, "pool", r.Name)
 	case err == nil:
 		c.Observer.Volume(r.Name, plan.ReasonUnpublishedRemoved)
 		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", record.PV, "pool", r.Name)
