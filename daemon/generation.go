@@ -56,7 +56,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	var err error
 	g.client, err = kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases,
+		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Namespace: cfg.Namespace,
 		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble,
 	})
 	if err != nil {

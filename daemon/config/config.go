@@ -36,6 +36,7 @@ type Config struct {
 	Aliases     []string // further ones that it answers to, nil for none
 	Node        string   // name of this host's Node object
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
+	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
 	Pools       []Pool   // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
@@ -83,6 +84,7 @@ func Default() Config {
 	return Config{
 		Provisioner: "hostpath-provisioner",
 		Kubeconfig:  "/etc/hostpath-provisioner/kubeconfig",
+		Namespace:   "hostpath-provisioner",
 		Metrics:     "127.0.0.1:9812",
 	}
 }

@@ -27,6 +27,7 @@ var (
 		"aliases":     setAliases,
 		"node":        text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
 		"kubeconfig":  text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
+		"namespace":   text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
 		"metrics":     text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
 	}
 	poolKeys = map[string]func(*Pool, any) error{
@@ -121,6 +122,13 @@ func checkScope(s string) error {
 		return fmt.Errorf("%q comes with a later release; this one has %s, %s", s, ScopeNode, ScopeEveryNode)
 	}
 	return oneOf(s, ScopeNode, ScopeEveryNode)
+}
+
+func checkNamespace(s string) error {
+	if len(validation.IsDNS1123Label(s)) > 0 {
+		return fmt.Errorf("%q cannot be a namespace", s)
+	}
+	return nil
 }
 
 // checkProvisioner is what the API server asks of StorageClass.provisioner

@@ -74,6 +74,7 @@ func TestEveryKey(t *testing.T) {
 		Aliases:     []string{"hostpath", "microk8s.io/hostpath"},
 		Node:        "node-a.example",
 		Kubeconfig:  "/nonexistent/kubeconfig",
+		Namespace:   "storage",
 		Metrics:     "[::1]:9812",
 		Pools: []Pool{bulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
@@ -82,7 +83,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:28: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:29: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")

@@ -20,6 +20,7 @@ import (
 type counter struct {
 	mu     sync.Mutex
 	counts map[string]int // "POST persistentvolumes"
+	paths  map[string]int
 	proxy  *httputil.ReverseProxy
 }
 
@@ -32,7 +33,7 @@ func (w *world) counted() *counter {
 	// The daemons bring their own tokens: nothing of the administrator's but the server's certificate.
 	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
 	w.must(err)
-	c := &counter{counts: map[string]int{}}
+	c := &counter{counts: map[string]int{}, paths: map[string]int{}}
 	c.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -51,6 +52,7 @@ func (w *world) counted() *counter {
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.counts[about(r)]++
+	c.paths[r.Method+" "+r.URL.Path]++
 	c.mu.Unlock()
 	c.proxy.ServeHTTP(w, r)
 }
@@ -72,6 +74,13 @@ func about(r *http.Request) string {
 		}
 	}
 	return r.Method + " " + r.URL.Path
+}
+
+// asked says whether somebody read this volume from the API.
+func (c *counter) asked(pv string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paths["GET /api/v1/persistentvolumes/"+pv] > 0
 }
 
 // take answers what was counted since the last call, without watches, which last.

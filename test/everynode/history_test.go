@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,6 +54,39 @@ func TestFinalizerTakenOff(t *testing.T) {
 	}
 }
 
+// The claim went while a node was off, and before it is back an operator makes the object again by hand,
+// without the label that daemons watch by, to rescue what is on that node: only a read of the API itself
+// shows it.
+func TestObjectMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	a, off := w.host("a").run(), w.host("b").run()
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	object := w.bound("data")
+	for _, h := range []*host{a, off} {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+	}
+	off.Kill()
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	a.wantTree()
+	object.ObjectMeta = metav1.ObjectMeta{Name: pv}
+	object.Spec.ClaimRef, object.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimRetain
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, object, metav1.CreateOptions{})
+	w.must(err)
+	counter := w.counted()
+	w.must(w.kubeconfig(off.kubeconfig))
+	off.run()
+	w.eventually("the daemon asks for the object", func() bool { return counter.asked(pv) })
+	off.Stop(w.soon()) // which lets work under way end
+	off.wantTree(whole(pv)...)
+	off.wantData(pv)
+	w.deleteVolume(pv)
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	off.run()
+	off.wantTree()
+}
+
 // A daemon is pointed at another cluster, or its cluster was made again: its volumes are not there, and
 // nothing is removed. Back at its own, it catches up.
 func TestAnotherCluster(t *testing.T) {
@@ -74,14 +108,13 @@ func TestAnotherCluster(t *testing.T) {
 	moved.Kill()
 	w.deleteClaim("data")
 	w.must(w.WaitVolumeGone(w.soon(), pv))
-	kubeconfig := filepath.Join(filepath.Dir(moved.Path("etc")), "kubeconfig")
-	own, err := os.ReadFile(kubeconfig)
+	own, err := os.ReadFile(moved.kubeconfig)
 	w.must(err)
-	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
+	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
 	moved.run()
 	moved.kept(pv)
 	moved.Kill()
-	w.must(os.WriteFile(kubeconfig, own, 0o600))
+	w.must(os.WriteFile(moved.kubeconfig, own, 0o600))
 	moved.run()
 	moved.wantTree()
 }

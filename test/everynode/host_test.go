@@ -2,6 +2,7 @@ package everynode
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +26,8 @@ type host struct {
 	path   string // of the pool, in the namespace
 	mount  func() // mounts the pool's filesystem
 	holder int    // the process that holds the namespace
+
+	kubeconfig string // the daemon's
 }
 
 // setting changes a host before it is prepared.
@@ -32,6 +35,8 @@ type setting struct {
 	path  string // of the pool, in place of the world's
 	tmpfs bool   // a filesystem that costs nothing
 	extra string // TOML at the end of the pool's table
+	raw   string // a whole configuration as an operator writes it, in place of the test's
+	pool  string // the pool's name in it
 }
 
 // host makes the Node object and a prepared pool. The daemon does not run yet.
@@ -59,7 +64,7 @@ func (w *world) machine(name string, settings ...setting) *host {
 	}
 	h.mount()
 	h.configure(s)
-	if out, code := h.Call("prepare", "fast"); code != 0 {
+	if out, code := h.Call("prepare", cmp.Or(s.pool, "fast")); code != 0 {
 		w.Fatalf("prepare: exit code %d\n%s", code, out)
 	}
 	w.Cleanup(func() {
@@ -73,13 +78,16 @@ func (w *world) machine(name string, settings ...setting) *host {
 // configure makes the daemon's directory and the program that runs it in the namespace.
 func (h *host) configure(s setting) {
 	w, dir := h.w, hosttest.Dir(h.w)
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	w.must(w.kubeconfig(kubeconfig))
+	h.kubeconfig = filepath.Join(dir, "kubeconfig")
+	w.must(w.kubeconfig(h.kubeconfig))
 	inside := filepath.Join(dir, "hostpath-provisioner")
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --mount=/proc/%d/ns/mnt -- %s \"$@\"\n", h.holder, binary())
 	w.must(os.WriteFile(inside, []byte(script), 0o700))
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\nscope = \"every-node\"\npath = %q\n%s\n",
-		w.provisioner, h.node, kubeconfig, h.path, s.extra)
+		w.provisioner, h.node, h.kubeconfig, h.path, s.extra)
+	if s.raw != "" {
+		config = h.onThisMachine(s.raw)
+	}
 	var err error
 	h.Daemon, err = rig.New(rig.Options{Binary: inside, Dir: dir, Config: config})
 	w.must(err)

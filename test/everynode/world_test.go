@@ -176,6 +176,13 @@ func (w *world) deleteDaemonSet(name string) {
 	w.must(w.Client().AppsV1().DaemonSets(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{PropagationPolicy: &now}))
 }
 
+// endPods says that a set's pods have ended, as a kubelet would once their grace period is over.
+func (w *world) endPods(set string) {
+	w.Helper()
+	w.must(w.Client().CoreV1().Pods(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+		metav1.ListOptions{LabelSelector: "app=" + set}))
+}
+
 // scheduled waits until each host has a pod of the set.
 func (w *world) scheduled(set string, hosts ...*host) {
 	w.Helper()

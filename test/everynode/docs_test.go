@@ -1,0 +1,71 @@
+package everynode
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// page is the first block of docs/every-node.md in a language.
+func page(w *world, language string) string {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md"))
+	w.must(err)
+	m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindStringSubmatch(string(text))
+	if m == nil {
+		w.Fatalf("the page has no block of %s", language)
+	}
+	return m[1]
+}
+
+// The page's example, word for word but for this machine's paths and names: the configuration on three
+// nodes, the objects in a cluster, the nodes labelled as the page says, and the tombstone in the end.
+func TestPage(t *testing.T) {
+	w := newWorld(t)
+	var hosts []*host
+	for _, name := range []string{"a", "b", "c"} {
+		h := w.host(name, setting{raw: page(w, "toml"), pool: "agents"})
+		hosts = append(hosts, h.run())
+		w.label(h.node, "storage", "agents")
+	}
+	w.must(w.Apply(w.ctx, []byte(page(w, "yaml"))))
+	w.namespace = metav1.NamespaceDefault // where kubectl apply puts them
+	pv := w.bound("agent-state")
+	w.wantVolume(pv)
+	w.scheduled("agent", hosts...)
+	w.onEach(hosts, pv.Name)
+	w.deleteDaemonSet("agent")
+	w.endPods("agent")
+	w.deleteClaim("agent-state")
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.onEach(hosts)
+	leases, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"})
+	w.must(err)
+	if !slices.ContainsFunc(leases.Items, func(l coordinationv1.Lease) bool { return l.Name == pv.Name }) {
+		t.Errorf("there is no tombstone of %s", pv.Name)
+	}
+}
+
+// label is kubectl label node.
+func (w *world) label(node, key, value string) {
+	w.Helper()
+	_, err := w.Client().CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value), metav1.PatchOptions{})
+	w.must(err)
+}
+
+// onThisMachine is the page's configuration with this host's names and paths.
+func (h *host) onThisMachine(config string) string {
+	return fmt.Sprintf("node = %q\nmetrics = \"\"\n", h.node) +
+		strings.NewReplacer("/etc/hostpath-provisioner/kubeconfig", h.kubeconfig, "/srv/agents", h.path).Replace(config)
+}
