@@ -30,6 +30,7 @@ func PoolsModule(pools []PoolLabels) string {
 		filecon(&b, path+"/.+", "any", p.Type)
 		filecon(&b, path+private+"(/.*)?", "any", PoolType)
 		filecon(&b, path+private+"/(staging|trash|archive)/.+", "any", p.Type)
+		fmt.Fprintf(&b, "(filecon \"%s\" any ())\n", path+`/lost\+found(/.*)?`) // is fsck's: no label is wrong
 	}
 	for _, t := range slices.Sorted(maps.Keys(types)) {
 		fmt.Fprintf(&b, "(typeattributeset hostpath_provisioner_volume_type (%s))\n", t)

@@ -248,6 +248,6 @@ func wrongLabel(seen int, wrong []volume.Mislabelled, pool config.Pool) string {
 	if first.Label != "" {
 		has = "label " + first.Label
 	}
-	return fmt.Sprintf("%d of %s do not have label %s: %s has %s",
-		len(wrong), count(seen, "volume"), selinux.Label(pool.SELinuxType), first.PV, has)
+	return fmt.Sprintf("volumes without the label %s: %d of %d; %s has %s",
+		selinux.Label(pool.SELinuxType), len(wrong), seen, first.PV, has)
 }

@@ -61,8 +61,8 @@ func TestWrongLabel(t *testing.T) {
 		want  string
 	}{
 		{[]volume.Mislabelled{{PV: "pvc-a", Label: "system_u:object_r:default_t:s0"}, {PV: "pvc-b"}},
-			"2 of 3 volumes do not have label system_u:object_r:container_file_t:s0: pvc-a has label system_u:object_r:default_t:s0"},
-		{[]volume.Mislabelled{{PV: "pvc-b"}}, "1 of 3 volumes do not have label system_u:object_r:container_file_t:s0: pvc-b has no label"},
+			"volumes without the label system_u:object_r:container_file_t:s0: 2 of 3; pvc-a has label system_u:object_r:default_t:s0"},
+		{[]volume.Mislabelled{{PV: "pvc-b"}}, "volumes without the label system_u:object_r:container_file_t:s0: 1 of 3; pvc-b has no label"},
 	} {
 		if got := wrongLabel(3, c.wrong, pool); got != c.want {
 			t.Errorf("%q", got)

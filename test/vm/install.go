@@ -52,14 +52,17 @@ filesystem = "xfs"
 // machine unpacks it.
 func (p *play) load(o machineOptions, config string) error {
 	files := map[string][]byte{"etc/hostpath-provisioner/config.toml": []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))}
-	var err error
+	busybox, err := exec.LookPath("busybox") // what a container's image has
+	if err != nil {
+		return err
+	}
+	if files["usr/local/share/busybox"], err = os.ReadFile(busybox); err != nil {
+		return err
+	}
 	if files["usr/bin/hostpath-provisioner"], err = os.ReadFile(product()); err != nil {
 		return err
 	}
 	for name, source := range installed {
-		if source == "" {
-			continue
-		}
 		if files[name], err = os.ReadFile(filepath.Join(rig.Root(), source)); err != nil {
 			return err
 		}
@@ -72,7 +75,7 @@ func (p *play) load(o machineOptions, config string) error {
 	for name, data := range files {
 		mode := int64(0o644)
 		switch {
-		case strings.Contains(name, "/bin/"), strings.Contains(name, "/libexec/"):
+		case strings.Contains(name, "/bin/"), strings.Contains(name, "/libexec/"), strings.HasSuffix(name, "/busybox"):
 			mode = 0o755
 		case strings.HasSuffix(name, "kubeconfig"):
 			mode = 0o600
