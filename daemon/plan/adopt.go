@@ -201,8 +201,15 @@ func EntryOf(pool Pool, v *corev1.PersistentVolume) string {
 }
 
 func othersAdopted(f AdoptFacts) (AdoptVerdict, bool) {
-	node := f.Volume.Labels[NodeLabel]
-	return adoptRefuse(node != "" && node != NodeLabelValue(f.Node), "", "node %s has it already", node)
+	v := f.Volume
+	switch node := v.Labels[NodeLabel]; {
+	case v.Labels[PoolLabel] == "" || labelledFor(v, f.Pool, f.Node):
+		return AdoptVerdict{}, false
+	case node != "":
+		return adoptRefuse(true, "", "it is of pool %s of node %s already", v.Labels[PoolLabel], node)
+	default:
+		return adoptRefuse(true, "", "it is of pool %s with scope %s already", v.Labels[PoolLabel], v.Labels[ScopeLabel])
+	}
 }
 
 // adoptRecord: a record without labels is left by a call that was cut off, and the next one goes on.
@@ -217,7 +224,7 @@ func adoptRecord(f AdoptFacts) (AdoptVerdict, bool) {
 	case f.Record.Directory != AdoptDirectory(f.Pool, f.Volume) || f.Record.ClaimUID != string(f.Volume.Spec.ClaimRef.UID):
 		return adoptRefuse(true, "", "it is recorded as directory %q of claim %s/%s", f.Record.Directory, f.Record.Namespace, f.Record.Claim)
 	}
-	complete := f.Volume.Labels[NodeLabel] != "" && f.Volume.Labels[PoolLabel] == f.Pool.Name && slices.Contains(f.Volume.Finalizers, Finalizer)
+	complete := labelledFor(f.Volume, f.Pool, f.Node) && slices.Contains(f.Volume.Finalizers, Finalizer)
 	return AdoptVerdict{Action: Ours}, complete
 }
 

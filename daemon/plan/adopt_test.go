@@ -120,7 +120,13 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"the pool with a slash", []adoptChange{lies("/srv/fast/")}, Refuse, "the pool itself"},
 		{"nested", []adoptChange{lies("/srv/fast/default/data")}, Refuse, "right in the pool"},
 		{"hidden", []adoptChange{lies("/srv/fast/.hostpath-provisioner")}, Refuse, "begins with a dot"},
-		{"another node has it", []adoptChange{anywhere, hasData, func(f *AdoptFacts) { f.Volume.Labels = map[string]string{NodeLabel: them} }}, Refuse, "node node-b has it"},
+		{"another node has it", []adoptChange{anywhere, hasData, func(f *AdoptFacts) { f.Volume.Labels = map[string]string{NodeLabel: them, PoolLabel: "fast"} }}, Refuse, "of pool fast of node node-b already"},
+		{"of another scope", []adoptChange{anywhere, hasData, func(f *AdoptFacts) {
+			f.Volume.Labels = map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: "fast"}
+		}}, Refuse, "with scope every-node already"},
+		{"of every node, and another node adopted its part", []adoptChange{anywhere, hasData, func(f *AdoptFacts) {
+			f.Pool.Scope, f.Volume.Labels = ScopeEveryNode, map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: "fast"}
+		}}, Adopt, ""},
 		{"a record that cannot be read", []adoptChange{func(f *AdoptFacts) { f.Unreadable = "damaged" }, labelled}, Refuse, "damaged"},
 		{"ours", []adoptChange{recordedAlready, labelled, runs}, Ours, ""},
 		{"a record, and no label: go on, nobody is asked again", []adoptChange{recordedAlready, runs}, Adopt, ""},
@@ -202,8 +208,18 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%q: %+v", before, v.ObjectMeta)
 		}
 	}
+	// In a pool that is not one node's, the scope stands in the node's place.
+	v, pool := adoptable().Volume, testPool("fast")
+	pool.Scope = ScopeEveryNode
+	apply(v, AdoptMarks(v, pool, us))
+	if v.Labels[ScopeLabel] != ScopeEveryNode || v.Labels[PoolLabel] != "fast" || len(v.Labels) != 2 {
+		t.Errorf("%q", v.Labels)
+	}
+	if apply(v, ReturnMarks(v)); len(v.Labels) != 0 {
+		t.Errorf("given up with %q", v.Labels)
+	}
 	// One that the daemon made under the other's name has no finalizer of theirs.
-	v := adoptable().Volume
+	v = adoptable().Volume
 	v.Finalizers = []string{Finalizer}
 	if m := ReturnMarks(v); len(m.Finalizers) != 0 {
 		t.Errorf("%+v", m)

@@ -15,7 +15,7 @@ type Marks struct {
 
 // AdoptMarks make a volume one that this node's daemon watches and removes.
 func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
-	nodeValue, before := NodeLabelValue(node), AdoptedWithout
+	before := AdoptedWithout
 	if slices.Contains(v.Finalizers, Finalizer) {
 		before = AdoptedWith
 	}
@@ -23,9 +23,12 @@ func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 		before = said
 	}
 	m := Marks{
-		Labels:      map[string]*string{NodeLabel: &nodeValue, PoolLabel: &pool.Name},
+		Labels:      map[string]*string{},
 		Annotations: map[string]*string{AdoptedAnnotation: &before},
 		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	for key, value := range adoptLabels(pool, node) {
+		m.Labels[key] = &value
 	}
 	if !slices.Contains(m.Finalizers, Finalizer) {
 		m.Finalizers = append(m.Finalizers, Finalizer)
@@ -33,10 +36,29 @@ func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 	return m
 }
 
+// adoptLabels bring a volume to those daemons that look after this pool: the node's, or, in a pool that
+// is not one node's, all that have it.
+func adoptLabels(pool Pool, node string) map[string]string {
+	if pool.Scope == "" || pool.Scope == ScopeNode {
+		return map[string]string{NodeLabel: NodeLabelValue(node), PoolLabel: pool.Name}
+	}
+	return map[string]string{ScopeLabel: pool.Scope, PoolLabel: pool.Name}
+}
+
+// labelledFor says whether a volume has them.
+func labelledFor(v *corev1.PersistentVolume, pool Pool, node string) bool {
+	for key, value := range adoptLabels(pool, node) {
+		if v.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
 // ReturnMarks leave a volume as its own system made it, or would have.
 func ReturnMarks(v *corev1.PersistentVolume) Marks {
 	m := Marks{
-		Labels:      map[string]*string{NodeLabel: nil, PoolLabel: nil},
+		Labels:      map[string]*string{NodeLabel: nil, PoolLabel: nil, ScopeLabel: nil},
 		Annotations: map[string]*string{AdoptedAnnotation: nil},
 		Finalizers:  slices.Clone(v.Finalizers),
 	}
