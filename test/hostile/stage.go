@@ -127,7 +127,7 @@ func (s *stage) round(ctx context.Context, round int, size sizes) {
 
 // perform is one trick: make the volume, spoil it, delete its claim, see what becomes of it.
 func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
-	pv, err := s.Bound(s.bounded(ctx), s.pool, a.claim)
+	pv, err := s.Bound(s.Soon(), s.pool, a.claim)
 	if s.Blame(notPlayed, err) {
 		return
 	}
@@ -141,7 +141,7 @@ func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
 	if s.Blame(notPlayed, s.Delete(ctx, a.claim)) {
 		return
 	}
-	s.Blame(notGone, s.Cluster.WaitVolumeGone(s.bounded(ctx), pv))
+	s.Blame(notGone, s.Cluster.WaitVolumeGone(s.Soon(), pv))
 	a.gone = time.Since(began)
 	s.another(ctx, a)
 	if s.waitRemoved(ctx, a, began, trick.reported) {
@@ -155,7 +155,7 @@ func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
 // another makes a claim of the same pool while the files are being removed.
 func (s *stage) another(ctx context.Context, a *act) {
 	began := time.Now()
-	pv, err := s.Bound(s.bounded(ctx), s.pool, a.claim+"-beside")
+	pv, err := s.Bound(s.Soon(), s.pool, a.claim+"-beside")
 	if s.Blame(others, err) {
 		return
 	}
@@ -166,7 +166,7 @@ func (s *stage) another(ctx context.Context, a *act) {
 // waitRemoved waits for the files and the record to go, which is true, or for the report of what is left.
 func (s *stage) waitRemoved(ctx context.Context, a *act, began time.Time, want []string) bool {
 	gone := false
-	err := trial.Eventually(s.bounded(ctx), func() bool {
+	err := trial.Eventually(s.Soon(), func() bool {
 		if gone = s.removed(a.pv); gone {
 			return true
 		}
@@ -251,8 +251,6 @@ func (s *stage) inspect() {
 	s.Must(os.RemoveAll(s.foreign), "removing what is foreign")
 	s.Blame(wrongWorld, s.Compare(s.Soon(), s.dir, s.volumes...))
 }
-
-func (s *stage) bounded(context.Context) context.Context { return s.Soon() }
 
 func wrap(doing string, err error) error {
 	if err == nil {
