@@ -142,16 +142,23 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 	if err != nil {
 		return objects{err: err}
 	}
-	volumes := client.Volumes(plan.NodeLabelValue(cfg.Node), nil)
-	go volumes.Run(ctx)
-	select {
-	case <-volumes.Synced():
-		return objects{volumes: volumes.List()}
-	case err := <-trouble:
-		return objects{err: err}
-	case <-ctx.Done():
-		return objects{err: context.Cause(ctx)}
+	sieves := []*kube.Sieve[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
+	if slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool { return p.Scope == config.ScopeEveryNode }) {
+		sieves = append(sieves, client.VolumesOfScope(plan.ScopeEveryNode, nil))
 	}
+	var all objects
+	for _, volumes := range sieves {
+		go volumes.Run(ctx)
+		select {
+		case <-volumes.Synced():
+			all.volumes = append(all.volumes, volumes.List()...)
+		case err := <-trouble:
+			return objects{err: err}
+		case <-ctx.Done():
+			return objects{err: context.Cause(ctx)}
+		}
+	}
+	return all
 }
 
 // disk is what is in one pool.

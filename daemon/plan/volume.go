@@ -68,6 +68,9 @@ var volumeRules = []volumeRule{
 func ForVolume(f VolumeFacts) Verdict {
 	for _, rule := range volumeRules {
 		if v, applies := rule(f); applies {
+			if OnEveryNode(f.Volume) && v.Message != "" { // other nodes may say something else
+				v.Message = "node " + f.Node + ": " + v.Message
+			}
 			return v
 		}
 	}

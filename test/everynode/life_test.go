@@ -26,6 +26,9 @@ func TestDaemonSet(t *testing.T) {
 	}
 	for _, h := range hosts {
 		h.wantData(pv) // nobody else's
+		if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, pv) || !strings.Contains(out, "bound") {
+			t.Errorf("volumes on %s: exit code %d\n%s", h.node, code, out)
+		}
 	}
 	w.deleteDaemonSet("agent")
 	w.deleteClaim("data")
@@ -137,9 +140,7 @@ func TestClosedPool(t *testing.T) {
 	late := w.claim("late", class, "1Mi")
 	w.bound("late")
 	for _, pv := range []string{early, late} {
-		if message := w.event(pv, "PoolClosed", shut); !strings.Contains(message, shut.node) || !strings.Contains(message, "mount") {
-			t.Errorf("the event on %s says %q", pv, message)
-		}
+		w.event(pv, "PoolClosed", shut, "node "+shut.node+" has no directory for this volume", "not a mount point")
 	}
 	hosts[0].wantTree(whole(early, late)...)
 	shut.wantTree()
@@ -152,6 +153,7 @@ func TestClosedPool(t *testing.T) {
 	// And when a claim goes: the others let the object go, this one follows when it can.
 	shut.unmount()
 	w.deleteClaim("early")
+	w.event(early, "PoolClosed", shut, shut.node, "nothing is removed until that is mended")
 	w.must(w.WaitVolumeGone(w.soon(), early))
 	hosts[0].wantTree(whole(late)...)
 	shut.mount()
@@ -188,12 +190,7 @@ func TestOtherPath(t *testing.T) {
 	pv := w.claim("data", w.class("c", immediate), "1Mi")
 	w.bound("data")
 	other.run()
-	message := w.event(pv, "PathMismatch", other)
-	for _, part := range []string{other.node, a.path, other.path, "must be the same on every node"} {
-		if !strings.Contains(message, part) {
-			t.Errorf("the event says %q, without %q", message, part)
-		}
-	}
+	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
 	other.wantTree()
 	w.deleteClaim("data")
 	w.must(w.WaitVolumeGone(w.soon(), pv))

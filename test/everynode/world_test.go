@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,24 +198,27 @@ func (w *world) scheduled(set string, hosts ...*host) {
 	})
 }
 
-// event waits for an event about a volume from one host, and answers its message. The volume may be
-// gone by then.
-func (w *world) event(pv, reason string, from *host) string {
+// event waits for an event about a volume from one host that says all this. The volume may be gone.
+func (w *world) event(pv, reason string, from *host, parts ...string) {
 	w.Helper()
-	var message string
-	w.eventually("an event "+reason+" about "+pv+" from "+from.node, func() bool {
+	var said []string
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		list, err := w.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.ctx, metav1.ListOptions{
-			FieldSelector: fields.Set{"involvedObject.name": pv, "reason": reason}.AsSelector().String(),
+			FieldSelector: fields.Set{"involvedObject.name": pv}.AsSelector().String(),
 		})
 		w.must(err)
+		said = nil
 		for _, e := range list.Items {
-			if e.Source.Host == from.node {
-				message = e.Message
+			said = append(said, e.Source.Host+" "+e.Reason+": "+e.Message)
+			missing := func(part string) bool { return !strings.Contains(e.Message, part) }
+			if e.Source.Host == from.node && e.Reason == reason && !slices.ContainsFunc(parts, missing) {
+				return
 			}
 		}
-		return message != ""
-	})
-	return message
+		if time.Now().After(end) {
+			w.Fatalf("no event %s about %s from %s with %q; there are\n  %s", reason, pv, from.node, parts, strings.Join(said, "\n  "))
+		}
+	}
 }
 
 // eventually waits for a condition that nobody tells of: it is looked at again after each short
