@@ -85,6 +85,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // that the next record would meet as well: the API's, or of a pool that moved.
 func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
 	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
+	facts.Abandoned = c.ledger.since(abandonedKey(record.ClaimUID)) > 0
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
 		return false, err
 	}
@@ -101,6 +102,10 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 		r.purges.Add(item{name: record.PV})
 	case plan.Undo:
 		err = c.undo(ctx, r, record)
+	case plan.Keep:
+		if verdict.Reason != "" {
+			c.sayOrphan(r, record)
+		}
 	case plan.Delete, plan.Archive, plan.Retain:
 		err = c.catchUp(ctx, r, record, verdict)
 	}
@@ -118,12 +123,23 @@ func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) erro
 		c.Observer.Volume(r.Name, plan.ReasonUnpublishedRemoved)
 		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", record.PV, "pool", r.Name)
 	case errors.Is(err, ErrNotEmpty):
-		if c.ledger.news("orphan/"+record.PV, plan.ReasonOrphaned) {
-			c.Observer.Volume(r.Name, plan.ReasonOrphaned)
-			c.Log.Warn("a recorded volume has data and no volume object; it is kept", "reason", plan.ReasonOrphaned,
-				"volume", record.PV, "directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
-		}
+		c.sayOrphan(r, record)
 		return nil
 	}
 	return err
 }
+
+func (c *Controller) sayOrphan(r *room, record plan.Record) {
+	if !c.ledger.news("orphan/"+record.PV, plan.ReasonOrphaned) {
+		return
+	}
+	words := "a recorded volume has data and no volume object; it is kept"
+	if record.Scope == plan.ScopeEveryNode { // empty or not
+		words = "a recorded volume has no volume object, and nothing proves that its claim is gone; it is kept"
+	}
+	c.Observer.Volume(r.Name, plan.ReasonOrphaned)
+	c.Log.Warn(words, "reason", plan.ReasonOrphaned,
+		"volume", record.PV, "directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
+}
+
+func abandonedKey(claimUID string) string { return "abandoned/" + claimUID }

@@ -177,7 +177,9 @@ func TestTombstones(t *testing.T) {
 		f    RecordFacts
 		want Action
 	}{
-		{"no tombstone: restored, another cluster, or forced", RecordFacts{}, Undo},
+		{"no tombstone: restored, another cluster, or forced", RecordFacts{}, Keep},
+		{"no tombstone, and this process never published it", RecordFacts{Abandoned: true}, Undo},
+		{"never made", RecordFacts{Record: Record{Place: Nowhere}}, Undo},
 		{"deleted", RecordFacts{Tombstone: tombstone(Delete)}, Delete},
 		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: Record{OnDelete: OnDeleteArchive}}, Archive},
 		{"retained", RecordFacts{Tombstone: tombstone(Retain)}, Retain},
@@ -185,9 +187,9 @@ func TestTombstones(t *testing.T) {
 		{"the object is there", RecordFacts{Tombstone: tombstone(Delete), Volume: pv}, Keep},
 		{"the claim is there", RecordFacts{Tombstone: tombstone(Delete), Claim: alive}, Keep},
 		{"the claim was made again by the same name", RecordFacts{Tombstone: tombstone(Delete), Claim: recreated}, Delete},
-		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Undo},
-		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Undo},
-		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Undo},
+		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Keep},
+		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Keep},
+		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Keep},
 		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash}}, Finish},
 	} {
 		if c.f.Record.Place == "" {
