@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-crash check-packages deps-systemd test-systemd
+.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd
 
 include test/controlplane/build.mk
 
@@ -86,6 +86,9 @@ test-vm: deps build $(BUILD)/controlplane ## SELinux enforcing, NFS, failing dev
 
 test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon and a real API server
 	@$(GO) run $(GOFLAGS) ./test/chaos $(CHAOSFLAGS)
+
+test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, which must be no larger afterwards
+	@$(GO) run $(GOFLAGS) ./test/soak $(SOAKFLAGS)
 
 test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
 	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)

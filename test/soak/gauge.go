@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// gauge measures a daemon from outside: /proc and its metrics.
+type gauge struct {
+	pid int
+	url string
+}
+
+// sample is one measurement.
+type sample struct {
+	claims int     // made and deleted since the warm-up
+	rate   float64 // claims a second in the round
+
+	rss        int // KiB, VmRSS of proc(5)
+	heap       int // KiB, the least that was allocated over some garbage collections
+	fds        int
+	threads    int
+	goroutines int
+}
+
+const heading = "  claims  a second  RSS KiB  heap KiB  descriptors  threads  goroutines"
+
+func (s sample) line() string {
+	at := strconv.Itoa(s.claims)
+	if s.claims == 0 {
+		at = "warm"
+	}
+	return fmt.Sprintf("%8s  %8.0f  %7d  %8d  %11d  %7d  %10d", at, s.rate, s.rss, s.heap, s.fds, s.threads, s.goroutines)
+}
+
+// grown is what is more than 5 % above what it was.
+func grown(first, last sample) (wrong []string) {
+	for _, q := range []struct {
+		what    string
+		was, is int
+	}{
+		{"KiB of RSS", first.rss, last.rss}, {"KiB of heap", first.heap, last.heap}, {"descriptors", first.fds, last.fds},
+		{"threads", first.threads, last.threads}, {"goroutines", first.goroutines, last.goroutines},
+	} {
+		if 100*q.is > 105*q.was {
+			wrong = append(wrong, fmt.Sprintf("%s: %d, and now %d", q.what, q.was, q.is))
+		}
+	}
+	return wrong
+}
+
+// cycles is how many garbage collections are awaited. The daemon has no way to ask for one: each page
+// of metrics makes garbage, so pages are asked for until there was enough of it.
+const cycles = 4
+
+func (g *gauge) measure(ctx context.Context) (s sample, err error) {
+	if err := g.quiet(ctx); err != nil {
+		return s, err
+	}
+	for begin, now := -1, 0; now < begin+cycles || begin < 0; {
+		page, err := g.scrape(ctx)
+		if err != nil {
+			return s, err
+		}
+		now = page["go_gc_duration_seconds_count"]
+		if begin < 0 {
+			begin = now
+		}
+		if heap := page["go_memstats_alloc_bytes"] / 1024; s.heap == 0 || heap < s.heap {
+			s.heap = heap
+		}
+		s.goroutines = page["go_goroutines"]
+	}
+	status, err := g.status()
+	if err != nil {
+		return s, err
+	}
+	s.rss, s.threads = status["VmRSS"], status["Threads"]
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.pid))
+	s.fds = len(fds)
+	return s, err
+}
+
+// quiet waits for a second in which the daemon used at most 10 ms of processor time: its events are
+// written then, and its trash is empty.
+func (g *gauge) quiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for last := -10; ; {
+		now, err := g.ticks()
+		if err != nil || now-last <= 1 {
+			return err
+		}
+		last = now
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the daemon does not come to rest: %w", ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// ticks is the processor time so far, in hundredths of a second (USER_HZ, proc(5)).
+func (g *gauge) ticks() (int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.Atoi(fields[12])
+	return user + system, err
+}
+
+// status is the numbers of /proc/PID/status.
+func (g *gauge) status() (map[string]int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.pid))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(value); len(fields) > 0 {
+			if n, err := strconv.Atoi(fields[0]); err == nil {
+				all[key] = n
+			}
+		}
+	}
+	return all, nil
+}
+
+// scrape is the metrics without labels.
+func (g *gauge) scrape(ctx context.Context) (map[string]int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s, %w", g.url, answer.Status, err)
+	}
+	all := map[string]int{}
+	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			all[name] = int(n)
+		}
+	}
+	return all, nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
+)
+
+// mill turns claims into volumes and both into nothing. What happens next to a claim is begun by the
+// event of its volume: there, it is bound and released; gone, the next claim is made.
+//
+// It is the scheduler and kube-controller-manager as well, whose own binder takes 25 s for a claim
+// when 200 of them are under way.
+type mill struct {
+	scene *scene.Scene
+	room  chan struct{} // a token for each claim that may exist
+	work  sync.WaitGroup
+
+	mu   sync.Mutex
+	errs []error
+	gone int
+	full chan struct{} // closed when that many are gone
+	want int
+}
+
+func newMill(s *scene.Scene, live int) *mill {
+	return &mill{scene: s, room: make(chan struct{}, live), full: make(chan struct{})}
+}
+
+// patience is how long nothing may happen at all.
+const patience = 2 * time.Minute
+
+// grind makes and deletes n claims, and returns when their volumes are gone.
+func (m *mill) grind(ctx context.Context, n int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m.want = n
+	stuck := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing happened for %s", patience)) })
+	defer stuck.Stop()
+	volumes := m.scene.Client.CoreV1().PersistentVolumes()
+	none, err := volumes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	// The API server ends a watch whose reader is slow; this one goes on where that was.
+	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return volumes.Watch(ctx, o)
+	}}
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, none.ResourceVersion, source)
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	go m.follow(ctx, events, func() { stuck.Reset(patience) }, cancel)
+	for i := range n {
+		select {
+		case m.room <- struct{}{}:
+			m.work.Go(func() { m.note(m.make(ctx, i)) })
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case <-m.full:
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), m.trouble())
+	}
+	m.work.Wait()
+	return m.trouble()
+}
+
+// make makes a claim that the daemon may provision at once.
+func (m *mill) make(ctx context.Context, i int) error {
+	claim := cluster.Claim(m.scene.Namespace, fmt.Sprintf("c%06d", i), m.scene.Class, "1Mi")
+	claim.Annotations = map[string]string{plan.SelectedNode: m.scene.Name, plan.StorageProvisioner: m.scene.Name}
+	_, err := m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	return err
+}
+
+func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(), end context.CancelCauseFunc) {
+	doomed := map[string]bool{} // volumes whose claim was deleted
+	for event := range events.ResultChan() {
+		pv, is := event.Object.(*corev1.PersistentVolume)
+		if !is {
+			end(fmt.Errorf("the watch of volumes ended: %v", event.Object))
+			return
+		}
+		alive()
+		switch {
+		case event.Type == watch.Deleted:
+			delete(doomed, pv.Name)
+			<-m.room
+			m.count()
+		case event.Type == watch.Added && !doomed[pv.Name]:
+			doomed[pv.Name] = true
+			m.work.Go(func() { m.note(m.use(ctx, pv)) })
+		}
+	}
+	if ctx.Err() == nil {
+		end(errors.New("the watch of volumes ended"))
+	}
+}
+
+// use binds a volume, writes into it, as two of three pods would, deletes its claim and releases it.
+func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
+	core, claim := m.scene.Client.CoreV1(), pv.Spec.ClaimRef.Name
+	claims := core.PersistentVolumeClaims(m.scene.Namespace)
+	bind := fmt.Appendf(nil, `{"spec":{"volumeName":%q}}`, pv.Name)
+	if _, err := claims.Patch(ctx, claim, types.MergePatchType, bind, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	if pv.UID[0]%3 != 0 {
+		if err := os.WriteFile(m.scene.Path(pv.Name, "data"), []byte(pv.Name), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := claims.Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	release := []byte(`{"status":{"phase":"Released"}}`)
+	_, err := core.PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, release, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (m *mill) count() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone++; m.gone == m.want {
+		close(m.full)
+	}
+}
+
+func (m *mill) note(err error) {
+	if err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.errs = append(m.errs, err)
+	}
+}
+
+func (m *mill) trouble() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Join(m.errs...)
+}
