@@ -30,12 +30,13 @@ type churn struct {
 // killAtRandom is the churn.
 func (w *world) killAtRandom() *row {
 	w.say("killing at random, seed %d", w.opt.seed)
+	before := w.serial
 	c := &churn{world: w, points: map[string]bool{}, random: rand.New(rand.NewPCG(w.opt.seed, 0)), r: &row{name: fmt.Sprintf("%d random kills under churn", w.opt.kills)}}
 	for c.r.kills < w.opt.kills && w.ctx.Err() == nil && c.r.broken < faultsMax {
 		c.round(min(checkEvery, w.opt.kills-c.r.kills))
 	}
 	c.r.points = len(c.points)
-	w.say("%s", c.r)
+	w.say("%s; %d claims came and went", c.r, w.serial-before)
 	return c.r
 }
 
