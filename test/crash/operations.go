@@ -17,7 +17,8 @@ type operation struct {
 
 // Where the daemon dies first, so that a start has something to recover.
 const (
-	beforeStaging  = "mkdir staging/PV #1" // a record that has not its name
+	beforeRecord   = "write volumes/PV.json.new #1" // an empty file for a record
+	beforeStaging  = "mkdir staging/PV #1"          // a record that has not its name
 	beforeName     = "rename volumes/PV.json.new to volumes/PV.json #1"
 	beforeVisible  = "rename staging/PV to pool/PV #1" // a record and a staging directory
 	afterVisible   = "fsync pool #1"                   // a directory, in its place
@@ -50,6 +51,8 @@ var operations = []operation{
 	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, fate: bound},
 	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, fate: bound},
 	{name: "start: a claim waits", class: deleted, boot: true, down: ask, fate: bound},
+	{name: "start: torn record, go on", class: deleted, steps: ask, boot: true, dies: beforeRecord, fate: bound},
+	{name: "start: torn record, undo", class: deleted, steps: ask, boot: true, dies: beforeRecord, down: dropped, fate: gone},
 	{name: "start: unnamed record, go on", class: deleted, steps: ask, boot: true, dies: beforeStaging, fate: bound},
 	{name: "start: unnamed record, undo", class: deleted, steps: ask, boot: true, dies: beforeStaging, down: dropped, fate: gone},
 	{name: "start: unnamed record and staging, go on", class: deleted, steps: ask, boot: true, dies: beforeName, fate: bound},

@@ -18,6 +18,7 @@ type options struct {
 	records  int // how often an operation is recorded
 	kills    int // at random, in the end
 	only     string
+	scope    string // of the pool
 	seed     uint64
 	settle   time.Duration // how long the world may take to settle
 	daemon   string
@@ -43,6 +44,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
 	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
+	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long the world may take to settle after a kill")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")

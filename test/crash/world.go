@@ -125,10 +125,11 @@ kubeconfig = %q
 metrics = ""
 [pool.crash]
 path = %q
+scope = %q
 mode = "%04o"
 owner = "%d"
 group = "%d"
-`, name, name, kubeconfig, w.pool, dirMode, dirUID, dirGID)})
+`, name, name, kubeconfig, w.pool, w.opt.scope, dirMode, dirUID, dirGID)})
 	w.must(err, "configuring the daemon")
 	manifests, code := w.daemon.Call("manifests")
 	if code != 0 {
