@@ -89,7 +89,7 @@ func (p *play) hung(pool string, killable bool) {
 			return "", err
 		}
 		// Longer than WatchdogSec of the unit, in the guest's time.
-		return p.expect("s=$(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner); sleep 32; test $(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner) -gt $s && systemctl show -P NRestarts,ActiveState hostpath-provisioner", "active")
+		return p.expect("s=$(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner); sleep 32; test $(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner) -gt $s && systemctl is-active hostpath-provisioner", "active")
 	})
 	if !killable {
 		return

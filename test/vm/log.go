@@ -75,6 +75,17 @@ func (p *play) comeAndGo() (int, error) {
 		return err
 	}
 	claims := map[string]string{}
+	remove := func(claim string) error {
+		dir := claims[claim]
+		delete(claims, claim)
+		if err := mark("going", dir); err != nil {
+			return err
+		}
+		if err := p.drop(claim); err != nil {
+			return err
+		}
+		return mark("gone", dir)
+	}
 	for i := range 12 {
 		claim, dir, err := p.bound("fast")
 		if err != nil {
@@ -87,22 +98,15 @@ func (p *play) comeAndGo() (int, error) {
 		if i%3 == 0 {
 			continue
 		}
-		for victim, dir := range claims {
-			if err := mark("going", dir); err != nil {
+		for victim := range claims {
+			if err := remove(victim); err != nil {
 				return i, err
 			}
-			if err := p.drop(victim); err != nil {
-				return i, err
-			}
-			if err := mark("gone", dir); err != nil {
-				return i, err
-			}
-			delete(claims, victim)
 			break
 		}
 	}
 	for claim := range claims { // the next filesystem is another pool
-		if err := p.drop(claim); err != nil {
+		if err := remove(claim); err != nil {
 			return 0, err
 		}
 	}

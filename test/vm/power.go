@@ -21,7 +21,10 @@ func (p *play) power() {
 		if _, err := p.fresh(baseConfig); err != nil {
 			return "", err
 		}
-		return p.poolsAndStart()
+		if _, err := p.poolsAndStart(); err != nil {
+			return "", err
+		}
+		return p.do("sync") // fstab and the program are not what the cut is about
 	})
 	random := rand.New(rand.NewPCG(p.opt.seed, 1))
 	before := len(p.verdicts)
@@ -30,7 +33,13 @@ func (p *play) power() {
 			break // the world is not what the next round would start from
 		}
 	}
-	p.say("%d power cuts survived", len(p.verdicts)-before)
+	survived := 0
+	for _, v := range p.verdicts[before:] {
+		if v.err == nil {
+			survived++
+		}
+	}
+	p.say("%d of %d power cuts survived", survived, p.opt.cuts)
 }
 
 // cut is one round.
