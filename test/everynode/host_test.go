@@ -131,7 +131,9 @@ func (h *host) inside(args ...string) {
 // unmount closes the pool, and waits until the daemon knows if one runs.
 func (h *host) unmount() {
 	h.w.Helper()
-	h.inside("umount", h.path)
+	h.w.eventually("nobody looks into the pool of "+h.node, func() bool {
+		return exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.holder), "--", "umount", h.path).Run() == nil
+	})
 	h.w.must(h.WaitStatus(h.w.soon(), "is closed"))
 }
 

@@ -1,11 +1,13 @@
 package hosttest
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,13 +77,22 @@ func (i Image) UUID(t T) string {
 // Mount calls mount(8) with these arguments.
 func Mount(t T, args ...string) { t.Helper(); run(t, "mount", args...) }
 
-// Unmount unmounts dir, plainly: a busy mount fails the test, because the product may not hold one.
+// Unmount unmounts dir, plainly: a mount that stays busy fails the test, because the product may not hold one.
 func Unmount(t T, dir string) {
 	t.Helper()
-	if err := unix.Unmount(dir, 0); err != nil {
+	err := unix.Unmount(dir, 0)
+	for until := time.Now().Add(busyFor); errors.Is(err, unix.EBUSY) && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+		err = unix.Unmount(dir, 0)
+	}
+	if err != nil {
 		t.Fatalf("umount %s: %v", dir, err)
 	}
 }
+
+// busyFor is how long somebody may have a file open in what is unmounted: who looks at a pool for a
+// moment is not who keeps it busy.
+const busyFor = 5 * time.Second
 
 // UnmountLazy detaches dir as umount -l does.
 func UnmountLazy(t T, dir string) {
