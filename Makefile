@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd
+.PHONY: build demo test lint unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd
 
 include test/controlplane/build.mk
 
@@ -34,7 +34,7 @@ demo: deps build $(BUILD)/controlplane ## the main job, step by step, on a throw
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint unit e2e fuzz ## everything that must pass to land
+test: deps lint unit e2e fuzz trials ## everything that must pass to land
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
@@ -43,11 +43,16 @@ lint: ## formatting and vet
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
-	@$(GO) test $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v /test/e2e)
+	@$(GO) test $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
 
 e2e: build $(BUILD)/controlplane
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m ./test/e2e
+	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m -p 1 ./test/e2e ./test/everynode
+
+# Each of them has a target of its own, test-crash and so on, for the form that takes its time.
+TRIALS := crash storm hang hostile
+trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
+	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)
