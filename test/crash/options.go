@@ -83,16 +83,16 @@ func (o *options) shorten(flags *flag.FlagSet) {
 	}
 }
 
-// some are n of the points, as far from each other as they can be; all for n = 0. Which ones, the
-// seed says.
-func some(points []string, n int, seed uint64) []string {
-	if n == 0 || n >= len(points) {
-		return points
+// some are the indices of n out of so many, as far from each other as they can be; all for n = 0.
+// Which ones, the seed says.
+func some(all, n int, seed uint64) []int {
+	if n == 0 || n >= all {
+		n = all
 	}
-	step := len(points) / n
-	chosen := make([]string, 0, n)
+	var chosen []int
 	for i := range n {
-		chosen = append(chosen, points[i*step+int(seed%uint64(step))])
+		step := all / n
+		chosen = append(chosen, i*step+int(seed%uint64(step)))
 	}
 	return chosen
 }

@@ -19,18 +19,22 @@ func (w *world) prove(op operation) *row {
 		points = union(points, recorded)
 	}
 	r.points = len(points)
-	for _, point := range some(points, w.opt.points, w.opt.seed) {
-		if w.ctx.Err() != nil || r.broken >= faultsMax {
-			break
+	for _, i := range some(len(points), w.opt.points, w.opt.seed) {
+		// Where not all are tried, one that does not come gives its place to the one before it.
+		for !w.proveAt(op, points[i], r) && w.opt.points > 0 && i > 0 {
+			i--
 		}
-		w.proveAt(op, point, r)
 	}
 	w.say("%s", r)
 	return r
 }
 
-func (w *world) proveAt(op operation, point string, r *row) {
+// proveAt says whether the point is done with: the daemon was killed there, or nothing more is tried.
+func (w *world) proveAt(op operation, point string, r *row) bool {
 	for range tries {
+		if w.ctx.Err() != nil || r.broken >= faultsMax {
+			return true
+		}
 		hit, _, faults := w.newTrial(op).play(point)
 		r.blame("killed at "+point, faults)
 		if hit != "" {
@@ -40,8 +44,9 @@ func (w *world) proveAt(op operation, point string, r *row) {
 			fmt.Printf("    %q: killed %t, %v\n", point, hit != "", faults)
 		}
 		if hit != "" || len(faults) > 0 {
-			return
+			return true
 		}
 	}
 	r.missed = append(r.missed, point)
+	return false
 }
