@@ -27,6 +27,8 @@ import (
 	"context"
 	"flag"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
@@ -72,6 +74,7 @@ var calls = []struct {
 
 type options struct {
 	short         bool
+	only          string
 	looks, claims int
 }
 
@@ -80,11 +83,20 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "the form for every change: all calls at once, 30 looks, 40 claims")
 	flag.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
 	flag.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
+	flag.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
 	flag.Parse()
 	if o.short {
 		o.looks, o.claims = min(o.looks, 30), min(o.claims, 40)
 	}
 	os.Exit(trial.Run("hang", func(ctx context.Context, t *trial.Trial) { play(ctx, t, o) }))
+}
+
+// does says whether a round besides the first is played.
+func (o options) does(round string) bool {
+	if o.only == "" {
+		return !o.short
+	}
+	return slices.Contains(strings.Split(o.only, ","), round)
 }
 
 // play is the whole story.
@@ -96,12 +108,17 @@ func play(ctx context.Context, t *trial.Trial, o options) {
 	yanked := make(chan struct{})
 	s.cutOff(ctx)
 	go func() { defer close(yanked); s.awaitNotice(r) }()
-	s.round(ctx, r, s.pools, true, o)
-	if !o.short {
-		for _, p := range s.pools {
-			s.round(ctx, r, []*pool{p}, true, options{looks: 0, claims: o.claims})
+	if o.only == "" {
+		s.round(ctx, r, s.pools, true, o)
+	}
+	o.looks = 0
+	for _, p := range s.pools {
+		if o.does(p.call) {
+			s.round(ctx, r, []*pool{p}, true, o)
 		}
-		s.round(ctx, r, s.named("mkdir", "statfs", "fsync"), false, options{looks: 0, claims: o.claims})
+	}
+	if o.does("unkillable") {
+		s.round(ctx, r, s.named("mkdir", "statfs", "fsync"), false, o)
 	}
 	<-yanked
 	r.print(t)

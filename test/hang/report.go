@@ -45,9 +45,15 @@ func (r *report) print(t *trial.Trial) {
 		fmt.Printf("  %-52s %7.2fs %6.2f %6d %6.1fs %7.2fs %6d %5.1fs %7.1fs\n", rd.what, rd.beside.Seconds(),
 			rd.beside.Seconds()/r.alone.Seconds(), rd.beats, rd.pause.Seconds(), rd.end.Seconds(), rd.stuck, rd.back.Seconds(), rd.settled.Seconds())
 	}
+	if r.looked > 0 {
+		r.printLooks()
+	}
+	fmt.Printf("\na yanked disk that answers from its cache: closed after %.1f s\n  %s\n\n", r.yanked.Seconds(), r.yankMessage)
+	t.PrintFaults(kinds...)
+}
+
+func (r *report) printLooks() {
 	fmt.Printf("\n%d looks at each pool while all hang, in %.0f s: before and after\n", r.looks, r.looked.Seconds())
 	fmt.Printf("  memory %d and %d KiB, threads %d and %d, descriptors %d and %d, goroutines %d and %d\n",
 		r.before.kib, r.after.kib, r.before.threads, r.after.threads, r.before.descriptors, r.after.descriptors, r.before.goroutines, r.after.goroutines)
-	fmt.Printf("\na yanked disk that answers from its cache: closed after %.1f s\n  %s\n\n", r.yanked.Seconds(), r.yankMessage)
-	t.PrintFaults(kinds...)
 }
