@@ -35,7 +35,7 @@ func main() {
 	short := flag.Bool("short", false, "the form for every change: smaller trees, one round")
 	rounds := flag.Int("rounds", 3, "how often every trick is played")
 	flag.Parse()
-	size := sizes{levels: 10_000, files: 50_000, rounds: *rounds}
+	size := sizes{levels: 10_000, files: 30_000, rounds: *rounds}
 	if *short {
 		size = sizes{levels: 10_000, files: 5_000, rounds: 1}
 	}

@@ -135,6 +135,7 @@ func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
 	dir := filepath.Join(s.dir, pv)
 	end, err := trick.play(s, dir, size)
 	if s.Blame(notPlayed, wrap(trick.name, err)) {
+		s.Blame(notPlayed, s.Delete(ctx, a.claim))
 		return
 	}
 	began := time.Now()
