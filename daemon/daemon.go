@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -67,6 +68,7 @@ type daemon struct {
 	metrics *metrics.Metrics
 	changed chan struct{} // something that the status tells has changed
 	now     current
+	keeping sync.Mutex // one writes the status file at a time
 	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	hands map[handsKey]*volume.Pool
@@ -224,10 +226,7 @@ func (d *daemon) tell(ctx context.Context) {
 	last := ""
 	for {
 		if g := d.now.get(); g != nil {
-			s := g.status()
-			if err := s.write(d.RuntimeDir); err != nil {
-				d.Log.Warn(fmt.Sprintf("the status file is not written: %v", err))
-			}
+			s := d.keep(g)
 			if s.Sentence != last {
 				d.systemd.Status(s.Sentence)
 				last = s.Sentence
@@ -243,6 +242,18 @@ func (d *daemon) tell(ctx context.Context) {
 		case <-every.C:
 		}
 	}
+}
+
+// keep writes the status file, and answers what it says now. What is asked under the lock is never
+// overwritten by what was asked before.
+func (d *daemon) keep(g *generation) Status {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	s := g.status()
+	if err := s.write(d.RuntimeDir); err != nil {
+		d.Log.Warn(fmt.Sprintf("the status file is not written: %v", err))
+	}
+	return s
 }
 
 func (d *daemon) countVolumes() map[string]int {

@@ -135,7 +135,7 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	}
 	close(started)
 	g.ready.Store(true)
-	s := g.status()
+	s := g.d.keep(g) // before systemctl returns: what comes after it may ask for the status
 	g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
 	g.d.systemd.Ready(s.Sentence)
 	signal(g.d.changed)
