@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,28 @@ func write(t *testing.T, name, text string) {
 	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Every drop-in for the unit is one that systemd takes: it says nothing that it does not say of the
+// unit alone. On its exit code nobody can rely: an unknown key is a warning.
+func TestDropIns(t *testing.T) {
+	verify := func(dropIn string) string {
+		dir := t.TempDir()
+		unit := filepath.Join(dir, "hostpath-provisioner.service")
+		write(t, unit, strings.ReplaceAll(read(t, "../systemd/hostpath-provisioner.service"), "/usr/bin/hostpath-provisioner", "/bin/true"))
+		write(t, unit+".d/override.conf", dropIn)
+		out, _ := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit).CombinedOutput()
+		return strings.ReplaceAll(string(out), dir, "")
+	}
+	alone := verify("")
+	for _, b := range blocks(t, "ini") {
+		if said := verify(b.text); said != alone {
+			t.Errorf("%s: %s\nof\n%s", b.in, said, b.text)
+		}
+	}
+	if verify("[Service]\nIPAddressDenyy=any\n") == alone {
+		t.Error("a key that does not exist passed")
 	}
 }
 

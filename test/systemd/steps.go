@@ -173,9 +173,8 @@ func reload(w *world) {
 }
 
 func watchdog(w *world) {
-	w.sh("mkdir -p /run/systemd/system/hostpath-provisioner.service.d")
-	w.put("/run/systemd/system/hostpath-provisioner.service.d/watchdog.conf", "[Service]\nWatchdogSec=3s\nRestartSec=1s\n")
-	defer w.sh("rm -r /run/systemd/system/hostpath-provisioner.service.d; systemctl daemon-reload; systemctl restart " + service)
+	w.put("/etc/systemd/system/hostpath-provisioner.service.d/watchdog.conf", "[Service]\nWatchdogSec=3s\nRestartSec=1s\n")
+	defer w.sh("rm -r /etc/systemd/system/hostpath-provisioner.service.d; systemctl daemon-reload; systemctl restart " + service)
 	w.sh("systemctl daemon-reload; systemctl restart " + service + "; kill -STOP $(systemctl show -P MainPID " + service + ")")
 	w.eventually("systemctl show -P NRestarts "+service, "1")
 	w.eventually("systemctl is-active "+service, "active")
