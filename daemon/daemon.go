@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.keep(nil)
 	d.metrics = metrics.New(o.Version, d.countVolumes)
-	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), selinux.Knows(selinux.PoolType))...) {
+	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType))...) {
 		o.Log.Warn(f.Message, "reason", f.Reason)
 	}
 	return d.run(ctx, cfg)

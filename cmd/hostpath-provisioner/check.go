@@ -74,7 +74,7 @@ func (p *program) checkCommand() *cobra.Command {
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
 	all := checked{Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
-	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, selinux.Knows(selinux.PoolType))...) {
+	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
 	write := writeChecked

@@ -30,6 +30,7 @@ func output(name string, args ...string) ([]byte, error) {
 // installed are the files of the product, as its packages place them.
 var installed = map[string]string{
 	"usr/lib/systemd/system/hostpath-provisioner.service":            "systemd/hostpath-provisioner.service",
+	"usr/lib/sysusers.d/hostpath-provisioner.conf":                   "packaging/sysusers.conf",
 	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.te": "selinux/hostpath_provisioner.te",
 	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.fc": "selinux/hostpath_provisioner.fc",
 	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.if": "selinux/hostpath_provisioner.if",
@@ -140,7 +141,9 @@ func (p *play) unpack(o machineOptions) (err error) {
 	if p.machine, err = boot(p.ctx, o); err != nil {
 		return err
 	}
-	_, err = p.doAll("tar -x --no-same-owner -f /dev/vdb -C /", "restorecon -R /usr/bin/hostpath-provisioner /usr/lib/systemd/system /etc/hostpath-provisioner", "systemctl daemon-reload")
+	_, err = p.doAll("tar -x --no-same-owner -f /dev/vdb -C /", "systemd-sysusers hostpath-provisioner.conf",
+		"ln -s ../../../bin/hostpath-provisioner /usr/lib/systemd/system-generators/hostpath-provisioner-generator",
+		"restorecon -R /usr/bin/hostpath-provisioner /usr/lib/systemd /etc/hostpath-provisioner && systemctl daemon-reload")
 	return err
 }
 

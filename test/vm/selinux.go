@@ -36,6 +36,12 @@ func (p *play) selinux() {
 		}
 		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner)", ":hostpath_provisioner_t:s0")
 	})
+	p.step("and is reloaded in it", func() (string, error) {
+		if _, err := p.do("systemctl reload hostpath-provisioner"); err != nil {
+			return "", err
+		}
+		return p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep 'configuration reloaded'")
+	})
 	for _, pool := range []string{"fast", "big"} {
 		p.volume(pool)
 	}
