@@ -35,6 +35,7 @@ type play struct {
 	cluster   *cluster.Cluster
 	namespace string
 	claims    int // made so far
+	services  int // started for one command
 	machine   *machine
 	name      string // of the chapter
 	verdicts  []verdict

@@ -139,9 +139,10 @@ func (p *play) volume(pool string) {
 
 // inDomain runs a command as a service in the daemon's domain and answers what it printed. Its output
 // goes through the journal: descriptors of an administrator's shell would be refused.
-func inDomain(command string) string {
-	return "systemctl reset-failed try 2>/dev/null; t=$(date +%s); sleep 1; systemd-run -q --wait --unit=try -p SELinuxContext=system_u:system_r:hostpath_provisioner_t:s0 " +
-		command + "; journalctl --sync; journalctl -u try --since=@$((t + 1)) -o cat --no-pager"
+func (p *play) inDomain(command string) string {
+	p.services++
+	return fmt.Sprintf("systemd-run -q --wait --unit=try-%d -p SELinuxContext=system_u:system_r:hostpath_provisioner_t:s0 %s; "+
+		"journalctl --sync; journalctl -u try-%d -o cat --no-pager", p.services, command, p.services)
 }
 
 // confinement: the same program in the daemon's domain and in an administrator's reads a file, of which
@@ -150,21 +151,21 @@ func (p *play) confinement() {
 	const try = "hostpath-provisioner check --config-only --config "
 	p.do("install -D -m 0644 /etc/passwd /var/lib/postgresql/data; install -D -m 0600 /etc/passwd /var/lib/dbus/theirs; cp /etc/passwd /root/notes; restorecon -R /var/lib/postgresql /var/lib/dbus /root/notes")
 	p.step("the daemon's domain may read its own configuration", func() (string, error) {
-		return p.expect(inDomain("/usr/bin/"+try+"/etc/hostpath-provisioner/config.toml"), "config.toml: good")
+		return p.expect(p.inDomain("/usr/bin/"+try+"/etc/hostpath-provisioner/config.toml"), "config.toml: good")
 	})
 	for _, file := range []string{"/etc/shadow", "/home/alice/secret", "/root/notes", "/var/lib/postgresql/data", "/var/lib/dbus/theirs"} {
 		p.step("the daemon's domain may not read "+file, func() (string, error) {
 			if _, err := p.expect(try+file, file+":", "!permission denied"); err != nil {
 				return "", fmt.Errorf("an administrator's domain may: %w", err)
 			}
-			return p.expect(inDomain("/usr/bin/"+try+file), file+": permission denied")
+			return p.expect(p.inDomain("/usr/bin/"+try+file), file+": permission denied")
 		})
 	}
 	p.step("and its refusals are in the audit log", func() (string, error) {
 		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:hostpath_provisioner_t.*shadow_t'", "denied")
 	})
 	p.step("the daemon's domain may not start other programs", func() (string, error) {
-		return p.expect(inDomain("/usr/bin/id"), "Permission denied", "!uid=")
+		return p.expect(p.inDomain("/usr/bin/id"), "Permission denied", "!uid=")
 	})
 }
 
