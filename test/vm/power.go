@@ -50,7 +50,7 @@ func (p *play) cut(random *rand.Rand) (string, error) {
 	var failed error
 	work.Go(func() { failed = c.run(ctx) })
 	select {
-	case <-time.After(time.Second + time.Duration(random.Int64N(int64(4*time.Second)))): // any moment
+	case <-time.After(2*time.Second + time.Duration(random.Int64N(int64(4*time.Second)))): // any moment
 	case <-ctx.Done():
 	}
 	p.machine.kill()
@@ -77,44 +77,71 @@ func (p *play) cut(random *rand.Rand) (string, error) {
 		return "", err
 	}
 	settled, err := p.settle()
+	if err == nil && len(told.exist) == 0 {
+		err = fmt.Errorf("the cut found no volume")
+	}
 	return fmt.Sprintf("%d existed, %d were gone, %d under way; %s", len(told.exist), len(told.gone), told.underWay, settled), err
 }
 
-// churn makes and deletes claims, and remembers which volumes there ever were.
+// churn makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
+// left alone, so that every cut finds volumes that exist, some that come and some that go.
 type churn struct {
 	p      *play
 	random *rand.Rand
 	seen   map[string]bool // volumes that the API had at some time
 }
 
+// few is how many claims wait for a volume at a time, and how many volumes for their removal.
+const few = 3
+
 func (c *churn) run(ctx context.Context) error {
 	claims := c.p.cluster.Client().CoreV1().PersistentVolumeClaims(c.p.namespace)
 	for ctx.Err() == nil {
-		list, err := claims.List(context.WithoutCancel(ctx), metav1.ListOptions{})
+		bound, pending, going, err := c.look()
 		if err != nil {
 			return err
 		}
-		var bound []string
-		for _, claim := range list.Items {
-			if claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil {
-				bound = append(bound, claim.Name)
-				c.seen[claim.Spec.VolumeName] = true
-			}
-		}
 		switch {
-		case len(list.Items) < c.p.opt.claims:
+		case len(bound)+pending < c.p.opt.claims && pending < few:
 			pool := []string{"fast", "big"}[c.random.IntN(2)]
 			if _, err := c.p.claim(pool); err != nil {
 				return err
 			}
-		case len(bound) > 0:
+		case len(bound) > c.p.opt.claims/2 && going < few:
 			name := bound[c.random.IntN(len(bound))]
 			if err := claims.Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
+		default:
+			time.Sleep(20 * time.Millisecond) // between two questions
 		}
 	}
 	return nil
+}
+
+// look answers the claims that have a volume, and how many claims and volumes are under way.
+func (c *churn) look() (bound []string, pending, going int, err error) {
+	list, err := c.p.cluster.Client().CoreV1().PersistentVolumeClaims(c.p.namespace).List(c.p.ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	for _, claim := range list.Items {
+		switch {
+		case claim.DeletionTimestamp != nil:
+		case claim.Status.Phase == corev1.ClaimBound:
+			bound = append(bound, claim.Name)
+			c.seen[claim.Spec.VolumeName] = true
+		default:
+			pending++
+		}
+	}
+	volumes, err := c.p.volumes()
+	for _, v := range volumes {
+		if v.Status.Phase == corev1.VolumeReleased || v.DeletionTimestamp != nil {
+			going++
+		}
+	}
+	return bound, pending, going, err
 }
 
 // told is what the API was told by the moment of the cut.
