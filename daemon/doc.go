@@ -21,6 +21,9 @@
 // A volume of another provisioner becomes one of ours by adopt: plan.ForAdoption decides, volume.Adopt
 // writes the record, the label on its object brings it to the daemon.
 //
+// A volume of scope every-node: one node, by turns, makes the object and lets it go; plan.ForPart decides
+// about each node's own directory, and a tombstone tells the nodes that were off that its claim is gone.
+//
 // What holds, whatever happens, is in docs/guarantees.md; where a crash may fall stands at the line.
 //
 // The package will not decide or act itself, and it exits only when it is told to or when its

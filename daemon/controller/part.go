@@ -104,7 +104,7 @@ const late = time.Minute
 func (c *Controller) partMade(r *room, pv *corev1.PersistentVolume) {
 	message := fmt.Sprintf("node %s has its directory for this volume now, in pool %s", c.Node, r.Name)
 	c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
-	c.Observer.Volume(r.Name, plan.ReasonPartMade)
+	c.Observer.Part(r.Name, plan.ReasonPartMade)
 	if c.ledger.mended(partKey(pv)) || time.Since(pv.CreationTimestamp.Time) > late {
 		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
 	}
@@ -133,7 +133,7 @@ func (c *Controller) sayPart(r *room, pv *corev1.PersistentVolume, v plan.Verdic
 	if v.Reason == "" || !c.ledger.news(partKey(pv), v.Reason+v.Message) {
 		return
 	}
-	c.Observer.Volume(r.Name, v.Reason)
+	c.Observer.Part(r.Name, v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
 	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 }

@@ -141,5 +141,6 @@ type Prober interface {
 type Observer interface {
 	Claim(pool, reason string, took time.Duration)
 	Volume(pool, reason string)
+	Part(pool, reason string)
 	Pool(s gate.State)
 }

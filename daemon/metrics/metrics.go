@@ -23,6 +23,7 @@ type Metrics struct {
 	provisioned *prometheus.CounterVec
 	refused     *prometheus.CounterVec
 	removed     *prometheus.CounterVec
+	parts       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	open        *prometheus.GaugeVec
 	closed      *prometheus.GaugeVec
@@ -40,6 +41,7 @@ func New(version string, volumes func() map[string]int) *Metrics {
 		provisioned: counter("claims_provisioned_total", "Claims that got a volume.", "pool"),
 		refused:     counter("claims_refused_total", "Claims that were told why they get no volume now, once for each reason told.", "pool", "reason"),
 		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, or that could not be, by reason.", "pool", "reason"),
+		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
@@ -51,7 +53,7 @@ func New(version string, volumes func() map[string]int) *Metrics {
 		probe:  gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
 		checks: counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe, m.checks,
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe, m.checks,
 		volumeCount{volumes}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -69,6 +71,9 @@ func (m *Metrics) Claim(pool, reason string, took time.Duration) {
 
 // Volume counts a volume removed, or not removed, for a reason.
 func (m *Metrics) Volume(pool, reason string) { m.removed.WithLabelValues(pool, reason).Inc() }
+
+// Part counts a directory of a volume of scope every-node that was made, or was not, for a reason.
+func (m *Metrics) Part(pool, reason string) { m.parts.WithLabelValues(pool, reason).Inc() }
 
 // Pool takes the state of a pool after a check.
 func (m *Metrics) Pool(s gate.State) {
