@@ -54,12 +54,12 @@ func InUse(v *corev1.PersistentVolume) bool {
 	}
 }
 
-// partNotOurs: the name must follow from the claim, so that nobody can have directories of other
-// names made by writing an object.
+// partNotOurs: a volume that was retained and is bound to another claim now, by hand, is ours as
+// before; its name is still the first one's.
 func partNotOurs(f PartFacts) (Verdict, bool) {
 	v, ref := f.Volume, f.Volume.Spec.ClaimRef
 	ours := Answers(v.Annotations[ProvisionedBy], f.Provisioner, f.Aliases) && v.Labels[ScopeLabel] == ScopeEveryNode &&
-		v.Spec.HostPath != nil && ref != nil && v.Name == "pvc-"+string(ref.UID)
+		v.Spec.HostPath != nil && ref != nil && ref.UID != ""
 	return Verdict{Action: Ignore}, !ours
 }
 
