@@ -33,11 +33,11 @@ type generation struct {
 	controller *controller.Controller
 	mounts     chan struct{}
 
-	claims     *kube.Sieve[*corev1.PersistentVolumeClaim]
-	classes    *kube.Sieve[*storagev1.StorageClass]
-	volumes    *kube.Sieve[*corev1.PersistentVolume]
-	everywhere *kube.Sieve[*corev1.PersistentVolume] // volumes of scope every-node
-	nodes      *kube.Sieve[*corev1.Node]
+	claims  *kube.Sieve[*corev1.PersistentVolumeClaim]
+	classes *kube.Sieve[*storagev1.StorageClass]
+	volumes *kube.Sieve[*corev1.PersistentVolume]
+	common  []*kube.Sieve[*corev1.PersistentVolume] // volumes that are not one node's, by scope
+	nodes   *kube.Sieve[*corev1.Node]
 
 	trouble   atomic.Value // string: what is wrong with the API
 	ready     atomic.Bool
@@ -68,16 +68,15 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	g.gate = gate.New(names...)
 	keep := func(c *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) || g.onEveryNode(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...)
+		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) || g.ofAllNodes(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...)
 	}
 	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) { g.controller.ClaimChanged(was, now) })
 	g.classes = g.client.Classes(g.classChanged)
-	g.volumes = g.client.Volumes(plan.NodeLabelValue(cfg.Node), func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) })
-	g.everywhere = g.client.VolumesOfScope(plan.ScopeEveryNode, func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) })
+	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
 		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Pools: d.pools(cfg),
-		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: bothStores{g.volumes, g.everywhere}, Nodes: g.nodes},
+		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	})
@@ -89,7 +88,11 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Forget()
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.everywhere.Run, g.nodes.Run, g.client.RunEvents} {
+	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents}
+	for _, s := range g.common {
+		runs = append(runs, s.Run)
+	}
+	for _, run := range runs {
 		all.Go(func() { run(ctx) })
 	}
 	checked, started := make(chan struct{}), make(chan struct{})
@@ -126,7 +129,11 @@ func (g *generation) watchMounts(ctx context.Context) {
 // becomeReady waits for the watches to be complete and for each pool to be checked, lets the work
 // begin, and tells systemd.
 func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, started chan<- struct{}) {
-	for _, ready := range []<-chan struct{}{checked, g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.everywhere.Synced(), g.claims.Synced()} {
+	awaited := []<-chan struct{}{checked, g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()}
+	for _, s := range g.common {
+		awaited = append(awaited, s.Synced())
+	}
+	for _, ready := range awaited {
 		select {
 		case <-ready:
 		case <-ctx.Done():
@@ -184,7 +191,7 @@ func (g *generation) countVolumes() map[string]int {
 	for _, p := range g.cfg.Pools {
 		counts[p.Name] = 0
 	}
-	for _, v := range (bothStores{g.volumes, g.everywhere}).List() {
+	for _, v := range g.allVolumes().List() {
 		counts[v.Labels[plan.PoolLabel]]++
 	}
 	return counts
@@ -201,49 +208,4 @@ func signal(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
-}
-
-// bothStores is this node's volumes and those of every node.
-type bothStores struct {
-	own, everywhere controller.Store[*corev1.PersistentVolume]
-}
-
-// Get is part of controller.Store.
-func (b bothStores) Get(key string) (*corev1.PersistentVolume, bool) {
-	if v, known := b.own.Get(key); known {
-		return v, true
-	}
-	return b.everywhere.Get(key)
-}
-
-// List is part of controller.Store.
-func (b bothStores) List() []*corev1.PersistentVolume {
-	return append(b.own.List(), b.everywhere.List()...)
-}
-
-// onEveryNode says whether a claim's class leads to a pool of scope every-node here.
-func (g *generation) onEveryNode(c *corev1.PersistentVolumeClaim) bool {
-	class, known := g.classes.Get(plan.ClassName(c))
-	return known && g.scope(class) == plan.ScopeEveryNode
-}
-
-func (g *generation) scope(class *storagev1.StorageClass) string {
-	var pools []plan.Pool
-	for _, p := range g.cfg.Pools {
-		pools = append(pools, planPool(p))
-	}
-	pool, refusal := plan.Resolve(class, pools)
-	if refusal != nil {
-		return ""
-	}
-	return pool.Scope
-}
-
-// classChanged looks at the claims once more, also at those that were forgotten: which are kept
-// depends on their classes.
-func (g *generation) classChanged(was, now *storagev1.StorageClass) {
-	if now != nil && g.scope(now) == plan.ScopeEveryNode {
-		g.claims.Refresh()
-	}
-	g.controller.ClassChanged(was, now)
 }

@@ -144,7 +144,7 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 	}
 	sieves := []*kube.Sieve[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
 	if slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool { return p.Scope == config.ScopeEveryNode }) {
-		sieves = append(sieves, client.VolumesOfScope(plan.ScopeEveryNode, nil))
+		sieves = append(sieves, client.VolumesOfScope(plan.ScopeEveryNode, nil, nil))
 	}
 	var all objects
 	for _, volumes := range sieves {

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -153,10 +154,14 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	return sieve(c, source, keep, onChange)
 }
 
-// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.ScopeLabel has this value,
-// whichever node made them. onChange may be nil.
-func (c *Client) VolumesOfScope(scope string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
-	return c.volumes(plan.ScopeLabel+"="+scope, onChange)
+// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases in these pools
+// whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be nil.
+func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+	labels := plan.ScopeLabel + "=" + scope
+	if len(pools) > 0 {
+		labels += "," + plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
+	}
+	return c.volumes(labels, onChange)
 }
 
 // Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.

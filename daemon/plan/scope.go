@@ -8,5 +8,9 @@ const (
 	ScopeEveryNode = "every-node" // each node has a directory of its own
 )
 
+// OfAllNodes says whether a claim in this pool concerns every daemon that has it, whichever node was
+// chosen for the claim.
+func (p Pool) OfAllNodes() bool { return p.Scope != "" && p.Scope != ScopeNode }
+
 // OnEveryNode says, from the object alone, whether a volume has a directory on each node.
 func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] == ScopeEveryNode }
