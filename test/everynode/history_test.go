@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -185,4 +186,33 @@ func copyTree(w *world, from, to string) {
 	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
 		w.Fatalf("cp: %v\n%s", err, out)
 	}
+}
+
+// A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
+// the claim lives nobody acts on it, and when the claim goes the others finish.
+func TestWriterDied(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	for _, h := range hosts {
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+	}
+	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
+			Annotations: map[string]string{"hostpath-provisioner/claim-uid": strings.TrimPrefix(pv, "pvc-")},
+		},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	for _, h := range hosts {
+		h.Kill()
+		h.run()
+		h.wantTree(whole(pv)...)
+		h.wantData(pv)
+	}
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.onEach(hosts)
 }
