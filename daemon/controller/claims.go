@@ -82,7 +82,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
 	if pool := c.ledger.forget(i.uid); pool != "" {
-		c.ledger.begin(abandonedKey(i.uid))
+		c.ledger.begin(abandonedKey(pool, i.uid))
 		signal(c.rooms[pool].recheck)
 	}
 }

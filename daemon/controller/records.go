@@ -53,6 +53,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if _, err := r.Disk.Sweep(ctx, state.Identity()); err != nil {
 		return err
 	}
+	began := time.Now()
 	records, err := r.Disk.Records(ctx, state.Identity())
 	if err != nil {
 		return err
@@ -74,6 +75,9 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 			break
 		}
 	}
+	if failed == 0 {
+		c.tidy(r, began, records)
+	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
@@ -85,7 +89,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // that the next record would meet as well: the API's, or of a pool that moved.
 func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
 	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
-	facts.Abandoned = c.ledger.since(abandonedKey(record.ClaimUID)) > 0
+	facts.Abandoned = c.ledger.since(abandonedKey(r.Name, record.ClaimUID)) > 0
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
 		return false, err
 	}
@@ -142,4 +146,13 @@ func (c *Controller) sayOrphan(r *room, record plan.Record) {
 		"volume", record.PV, "directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
 }
 
-func abandonedKey(claimUID string) string { return "abandoned/" + claimUID }
+// tidy forgets what was noted about volumes of a pool that have no record any more.
+func (c *Controller) tidy(r *room, before time.Time, records []plan.Record) {
+	claims := map[string]bool{}
+	for _, record := range records {
+		claims[record.ClaimUID] = true
+	}
+	c.ledger.keepOnly(abandonedKey(r.Name, ""), before, claims)
+}
+
+func abandonedKey(pool, claimUID string) string { return "abandoned/" + pool + "/" + claimUID }
