@@ -36,8 +36,8 @@ var phases = []phase{
 	{name: "killed", play: (*world).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*world).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*world).miserable, bound: 3, needs: []fault{cutBefore, cutAfter, delayed, twice, conflict, gone, tooMany, internal, unavailable, half}},
-	{name: "ahead", play: func(w *world, ctx context.Context) { w.apart(ctx, apart) }, bound: 3, needs: []fault{conflict}},
-	{name: "behind", play: func(w *world, ctx context.Context) { w.apart(ctx, -apart) }, bound: 3, needs: []fault{conflict}},
+	{name: "ahead", play: func(w *world, ctx context.Context) { w.apart(ctx, apart) }, bound: 3, needs: []fault{conflict}, long: true},
+	{name: "behind", play: func(w *world, ctx context.Context) { w.apart(ctx, -apart) }, bound: 3, needs: []fault{conflict}, long: true},
 	{name: "silent", play: (*world).silent, long: true, needs: []fault{silenced}},
 }
 
@@ -249,8 +249,10 @@ func (w *world) mustBeApart(by time.Duration) {
 	}
 }
 
-// silent lets all watches die without closing.
+// silent lets all watches die without closing, when each has brought a bookmark: one comes a minute.
+// A watch that dies before is given up after its time, within kube.MaxSilence.
 func (w *world) silent(ctx context.Context) {
+	w.pass(ctx, 75*time.Second)
 	w.sky.hush()
 	w.pass(ctx, min(w.opt.time, 20*time.Second))
 }
