@@ -115,7 +115,7 @@ func (s *scene) marker() string {
 // awaitNotice waits for the daemon to notice that.
 func (s *scene) awaitNotice(r *report) {
 	began := time.Now()
-	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open })
+	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open && s.Reason != "NotChecked" })
 	if s.Blame(notNoticed, err) {
 		return
 	}
@@ -123,8 +123,8 @@ func (s *scene) awaitNotice(r *report) {
 	if _, err := os.ReadFile(s.marker()); err != nil {
 		s.Fault(nothingDone, "the cache does not answer, so nothing is proven: %v", err)
 	}
-	if r.yanked > comesBack+slack {
-		s.Fault(notNoticed, "after %s", r.yanked)
+	if r.yanked > comesBack+slack || status.Reason != "Unreadable" {
+		s.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
 	}
 }
 
