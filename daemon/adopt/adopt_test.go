@@ -25,6 +25,9 @@ import (
 
 // The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
 // that fails in the middle, and one that does not let anybody look at pods.
+//
+// Breakages that were tried and caught: the marks before the record (TestCutOff), the record forgotten
+// before the marks (TestUndoRefused).
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 

@@ -83,6 +83,9 @@ func csi(handle string) adoptChange {
 	}
 }
 
+// Breakages that were tried and caught by TestAdoptPrecedence: the list without sharedDirectory,
+// wrongIdentity, crookedPath, noAffinity, aboutToBeRemoved or othersAdopted.
+
 // TestAdoptPrecedence tests the list: most cases break two rules and say which one speaks.
 func TestAdoptPrecedence(t *testing.T) {
 	name := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{us}}}}
