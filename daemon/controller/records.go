@@ -59,10 +59,15 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		return err
 	}
 	var first error
+	var again time.Duration
 	failed := 0
 	for _, record := range records {
 		if _, published := c.World.Volumes.Get(record.PV); published {
 			continue // the usual case costs no request
+		}
+		if wait := c.ledger.awaited(record.ClaimUID); wait > 0 {
+			again = max(again, wait)
+			continue // its object was made just now, and may have gone since
 		}
 		if c.ledger.busy(record.ClaimUID) {
 			continue // a worker has it
@@ -74,6 +79,9 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		if !goOn {
 			break
 		}
+	}
+	if again > 0 {
+		time.AfterFunc(again, func() { signal(r.recheck) })
 	}
 	if failed == 0 {
 		c.tidy(r, began, records)

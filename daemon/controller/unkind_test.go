@@ -197,3 +197,19 @@ func TestAbandonedClaimsAreForgotten(t *testing.T) {
 		t.Errorf("%d entries are left, want that of b, which has a record", len(c.ledger.entries))
 	}
 }
+
+// A record whose object was made a moment ago is left to the watch, and looked at again after that: the
+// object may have gone meanwhile, by a deletion or with the server's data.
+func TestRecheckComesBackForWhatIsNew(t *testing.T) {
+	disk := &shelf{records: []plan.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: plan.InPool}}}
+	c, r := stand(&api{}, disk)
+	c.ledger.published("b")
+	c.ledger.entries["b"].published = time.Now().Add(50*time.Millisecond - lag)
+	if err := c.recheck(t.Context(), r); err != nil || len(disk.undone) != 0 {
+		t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)
+	}
+	<-r.recheck
+	if err := c.recheck(t.Context(), r); err != nil || len(disk.undone) != 1 {
+		t.Errorf("afterwards: %v, undone %q", err, disk.undone)
+	}
+}
