@@ -84,6 +84,7 @@ func main() {
 	flag.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
 	flag.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
 	flag.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
+	flag.DurationVar(&trial.Patience, "patience", trial.Patience, "how long one thing may take before it is called a fault")
 	flag.Parse()
 	if o.short {
 		o.looks, o.claims = min(o.looks, 30), min(o.claims, 40)

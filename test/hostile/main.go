@@ -34,6 +34,7 @@ import (
 func main() {
 	short := flag.Bool("short", false, "the form for every change: smaller trees, one round")
 	rounds := flag.Int("rounds", 3, "how often every trick is played")
+	flag.DurationVar(&trial.Patience, "patience", trial.Patience, "how long one thing may take before it is called a fault")
 	flag.Parse()
 	size := sizes{levels: 10_000, files: 30_000, rounds: *rounds}
 	if *short {

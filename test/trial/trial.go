@@ -171,12 +171,13 @@ func (t *Trial) stop() error {
 	return err
 }
 
-// patience is for one wait: claims that failed are tried again after at most 30 s.
-const patience = 90 * time.Second
+// Patience is for one wait: claims that failed are tried again after at most 30 s. Programs may let
+// it be set: one that tries a broken product need not wait so long for each of its faults.
+var Patience = 90 * time.Second
 
 // Soon is a context for one wait.
 func (t *Trial) Soon() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
