@@ -22,6 +22,14 @@
 // is read past it (O_DIRECT) every few seconds; that read fails (Unreadable) or does not come back
 // (NotAnswering).
 //
+// Seen red, with the product broken on purpose:
+//
+//	fsync that does nothing            log, on ext4 and xfs: a volume that was told to exist is lost at
+//	                                   the first point at which anything was told; power: at the first cut
+//	the marker read through the cache  devices: neither a suspended nor a failing device is noticed
+//	no setattr for volumes in policy   selinux: no claim is served (a mistake of the first policy)
+//	no getattr of what is not ours     selinux: the pool's listing fails at an unlabelled lost+found
+//
 // The package will not test what the host's own kernel can show (crashes, quotas, hostile tenants), has
 // no opinion on how fast anything is in an emulated machine, and loads no policy into this host.
 package main
