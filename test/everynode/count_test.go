@@ -160,7 +160,7 @@ func TestFiftyNodes(t *testing.T) {
 		switch n := gone[what]; {
 		case n < nodes*claims:
 			t.Errorf("%s %d: a node removed something without asking", what, n)
-		case n > nodes*claims*3/2:
+		case n > nodes*claims*7/4:
 			t.Errorf("%s %d: the nodes asked again and again", what, n)
 		}
 	}
