@@ -40,9 +40,10 @@
 //   - no undo, at a start, of a directory whose claim went: directory and record left, without a further kill
 //   - no purge, at a start, of what is in the trash: the same
 //
-// Two breakages left it green. Without the sweep at a start everything was recovered all the same but
-// a record that was made and not yet written, which was none of the starts: it is now. And an archived
-// directory whose record was not moved is finished by the purge, when Archive leaves it.
+// Two breakages left it green. Without the sweep at a start a record that has not its name was
+// recovered all the same; the sweep is alone with a record whose file was made and not yet written, so
+// that is a start of its own now; that it goes red without the sweep was not seen yet. And an archived directory
+// whose record was not moved is finished by the purge, when Archive leaves it.
 //
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut in
 // daemon/volume). The status file and the log are not compared: no daemon reads them.
