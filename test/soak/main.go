@@ -5,7 +5,7 @@
 // daemon begins at once, and the program binds and releases them itself: the volume controllers of the
 // control plane are off. Two of three volumes get a file. After a warm-up, and then ten times, everything is let go,
 // and when the daemon's processor time stands still it is measured over several garbage collections.
-// The last measurement may not be more than 5 % above the first, in anything but threads, which have a
+// The last measurement may not be more than 5 % above the first (see grown), in anything but threads, which have a
 // limit; neither may the pool have anything left. What is wrong is printed, and the exit code is 1.
 //
 // It does not measure speed, and it knows no faults: chaos and storm do.
