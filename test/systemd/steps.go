@@ -49,6 +49,7 @@ var (
 	newer = []string{"hostpath-provisioner_*_amd64.deb", "/shared/packages-newer/hostpath-provisioner_*_amd64.deb"}
 )
 
+// It fails when the postinst enables the service.
 func install(w *world) {
 	w.put("/etc/systemd/system/hostpath-provisioner.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/chcon -Rt container_file_t /var/hpvolumes\n")
 	said := w.docs("install.md", "Debian and Ubuntu", deb...)
@@ -90,6 +91,9 @@ func (w *world) linkDisk() {
 	w.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
 }
 
+// It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
+// without BindReadOnlyPaths=/dev:... (no device has the label). It failed when the status was written
+// after systemd was told that the daemon is ready.
 func start(w *world) {
 	manifests := w.sh("cat /usr/share/hostpath-provisioner/manifests.yaml")
 	w.must(w.cluster.Apply(w.ctx, []byte(manifests)), "applying the manifests of the package")
@@ -109,7 +113,7 @@ func (w *world) kubeconfig() {
 	w.put("/etc/hostpath-provisioner/kubeconfig", string(text))
 }
 
-// It fails when User= is taken out of the unit, or a capability is added.
+// It fails when a capability is taken from the unit.
 func sandbox(w *world) {
 	status := w.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
 	uid := w.sh("id -u hostpath-provisioner")
@@ -122,14 +126,11 @@ func sandbox(w *world) {
 	w.sh("systemd-analyze security --threshold=25 --no-pager " + service + ".service")
 }
 
-// It fails without CAP_FSETID (the group is not the daemon's), and for the pool with a label without
-// BindReadOnlyPaths=/dev:....
 func provision(w *world) {
 	w.is("stat -c '%a %u %g' "+w.claim("one", "fast"), "2770 0 2000")
 	w.is("stat -c '%a %u %g' "+w.claim("labelled", "data"), "777 0 0")
 }
 
-// It fails with ReadWritePaths=/srv/fast in the unit: the unmounting is not seen.
 func remount(w *world) {
 	w.sh("umount /srv/fast")
 	w.status("pool fast is closed: /srv/fast is not a mount point")
@@ -144,7 +145,6 @@ func remount(w *world) {
 	w.status("2 of 2 pools open")
 }
 
-// It fails without CAP_LINUX_IMMUTABLE, CAP_FOWNER or CAP_DAC_OVERRIDE.
 func remove(w *world) {
 	dir := w.bound("waiting")
 	w.sh(`cd ` + dir + `; mkdir -p closed/below sticky; echo x > closed/below/file; chmod 1777 sticky

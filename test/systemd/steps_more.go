@@ -34,8 +34,6 @@ func (w *world) get(path string) string {
 	return string(body)
 }
 
-// It fails when the daemon listens by itself (the address is taken), and when a reload closes the
-// socket that was passed.
 func socket(w *world) {
 	w.says(w.get("/metrics"), "hostpath_provisioner_pool_open{pool=\"fast\"} 1")
 	w.docs("install.md", "systemd holds the metrics' address")
@@ -60,6 +58,8 @@ func credential(w *world) {
 	w.status("2 of 2 pools open")
 }
 
+// It fails with RequiresMountsFor= in what the generator writes: starting kubelet then mounts again what
+// was unmounted on purpose.
 func checkUnit(w *world) {
 	w.put("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/sleep infinity\n")
 	w.docs("install.md", "Kubelet waits for the pools")
@@ -91,7 +91,6 @@ func generator(w *world) {
 	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload")
 }
 
-// It fails with RequiresMountsFor= for each pool: the daemon does not start.
 func reboot(w *world) {
 	// No udev here: a disk with this label never comes.
 	w.sh("sed -i '/ \\/data /d' /etc/fstab; echo 'LABEL=data /data ext4 x-systemd.device-timeout=2s,nofail 0 2' >> /etc/fstab")
