@@ -20,6 +20,7 @@ type Spec struct {
 	Mode     fs.FileMode // of the directory; permission, set-id and sticky bits
 	UID, GID int         // its owner
 	Label    string      // its SELinux label, born with it; "" leaves it to the policy
+	Quota    int64       // in bytes, as CephFS limits a directory; 0 sets none (ErrNoQuota elsewhere)
 }
 
 // Create makes a volume's directory and answers its absolute path; then both it and its record are
@@ -33,6 +34,9 @@ func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir s
 	err = p.on(ctx, id, spec.PV, func(s *session) error {
 		if err := s.open(volumesDir, stagingDir); err != nil {
 			return err
+		}
+		if s.pool.maker != "" {
+			return s.createShared(spec)
 		}
 		return s.create(spec)
 	})
@@ -164,7 +168,7 @@ func (s *session) writeRecord(r Record) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, err = writeNew(volumes, r.PV+newSuffix, text)
+	fd, err = writeNew(volumes, s.newName(r.PV), text)
 	return fd, wrap("writing the record", err)
 }
 
@@ -175,12 +179,12 @@ func (s *session) settleRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = move(volumes, pv+newSuffix, volumes, pv+recordSuffix)
+	err = move(volumes, s.newName(pv), volumes, pv+recordSuffix)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil
 	case errors.Is(err, unix.EEXIST):
-		err = remove(volumes, pv+newSuffix, 0)
+		err = remove(volumes, s.newName(pv), 0)
 	}
 	return wrap("settling the record", err)
 }
@@ -191,7 +195,7 @@ func (s *session) nameRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = again(func() error { return unix.Renameat(volumes, pv+newSuffix, volumes, pv+recordSuffix) })
+	err = again(func() error { return unix.Renameat(volumes, s.newName(pv), volumes, pv+recordSuffix) })
 	return wrap("naming the record", err)
 }
 
@@ -208,8 +212,12 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	return fd, wrap("opening the directory", err)
 }
 
-// dress gives a directory its owner and mode, in that order: chown clears set-id bits (chown(2)).
+// dress gives a directory its quota, owner and mode, in that order: chown clears set-id bits (chown(2)),
+// and the mode says that all the rest is done.
 func (s *session) dress(dir int, spec Spec) error {
+	if err := s.limit(dir, spec.Quota); err != nil {
+		return err
+	}
 	if err := unix.Fchown(dir, spec.UID, spec.GID); err != nil {
 		return wrap("setting the owner", err)
 	}
@@ -228,7 +236,7 @@ func (s *session) takeBack(pv string, staging, volumes int) error {
 	if err != nil {
 		return err
 	}
-	err = remove(volumes, pv+newSuffix, 0)
+	err = remove(volumes, s.newName(pv), 0)
 	if old {
 		err = errors.Join(err, remove(volumes, pv+recordSuffix, 0))
 		s.pool.did("record taken back")

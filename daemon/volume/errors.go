@@ -26,6 +26,10 @@ var (
 	ErrDamaged = errors.New("the record cannot be read")
 	// ErrNewer accompanies ErrDamaged for a record that a newer version of this program wrote.
 	ErrNewer = errors.New("written by a newer version")
+	// ErrSquashed: in a shared pool, root of this host was refused.
+	ErrSquashed = errors.New("the file server does not let this host's root do that (root_squash, or an export without the right to write)")
+	// ErrNoQuota: the filesystem does not let a directory be limited as CephFS does.
+	ErrNoQuota = errors.New("the filesystem takes no CephFS quota")
 	// ErrName: a name that is no single path element, or one that the daemon keeps for itself.
 	ErrName = errors.New("not usable as a name")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.

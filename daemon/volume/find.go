@@ -33,12 +33,12 @@ func (s *session) load(pv string) (Record, error) {
 }
 
 func (s *session) loadNew(dir int, pv string) (Record, error) {
-	text, err := readFile(dir, pv+newSuffix, recordMax)
+	text, err := readFile(dir, s.newName(pv), recordMax)
 	if errors.Is(err, unix.ENOENT) {
 		return Record{}, ErrNotRecorded
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, newSuffix, err)
+		return Record{}, fmt.Errorf("%w: %s: %w", ErrDamaged, s.newName(pv), err)
 	}
 	r, err := decodeRecord(text, pv)
 	if errors.Is(err, ErrNewer) {

@@ -17,6 +17,8 @@ const (
 	recordSuffix = ".json"
 	newSuffix    = ".json.new" // a record that is being written; ends in no record's suffix
 
+	longestSuffix = ".json.12345678.new" // the same of one daemon among several, see Options.Maker
+
 	nameMax = 255 // bytes, limits.h NAME_MAX
 )
 
@@ -25,7 +27,7 @@ func checkPV(pv string) error {
 	if strings.HasPrefix(pv, ".") {
 		return fmt.Errorf("volume name %q: %w: it begins with a dot", pv, ErrName)
 	}
-	return checkElement("volume name", pv, nameMax-len(newSuffix))
+	return checkElement("volume name", pv, nameMax-len(longestSuffix))
 }
 
 // checkDirectory refuses names that would not be one path element, and our own.

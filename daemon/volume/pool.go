@@ -20,12 +20,16 @@ import (
 type Options struct {
 	Name string // for error messages
 	Path string // absolute, no symbolic link in it
+	// Maker, if it is not empty, says that daemons of other hosts may work in the pool as well: it
+	// tells this one from them, in 8 letters or digits.
+	Maker string
 }
 
 // Pool works in one pool's directory. It can be used by many goroutines; calls for the same volume
 // wait for each other. It holds no descriptor between calls.
 type Pool struct {
 	name, path string
+	maker      string
 	group      group
 	ordered    ordered
 	urgent     atomic.Int64 // calls that somebody waits for: a purge makes room for them
@@ -42,7 +46,7 @@ type Pool struct {
 // New makes the hands of one pool. It touches nothing.
 func New(o Options) *Pool {
 	return &Pool{
-		name: o.Name, path: filepath.Clean(o.Path),
+		name: o.Name, path: filepath.Clean(o.Path), maker: o.Maker,
 		group:   group{dirs: map[groupKey]*shared{}, sync: fsync},
 		purging: make(chan struct{}, 1),
 		locks:   map[string]*lock{},
@@ -158,7 +162,9 @@ func (s *session) dir(name string) (int, error) {
 		return -1, fmt.Errorf("%w: %s/%s: %w", ErrNotPrepared, metaDir, name, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != unix.Geteuid()) {
+	if err = unix.Fstat(fd, &st); err == nil && s.pool.maker != "" && st.Uid != 0 && int(st.Uid) != unix.Geteuid() {
+		err = fmt.Errorf("%w: %s/%s belongs to user %d", ErrSquashed, metaDir, name, st.Uid)
+	} else if err == nil && (st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != unix.Geteuid()) {
 		err = fmt.Errorf("%w: %s/%s: others can write to it", ErrNotPrepared, metaDir, name)
 	}
 	if err != nil {
@@ -231,7 +237,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 			return err
 		}
 		defer s.end()
-		return work(s)
+		return p.remote(work(s))
 	}())
 }
 

@@ -232,7 +232,7 @@ func TestNames(t *testing.T) {
 // The longest names work through a whole life, also in the archive.
 func TestLongNames(t *testing.T) {
 	r := onTmpfs(t)
-	s := spec(strings.Repeat("p", nameMax-len(newSuffix)))
+	s := spec(strings.Repeat("p", nameMax-len(longestSuffix)))
 	s.Directory = strings.Repeat("ä", 127) + "x"
 	_, err := r.Create(t.Context(), r.id, s)
 	must(t, err)

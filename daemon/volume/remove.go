@@ -62,7 +62,7 @@ func (s *session) dropRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(remove(volumes, pv+recordSuffix, 0), remove(volumes, pv+newSuffix, 0))
+	err = errors.Join(remove(volumes, pv+recordSuffix, 0), remove(volumes, s.newName(pv), 0))
 	s.pool.did("record removed")
 	if err != nil {
 		return wrap("removing the record", err)

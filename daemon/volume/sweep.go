@@ -46,13 +46,13 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 		}
 	}
 	for _, name := range sorted(files) {
-		if pv, is := strings.CutSuffix(name, newSuffix); is && checkPV(pv) == nil {
+		if pv, is := strings.CutSuffix(name, p.newSuffix()); is && checkPV(pv) == nil {
 			if _, err := s.sweepOne(ctx, pv, s.sweepRecord); err != nil {
 				return n, err
 			}
 		}
 	}
-	return n, nil
+	return n, s.sweepStrays(files)
 }
 
 // sweepOne does one volume's part, if no call is working on it.
@@ -106,7 +106,7 @@ func (s *session) sweepRecord(pv string) (bool, error) {
 	case err == nil:
 		return true, s.settleRecord(pv)
 	case errors.Is(err, ErrNotRecorded):
-		return true, wrap("a torn record", remove(s.dirs[volumesDir], pv+newSuffix, 0))
+		return true, wrap("a torn record", remove(s.dirs[volumesDir], s.newName(pv), 0))
 	case errors.Is(err, ErrDamaged):
 		return false, nil
 	default:

@@ -1,6 +1,7 @@
 // Package hungfs is a filesystem in memory that can be told to stop answering, as a dead NFS server
-// does: altogether, or only to certain requests. It speaks the kernel's FUSE protocol itself, so that
-// nothing has to be installed.
+// does: altogether, or only to certain requests. It can also refuse requests as network filesystems do:
+// no extended attributes, no flags of rename, root squashed, stale handles. It speaks the kernel's FUSE
+// protocol itself, so that nothing has to be installed.
 //
 // It is for tests. It will not lose its data while it hangs, it will not check permissions (the
 // kernel does not either, for root), and it will not leave a thread behind that nothing can kill.
@@ -25,6 +26,7 @@ type FS struct {
 	tree     *tree
 	silent   bool
 	holding  []Op
+	failing  map[Op]unix.Errno
 	killable bool
 	held     []request
 	asked    map[Op]int
@@ -49,7 +51,7 @@ func Start(dir string) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	fs := &FS{wake: wake, tree: newTree(), asked: map[Op]int{}, ended: make(chan struct{})}
+	fs := &FS{wake: wake, tree: newTree(), asked: map[Op]int{}, failing: map[Op]unix.Errno{}, ended: make(chan struct{})}
 	fs.arrived = sync.NewCond(&fs.mu)
 	ready := make(chan error)
 	go fs.serve(dir, ready)
@@ -84,6 +86,23 @@ func (fs *FS) Hold(ops ...Op) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.holding = ops
+}
+
+// Fail has these requests answered with an error; 0 is as before. ENOSYS says that the filesystem does
+// not know them, which the kernel remembers for the mount's life.
+func (fs *FS) Fail(errno unix.Errno, ops ...Op) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, op := range ops {
+		fs.failing[op] = errno
+	}
+}
+
+// TakeQuotas has the filesystem take CephFS's quota attributes; without it there are none at all.
+func (fs *FS) TakeQuotas() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.tree.quotas = true
 }
 
 // Resume answers everything, also what was asked meanwhile.
@@ -207,7 +226,10 @@ func (fs *FS) reply(r request) {
 	if r.op == forget || r.op == forgets || r.op == interrup {
 		return // want no answer
 	}
-	body, errno := fs.tree.answer(r)
+	body, errno := []byte(nil), fs.failing[r.op]
+	if errno == 0 {
+		body, errno = fs.tree.answer(r)
+	}
 	fs.send(r, body, errno)
 }
 

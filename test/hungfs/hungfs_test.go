@@ -1,6 +1,7 @@
 package hungfs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,6 +40,48 @@ func TestFilesystem(t *testing.T) {
 	must(t, err)
 	if len(left) != 0 {
 		t.Fatalf("left: %v", left)
+	}
+}
+
+// A filesystem that does not know the flags of rename, hard links or attributes is one of which the
+// kernel says so in its own words; one that refuses says what it was told to.
+func TestRefuses(t *testing.T) {
+	dir := hosttest.Dir(t)
+	fs := Mount(t, dir)
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	must(t, os.WriteFile(one, []byte("1"), 0o600))
+	must(t, os.Link(one, two))
+	if err := os.Link(one, two); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("a second link: %v", err)
+	}
+	fs.Fail(unix.ENOSYS, Rename2, Link)
+	fs.Fail(unix.EACCES, Mkdir)
+	for name, c := range map[string]struct{ got, want error }{
+		"a flag of rename": {unix.Renameat2(unix.AT_FDCWD, one, unix.AT_FDCWD, one+"x", unix.RENAME_NOREPLACE), unix.EINVAL},
+		"a hard link":      {os.Link(one, one+"x"), unix.EPERM},
+		"an attribute":     {unix.Setxattr(one, "user.a", []byte("b"), 0), unix.EOPNOTSUPP},
+		"a directory":      {os.Mkdir(one+"x", 0o700), unix.EACCES},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	fs.Fail(0, Mkdir)
+	must(t, os.Mkdir(one+"x", 0o700))
+}
+
+func TestQuota(t *testing.T) {
+	const key = "ceph.quota.max_bytes"
+	dir := hosttest.Dir(t)
+	Mount(t, dir).TakeQuotas()
+	must(t, unix.Setxattr(dir, key, []byte("1048576"), 0))
+	buffer := make([]byte, 64)
+	n, err := unix.Getxattr(dir, key, buffer)
+	if string(buffer[:max(n, 0)]) != "1048576" {
+		t.Errorf("%q, %v", buffer[:max(n, 0)], err)
+	}
+	if err := unix.Setxattr(dir, "user.a", []byte("b"), 0); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("another attribute: %v", err)
 	}
 }
 

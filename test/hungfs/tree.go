@@ -15,11 +15,13 @@ type node struct {
 	uid, gid uint32
 	data     []byte
 	children map[string]*node
+	attrs    map[string][]byte
 }
 
 type tree struct {
-	nodes map[uint64]*node
-	last  uint64
+	nodes  map[uint64]*node
+	last   uint64
+	quotas bool
 }
 
 func newTree() *tree {
@@ -74,6 +76,8 @@ func (t *tree) answer(r request) ([]byte, unix.Errno) {
 		return encode(statfsOut{Blocks: 1 << 20, Bfree: 1 << 20, Bavail: 1 << 20, Files: 1 << 20, Ffree: 1 << 20, Bsize: 4096, Namelen: 255, Frsize: 4096}), 0
 	case Open, Opendir:
 		return make([]byte, 16), 0
+	case Setxattr, Getxattr:
+		return t.attribute(n, r)
 	case Read:
 		return cut(n.data, r.u64(8), r.u32(16)), 0
 	case Write:
@@ -86,9 +90,36 @@ func (t *tree) answer(r request) ([]byte, unix.Errno) {
 	return t.change(n, r)
 }
 
+// attribute takes and gives back extended attributes of one kind: those that limit a directory.
+func (t *tree) attribute(n *node, r request) ([]byte, unix.Errno) {
+	if !t.quotas {
+		return nil, unix.ENOSYS
+	}
+	name, value, _ := bytes.Cut(r.body[8:], []byte{0})
+	if !bytes.HasPrefix(name, []byte("ceph.quota.")) {
+		return nil, unix.EOPNOTSUPP
+	}
+	if r.op == Setxattr {
+		if n.attrs == nil {
+			n.attrs = map[string][]byte{}
+		}
+		n.attrs[string(name)] = bytes.Clone(value[:r.u32(0)])
+		return nil, 0
+	}
+	value, set := n.attrs[string(name)]
+	switch {
+	case !set:
+		return nil, unix.ENODATA
+	case r.u32(0) == 0:
+		return encode([2]uint32{uint32(len(value))}), 0
+	default:
+		return value, 0
+	}
+}
+
 // change answers the requests that concern a name in the directory n.
 func (t *tree) change(n *node, r request) ([]byte, unix.Errno) {
-	skip := map[Op]int{Mkdir: 8, Create: 16, Rename: 8, Rename2: 16}[r.op]
+	skip := map[Op]int{Mkdir: 8, Create: 16, Rename: 8, Link: 8, Rename2: 16}[r.op]
 	list := names(r.body[skip:])
 	child := n.children[list[0]]
 	switch r.op {
@@ -99,6 +130,12 @@ func (t *tree) change(n *node, r request) ([]byte, unix.Errno) {
 		return child.entry(), 0
 	case Mkdir, Create:
 		return t.make(n, r, list[0])
+	case Link:
+		if child != nil {
+			return nil, unix.EEXIST
+		}
+		n.children[list[0]] = t.nodes[r.u64(0)]
+		return n.children[list[0]].entry(), 0
 	case Unlink, Rmdir:
 		if child == nil {
 			return nil, unix.ENOENT

@@ -15,12 +15,15 @@ const (
 	Unlink   Op = 10
 	Rmdir    Op = 11
 	Rename   Op = 12
+	Link     Op = 13
 	Open     Op = 14
 	Read     Op = 15
 	Write    Op = 16
 	Statfs   Op = 17
 	release  Op = 18
 	Fsync    Op = 20
+	Setxattr Op = 21
+	Getxattr Op = 22
 	flush    Op = 25
 	initOp   Op = 26
 	Opendir  Op = 27

@@ -1,0 +1,202 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+)
+
+// A shared pool is one in which daemons of other hosts may be at work at the same time: usually one
+// is, but one that was paused goes on where it was when it wakes, and no lock stops it. Most network
+// filesystems (NFS, CephFS, FUSE) cannot rename without replacing, so the usual way to make a volume
+// could put an empty directory in the place of one that a pod has just begun to use. In a shared pool
+// each step that counts is therefore one that can only succeed once, whoever tries:
+//
+//	record written   under a name of this daemon's own: swept when it is old
+//	record linked    link(2) replaces nothing: one record, whoever wrote it; they all say the same
+//	directory made   mkdir(2) replaces nothing: one directory, in its place from the start, mode 0700
+//	dressed          label, quota, owner, and the mode at last: repeated as long as it was not done
+//	durable          a volume without an object: published, or Undo
+//
+// Nothing is taken back here when a step fails: what this daemon made, another one may have found
+// and published since. The next try goes on with it, and Undo removes it when the claim is gone.
+
+// createShared is create for a shared pool.
+func (s *session) createShared(spec Spec) error {
+	// What an earlier try of this daemon left under its own name says nothing to others.
+	if err := remove(s.dirs[volumesDir], s.newName(spec.PV), 0); err != nil {
+		return wrap("removing an older record", err)
+	}
+	old, place, err := s.find(spec.PV)
+	if errors.Is(err, ErrNotRecorded) {
+		if err := s.vacant(spec.Record); err != nil {
+			return err
+		}
+		if old, err = s.linkRecord(spec); err == nil {
+			place, err = s.place(old)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case place == InTrash, place == InArchive:
+		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
+	case old.Directory != spec.Directory || old.ClaimUID != spec.ClaimUID:
+		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+	}
+	return s.makeDirectory(spec)
+}
+
+// vacant: what has a volume's name and no record is not ours.
+func (s *session) vacant(r Record) error {
+	place, err := s.place(r)
+	switch {
+	case err != nil || place == Nowhere:
+		return err
+	case place == InPool:
+		return fmt.Errorf("directory %q: %w", r.Directory, ErrForeign)
+	default:
+		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
+	}
+}
+
+// linkRecord gives a volume its record, durably, and answers the one that it has then: perhaps one
+// that another daemon linked a moment before.
+func (s *session) linkRecord(spec Spec) (Record, error) {
+	fd, err := s.writeRecord(spec.Record)
+	if err != nil {
+		return Record{}, err
+	}
+	defer unix.Close(fd)
+	s.pool.did("record written")
+	if err := fsync(fd); err != nil {
+		return Record{}, wrap("fsync of the record", err)
+	}
+	volumes, own, final := s.dirs[volumesDir], s.newName(spec.PV), spec.PV+recordSuffix
+	err = again(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
+	if noLinks(err) {
+		err = move(volumes, own, volumes, final)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return Record{}, wrap("naming the record", err)
+	}
+	s.pool.did("record linked")
+	if err := errors.Join(remove(volumes, own, 0), s.sync(volumesDir)); err != nil {
+		return Record{}, wrap("naming the record", err)
+	}
+	s.pool.did("record durable")
+	return s.load(spec.PV)
+}
+
+// noLinks: EPERM is the answer of filesystems without hard links (link(2)).
+func noLinks(err error) bool {
+	for _, none := range []error{unix.EPERM, unix.EOPNOTSUPP, unix.ENOSYS, unix.EMLINK} {
+		if errors.Is(err, none) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) makeDirectory(spec Spec) error {
+	err := selinux.CreatedAs(spec.Label, func() error {
+		return again(func() error { return unix.Mkdirat(s.root, spec.Directory, bornMode) })
+	})
+	made := err == nil
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return wrap("making the directory", err)
+	}
+	s.pool.did("directory made")
+	there, err := s.volumeDir(spec.Directory)
+	if err != nil {
+		return err
+	}
+	unix.Close(there)
+	fd, err := openDir(s.root, spec.Directory)
+	if err != nil {
+		return wrap("opening the directory", err)
+	}
+	defer unix.Close(fd)
+	if naked, err := born(fd); err != nil {
+		return wrap("looking at the directory", err)
+	} else if made || naked {
+		if err := s.dress(fd, spec); err != nil {
+			return err
+		}
+	}
+	if err := fsync(fd); err != nil {
+		return wrap("fsync of the directory", err)
+	}
+	err = s.sync("")
+	s.pool.did("pool durable")
+	return err
+}
+
+// bornMode is that of a directory that was made and not dressed yet.
+const bornMode = 0o700
+
+// born says whether a directory is as it was made: nobody dressed it, and no pod has been there.
+func born(fd int) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	if st.Mode&0o7777&^unix.S_ISGID != bornMode {
+		return false, nil
+	}
+	all, err := names(fd)
+	return len(all) == 0, err
+}
+
+// newName is under which a record is written, before it has its name. In a shared pool each daemon has
+// its own, so that nobody gives a record its name while another one writes to it.
+func (s *session) newName(pv string) string { return pv + s.pool.newSuffix() }
+
+func (p *Pool) newSuffix() string {
+	if p.maker == "" {
+		return newSuffix
+	}
+	return recordSuffix + "." + p.maker + ".new"
+}
+
+// strayAfter is when a record that another daemon of a shared pool began to write is swept. One that
+// it still wanted is written again: sweeping too early costs it a try.
+const strayAfter = time.Hour
+
+// sweepStrays removes records that other daemons began to write and did not name.
+func (s *session) sweepStrays(files map[string]bool) error {
+	if s.pool.maker == "" {
+		return nil
+	}
+	for _, name := range sorted(files) {
+		if !strings.HasSuffix(name, ".new") || strings.HasSuffix(name, newSuffix) || strings.HasSuffix(name, s.pool.newSuffix()) {
+			continue
+		}
+		st, err := lstat(s.dirs[volumesDir], name)
+		if err == nil && time.Since(time.Unix(st.Mtim.Unix())) > strayAfter {
+			err = remove(s.dirs[volumesDir], name, 0)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return wrap("a stray record", err)
+		}
+	}
+	return nil
+}
+
+// remote puts what an error of a network filesystem means into its chain. A stale handle is one that
+// the file server forgot: the pool is looked at anew. To root, only a file server says no.
+func (p *Pool) remote(err error) error {
+	switch {
+	case errors.Is(err, unix.ESTALE):
+		return fmt.Errorf("%w: %w", ErrMoved, err)
+	case p.maker != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !errors.Is(err, ErrNoQuota):
+		return fmt.Errorf("%w: %w", ErrSquashed, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,301 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+)
+
+// network are the filesystems that shared pools lie on: what they cannot do is what differs.
+var network = []struct {
+	name string
+	dir  func(t testing.TB) string
+}{
+	{"all that Linux has", func(t testing.TB) string { return hosttest.Dir(t) }},
+	{"no flags of rename", func(t testing.TB) string {
+		dir := hosttest.Dir(t)
+		hungfs.Mount(t, dir).Fail(unix.ENOSYS, hungfs.Rename2)
+		return dir
+	}},
+	{"no flags of rename, no links", func(t testing.TB) string {
+		dir := hosttest.Dir(t)
+		hungfs.Mount(t, dir).Fail(unix.ENOSYS, hungfs.Rename2, hungfs.Link)
+		return dir
+	}},
+}
+
+// two daemons of different hosts in one pool.
+func two(t testing.TB, dir string) (a, b *rig) {
+	t.Helper()
+	id := identity(t, dir)
+	a = &rig{Pool: New(Options{Name: "shared", Path: dir, Maker: "aaaaaaaa"}), path: dir, id: id}
+	b = &rig{Pool: New(Options{Name: "shared", Path: dir, Maker: "bbbbbbbb"}), path: dir, id: id}
+	prepared(t, a)
+	return a, b
+}
+
+// steps are calls of one daemon, as its controller would make them, with what the pods do in between.
+type steps []string
+
+func (s steps) of(t testing.TB, r *rig) {
+	t.Helper()
+	ctx := context.Background()
+	for _, step := range s {
+		var err error
+		switch step {
+		case "create":
+			_, err = r.Create(ctx, r.id, spec(pv))
+		case "write":
+			dir := filepath.Join(r.path, spec(pv).Directory)
+			err = errors.Join(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o600), os.Chmod(dir, 0o750))
+		case "undo":
+			err = r.Undo(ctx, r.id, pv)
+		case "trash":
+			err = r.Trash(ctx, r.id, pv)
+		case "purge":
+			_, err = r.Purge(ctx, r.id, pv)
+		case "archive":
+			err = r.Archive(ctx, r.id, pv)
+		case "retain":
+			err = r.Retain(ctx, r.id, pv)
+		case "sweep":
+			_, err = r.Sweep(ctx, r.id)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+	}
+}
+
+// The holder of the lease is paused after any step of any call; the next one does what the cluster asks
+// of it; then the first wakes and goes on. Its own call may fail. What pods wrote is where it was, or
+// where it was sent; and at last the pool holds what it should and nothing else.
+//
+// It was seen to fail with a staging directory that both used: the first, waking, found it gone and took
+// the second's record back. TestStrays fails if both write records under one name, TestDressedOnce if a
+// directory is dressed whatever its mode is.
+func TestPausedHolder(t *testing.T) {
+	for _, c := range []struct {
+		before, paused, other, after steps
+		want                         string
+	}{
+		{nil, steps{"create"}, steps{"create", "write"}, nil, "default-data-pvc-1/ default-data-pvc-1/file volumes/pvc-1.json"},
+		{nil, steps{"create"}, steps{"create", "undo"}, steps{"undo"}, ""},
+		{nil, steps{"create"}, steps{"create", "write", "trash", "purge"}, steps{"undo"}, ""},
+		{nil, steps{"create"}, steps{"create", "write", "sweep"}, nil, "default-data-pvc-1/ default-data-pvc-1/file volumes/pvc-1.json"},
+		{steps{"create", "write"}, steps{"create"}, steps{"trash", "purge"}, steps{"undo"}, ""},
+		{steps{"create"}, steps{"undo"}, steps{"undo"}, nil, ""},
+		{steps{"create", "write"}, steps{"trash"}, steps{"trash", "purge"}, steps{"purge"}, ""},
+		{steps{"create", "write", "trash"}, steps{"purge"}, steps{"purge"}, steps{"purge"}, ""},
+		{steps{"create", "write"}, steps{"archive"}, steps{"archive"}, nil, "archive/default-data-pvc-1/ archive/default-data-pvc-1/file archive/default-data-pvc-1.json"},
+		{steps{"create", "write"}, steps{"sweep"}, steps{"trash", "purge"}, nil, ""},
+		{steps{"create", "write"}, steps{"retain"}, steps{"retain"}, nil, "default-data-pvc-1/ default-data-pvc-1/file volumes/pvc-1.json"},
+	} {
+		for _, fs := range network {
+			name := strings.Join(c.paused, " ") + " beside " + strings.Join(c.other, " ")
+			t.Run(name+"/"+fs.name, func(t *testing.T) {
+				for at, ended := 0, false; !ended; at++ {
+					dir := fs.dir(t)
+					a, b := two(t, dir)
+					empty := entries(tree(t, dir))
+					c.before.of(t, a)
+					ended = pausedAt(t, a, at, c.paused, func() { c.other.of(t, b) })
+					c.after.of(t, b)
+					steps{"sweep"}.of(t, a)
+					var got []string
+					for e := range entries(tree(t, dir)) {
+						if !empty[e] {
+							got = append(got, e)
+						}
+					}
+					if want := entriesOf(c.want); strings.Join(sortedList(got), " ") != strings.Join(want, " ") {
+						t.Errorf("paused after step %d: got %q, want %q", at, sortedList(got), want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// pausedAt runs calls of r, and meanwhile after the step number at. It says that there was no such step.
+func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ended bool) {
+	t.Helper()
+	reached, goOn, done := make(chan string), make(chan struct{}), make(chan struct{})
+	n := 0
+	r.step = func(step string) {
+		if n++; n-1 == at {
+			reached <- step
+			<-goOn
+		}
+	}
+	go func() {
+		defer close(done)
+		quiet := &forgiving{TB: t}
+		defer func() {
+			if e := recover(); e != nil && e != failed {
+				panic(e)
+			}
+		}()
+		calls.of(quiet, r)
+	}()
+	select {
+	case <-reached:
+		defer func() { close(goOn); <-done; r.step = nil }() // also if meanwhile ends the test
+		meanwhile()
+		return false
+	case <-done:
+		r.step = nil
+		meanwhile()
+		return true
+	}
+}
+
+// forgiving lets a call fail: whoever comes too late may be told so.
+type forgiving struct{ testing.TB }
+
+const failed = "failed"
+
+func (f *forgiving) Helper()               {}
+func (f *forgiving) Fatalf(string, ...any) { panic(failed) }
+
+// A directory that was made and not dressed, because its maker died, is dressed by the next one; one
+// that a pod changed is not touched.
+func TestDressedOnce(t *testing.T) {
+	a, b := two(t, hosttest.Dir(t))
+	stopAt(a, "directory made", func() error { _, err := a.Create(t.Context(), a.id, spec(pv)); return err })
+	dir := filepath.Join(a.path, spec(pv).Directory)
+	steps{"create"}.of(t, b)
+	want(t, dir, 0o777, 1234)
+	must(t, os.Chmod(dir, 0o751))
+	steps{"create"}.of(t, a)
+	want(t, dir, 0o751, 1234)
+}
+
+func want(t testing.TB, dir string, mode, uid uint32) {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Stat(dir, &st))
+	if st.Mode&0o7777 != mode || st.Uid != uid {
+		t.Errorf("%s: mode %#o, owner %d, want %#o, %d", dir, st.Mode&0o7777, st.Uid, mode, uid)
+	}
+}
+
+// What another daemon began to write is left to it for a while.
+func TestStrays(t *testing.T) {
+	a, b := two(t, hosttest.Dir(t))
+	stopAt(a, "record written", func() error { _, err := a.Create(t.Context(), a.id, spec(pv)); return err })
+	stray := a.meta("volumes", pv+".json.aaaaaaaa.new")
+	steps{"sweep"}.of(t, b)
+	if _, err := os.Stat(stray); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * strayAfter)
+	must(t, os.Chtimes(stray, old, old))
+	steps{"sweep"}.of(t, b)
+	if _, err := os.Stat(stray); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// Whatever is in a volume's place without a record is foreign, in a shared pool as in any other.
+func TestSharedForeign(t *testing.T) {
+	a, _ := two(t, hosttest.Dir(t))
+	must(t, os.Mkdir(filepath.Join(a.path, spec(pv).Directory), 0o700))
+	if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrForeign) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(a.meta("volumes", pv+".json")); !os.IsNotExist(err) {
+		t.Errorf("it has a record: %v", err)
+	}
+}
+
+// A claim that asks for a quota gets it before anybody can use the volume.
+func TestQuota(t *testing.T) {
+	for _, maker := range []string{"", "aaaaaaaa"} {
+		r, fs := onFUSE(t, maker)
+		fs.TakeQuotas() // before the kernel asks, because it remembers a no
+		prepared(t, r)
+		limited := spec(pv)
+		limited.Quota = 5 << 20
+		made, err := r.Create(t.Context(), r.id, limited)
+		must(t, err)
+		buffer := make([]byte, 64)
+		n, err := unix.Getxattr(made, "ceph.quota.max_bytes", buffer)
+		if got := string(buffer[:max(n, 0)]); got != "5242880" {
+			t.Errorf("the quota is %q, %v", got, err)
+		}
+	}
+}
+
+// Where the filesystem takes no quota nothing is left that anybody could use.
+func TestNoQuota(t *testing.T) {
+	limited := spec(pv)
+	limited.Quota = 5 << 20
+	for maker, left := range map[string]string{"": "", "aaaaaaaa": "default-data-pvc-1/ volumes/pvc-1.json"} {
+		r, _ := onFUSE(t, maker)
+		prepared(t, r)
+		empty := entries(tree(t, r.path))
+		if _, err := r.Create(t.Context(), r.id, limited); !errors.Is(err, ErrNoQuota) {
+			t.Errorf("got %v", err)
+		}
+		var got []string
+		for e := range entries(tree(t, r.path)) {
+			if !empty[e] {
+				got = append(got, e)
+			}
+		}
+		if strings.Join(sortedList(got), " ") != left {
+			t.Errorf("left are %q, want %q", got, left)
+		}
+		steps{"undo"}.of(t, r) // when the claim is gone
+		if len(entries(tree(t, r.path))) != len(empty) {
+			t.Errorf("after undo: %s", tree(t, r.path))
+		}
+	}
+}
+
+func onFUSE(t testing.TB, maker string) (*rig, *hungfs.FS) {
+	t.Helper()
+	dir := hosttest.Dir(t)
+	fs := hungfs.Mount(t, dir)
+	return &rig{Pool: New(Options{Name: "p", Path: dir, Maker: maker}), path: dir, id: identity(t, dir)}, fs
+}
+
+// Root of this host is nobody to the file server: one error says so.
+func TestSquashed(t *testing.T) {
+	dir := hosttest.Dir(t)
+	fs := hungfs.Mount(t, dir)
+	a, _ := two(t, dir)
+	for _, op := range []hungfs.Op{hungfs.Create, hungfs.Mkdir, hungfs.Setattr} {
+		fs.Fail(unix.EPERM, op)
+		if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrSquashed) {
+			t.Errorf("refused at request %d: %v", op, err)
+		}
+		fs.Fail(0, op)
+	}
+	steps{"create"}.of(t, a)
+}
+
+// A stale handle is no failure of the volume: the pool is looked at again.
+func TestStale(t *testing.T) {
+	dir := hosttest.Dir(t)
+	fs := hungfs.Mount(t, dir)
+	a, _ := two(t, dir)
+	for _, op := range []hungfs.Op{hungfs.Create, hungfs.Mkdir, hungfs.Setattr, hungfs.Fsyncdir} {
+		fs.Fail(unix.ESTALE, op)
+		if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrMoved) {
+			t.Errorf("stale at request %d: %v", op, err)
+		}
+		fs.Fail(0, op)
+	}
+	steps{"create"}.of(t, a)
+}
