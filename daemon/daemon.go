@@ -75,7 +75,7 @@ type daemon struct {
 	locks *poolLocks
 }
 
-type handsKey struct{ name, path, mountPoint string }
+type handsKey struct{ name, path, mountPoint, scope string }
 
 func (o Options) load() (config.Config, error) {
 	cfg, err := config.Load(o.Config)

@@ -27,14 +27,17 @@ func newDisk(hands *volume.Pool, selinuxType string) disk {
 }
 
 func (d disk) Create(ctx context.Context, id mounts.Identity, m controller.Making) error {
-	r := m.Record
+	r, quota := m.Record, int64(0)
+	if m.Quota {
+		quota = m.Requested
+	}
 	_, err := d.Pool.Create(ctx, id, volume.Spec{
 		Record: volume.Record{
 			PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Directory: r.Directory, OnDelete: r.OnDelete,
 			Class: m.Class, Provisioner: m.Provisioner, Node: m.Node, Scope: m.Scope, Source: m.Source, Reclaim: m.Reclaim,
 			Requested: m.Requested, Created: time.Now().UTC(),
 		},
-		Mode: m.Mode, UID: m.UID, GID: m.GID, Label: d.label,
+		Mode: m.Mode, UID: m.UID, GID: m.GID, Label: d.label, Quota: quota,
 	})
 	return translate(err)
 }
@@ -104,6 +107,7 @@ func translate(err error) error {
 		volume.ErrMoved:    controller.ErrMoved,
 		volume.ErrNotEmpty: controller.ErrNotEmpty,
 		volume.ErrDamaged:  controller.ErrDamaged,
+		volume.ErrNoQuota:  controller.ErrNoQuota,
 	} {
 		if errors.Is(err, from) {
 			return translated{err, to}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -38,6 +39,7 @@ type generation struct {
 	volumes *kube.Sieve[*corev1.PersistentVolume]
 	common  []*kube.Sieve[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Sieve[*corev1.Node]
+	leases  *kube.Sieve[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble   atomic.Value // string: what is wrong with the API
 	ready     atomic.Bool
@@ -75,7 +77,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Pools: d.pools(cfg),
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Identity: identity(cfg.Node), Pools: d.pools(cfg),
 		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
@@ -91,6 +93,9 @@ func (g *generation) run(ctx context.Context) {
 	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
+	}
+	if g.leases != nil {
+		runs = append(runs, g.leases.Run)
 	}
 	for _, run := range runs {
 		all.Go(func() { run(ctx) })
@@ -132,6 +137,9 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	awaited := []<-chan struct{}{checked, g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()}
 	for _, s := range g.common {
 		awaited = append(awaited, s.Synced())
+	}
+	if g.leases != nil {
+		awaited = append(awaited, g.leases.Synced())
 	}
 	for _, ready := range awaited {
 		select {

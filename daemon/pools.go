@@ -29,7 +29,7 @@ func Expect(p config.Pool, remembered string) hostcheck.Expect {
 func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
-		hands := d.handsOf(p)
+		hands := d.handsOf(p, cfg.Node)
 		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline}
 		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember})
 	}
@@ -39,15 +39,15 @@ func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 func planPool(p config.Pool) plan.Pool {
 	return plan.Pool{
 		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
-		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand,
+		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand, CephFS: p.CephFSQuota,
 		Reclaim: p.ReclaimPolicy, Named: p.Directory != config.DefaultPool(p.Name).Directory,
 	}
 }
 
-func (d *daemon) handsOf(p config.Pool) *volume.Pool {
-	key := handsKey{p.Name, p.Path, p.MountPoint}
+func (d *daemon) handsOf(p config.Pool, node string) *volume.Pool {
+	key := handsKey{p.Name, p.Path, p.MountPoint, p.Scope}
 	if d.hands[key] == nil {
-		d.hands[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path})
+		d.hands[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, Maker: maker(p, node)})
 	}
 	return d.hands[key]
 }

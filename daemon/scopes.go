@@ -1,15 +1,23 @@
 package daemon
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // commonScopes are those whose volumes are not one node's.
-var commonScopes = []string{plan.ScopeEveryNode}
+var commonScopes = []string{plan.ScopeShared, plan.ScopeEveryNode}
 
 // watchVolumes makes a sieve of this node's volumes, and one of the volumes of each other scope that
 // a configured pool has, in those pools alone.
@@ -26,7 +34,30 @@ func (g *generation) watchVolumes() {
 		if len(pools) > 0 {
 			g.common = append(g.common, g.client.VolumesOfScope(scope, pools, changed))
 		}
+		if len(pools) > 0 && scope == plan.ScopeShared {
+			g.leases = g.client.Leases(pools, g.leaseChanged)
+		}
 	}
+}
+
+func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
+	if now == nil {
+		g.controller.LeaseChanged(was.Name, nil)
+		return
+	}
+	g.controller.LeaseChanged(now.Name, kube.LeaseOf(now))
+}
+
+// identity is this daemon as the holder of leases: the node, and this host's run since its kernel
+// started. A daemon that starts again takes over from itself at once: pools are locked on their host
+// (state.LockPool), so that the one before is gone. Another host that was given the same node's name
+// by mistake is somebody else.
+func identity(node string) string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(boot) < 8 {
+		boot = []byte(rand.Text())
+	}
+	return node + "_" + string(boot[:8])
 }
 
 // allVolumes is everything that watchVolumes brings.
@@ -85,4 +116,13 @@ func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 		g.claims.Refresh()
 	}
 	g.controller.ClassChanged(was, now)
+}
+
+// maker tells this daemon from those of other hosts in a pool that they share.
+func maker(p config.Pool, node string) string {
+	if p.Scope != config.ScopeShared {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(identity(node)))
+	return hex.EncodeToString(sum[:4])
 }

@@ -82,6 +82,7 @@ func TestYAML(t *testing.T) {
 	pools := []plan.Pool{
 		{Name: "fast", Path: "/srv/fast", Default: true}, {Name: "agents", Path: "/srv/agents"},
 		{Name: "local", Path: "/var/hpp/csi"}, {Name: "cephfs", Path: "/mnt/cephfs/volumes"},
+		{Name: "shared", Path: "/srv/shared", Scope: plan.ScopeShared},
 	}
 	for _, b := range blocks(t, "yaml") {
 		for doc := range strings.SplitSeq(b.text, "\n---\n") {

@@ -118,6 +118,9 @@ func TestManifests(t *testing.T) {
 			}
 		}
 		subject := all["ClusterRoleBinding hostpath-provisioner"].(*rbacv1.ClusterRoleBinding).Subjects[0]
+		if in := all["RoleBinding "+c.o.Namespace+"/hostpath-provisioner"].(*rbacv1.RoleBinding).Subjects[0]; in != subject {
+			t.Errorf("bound to %+v and to %+v", subject, in)
+		}
 		if subject.Namespace != c.o.Namespace || subject.Name != "hostpath-provisioner" || subject.Kind != "ServiceAccount" {
 			t.Errorf("bound to %+v", subject)
 		}
@@ -142,7 +145,7 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [nodes] [] [] [get list watch]",
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
-		"[coordination.k8s.io] [leases] [] [] [get list create delete]", // in its namespace
+		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

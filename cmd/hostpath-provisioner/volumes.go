@@ -120,7 +120,7 @@ func printable(name string) string {
 	return name
 }
 
-// objects is what the API knows of this node.
+// objects is what the API knows of this node, and of the pools that it shares.
 type objects struct {
 	volumes []*corev1.PersistentVolume
 	err     error // why it was not asked
@@ -142,12 +142,8 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 	if err != nil {
 		return objects{err: err}
 	}
-	sieves := []*kube.Sieve[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
-	if slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool { return p.Scope == config.ScopeEveryNode }) {
-		sieves = append(sieves, client.VolumesOfScope(plan.ScopeEveryNode, nil, nil))
-	}
 	var all objects
-	for _, volumes := range sieves {
+	for _, volumes := range watches(client, cfg) {
 		go volumes.Run(ctx)
 		select {
 		case <-volumes.Synced():
@@ -156,6 +152,17 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 			return objects{err: err}
 		case <-ctx.Done():
 			return objects{err: context.Cause(ctx)}
+		}
+	}
+	return all
+}
+
+// watches are of this node's volumes, and of those of all nodes in the pools that have such.
+func watches(client *kube.Client, cfg config.Config) []*kube.Sieve[*corev1.PersistentVolume] {
+	all := []*kube.Sieve[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
+	for _, p := range cfg.Pools {
+		if p.Scope != config.ScopeNode {
+			all = append(all, client.VolumesOfScope(p.Scope, []string{p.Name}, nil))
 		}
 	}
 	return all

@@ -17,6 +17,7 @@ const (
 // Values of Pool.Scope, Pool.Source and Pool.OnDelete.
 const (
 	ScopeNode      = "node"
+	ScopeShared    = "shared"
 	ScopeEveryNode = "every-node"
 	SourceHost     = "hostPath"
 	SourceLocal    = "local"
@@ -53,7 +54,7 @@ type Pool struct {
 	Immutable    string // ImmutableRequire, ImmutableWarn or ImmutableOff
 	Filesystem   string // type as in mountinfo, "" for any
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
-	Scope        string // ScopeNode
+	Scope        string // ScopeNode or ScopeShared
 	Source       string // SourceHost or SourceLocal
 
 	Mode  fs.FileMode // of a volume's directory; setgid and sticky are fs.ModeSetgid, fs.ModeSticky
@@ -69,6 +70,8 @@ type Pool struct {
 	ReclaimPolicy string
 	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the policy.
 	SELinuxType string
+	// CephFSQuota limits each volume to its claim's size, as CephFS does for a directory.
+	CephFSQuota bool
 
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64

@@ -55,6 +55,7 @@ var (
 			return oneOf(s, PolicyDelete, PolicyRetain)
 		}),
 		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
+		"cephfs_quota": truth(func(p *Pool, b bool) { p.CephFSQuota = b }),
 		"reserve":      text(setReserve),
 		"default":      truth(func(p *Pool, b bool) { p.Default = b }),
 	}
@@ -116,12 +117,8 @@ func oneOf(s string, allowed ...string) error {
 	return fmt.Errorf("%q is not one of %s", s, strings.Join(allowed, ", "))
 }
 
-// checkScope names the scopes to come, so that nobody looks for a misspelling.
 func checkScope(s string) error {
-	if s == "shared" {
-		return fmt.Errorf("%q comes with a later release; this one has %s, %s", s, ScopeNode, ScopeEveryNode)
-	}
-	return oneOf(s, ScopeNode, ScopeEveryNode)
+	return oneOf(s, ScopeNode, ScopeShared, ScopeEveryNode)
 }
 
 func checkNamespace(s string) error {

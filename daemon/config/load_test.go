@@ -81,9 +81,9 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", ReserveBytes: 10 << 30, Default: true,
+			ReclaimPolicy: "Retain", CephFSQuota: true, ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:29: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:30: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -181,9 +181,9 @@ func TestRefusals(t *testing.T) {
 		{"filesystem", pool("filesystem=''\n"), `config.toml:4: pool.p.filesystem: "" is not a filesystem type as in /proc/filesystems`},
 		{"device", pool("device='UUID='\n"), `config.toml:4: pool.p.device: "UUID=" is none of "UUID=..", "LABEL=..", "/dev/..", "server:/export"`},
 		{"device path", pool("device='/dev/../etc'\n"), `config.toml:4: pool.p.device: "/dev/../etc" is not the plain form of a path, which is "/etc"`},
-		{"shared", pool("scope='shared'\n"), `config.toml:4: pool.p.scope: "shared" comes with a later release; this one has node, every-node`},
+		{"shared and local", pool("scope='shared'\nsource='local'\n"), `config.toml:5: pool.p.source: "local" volumes are one node's, and the pool's scope is "shared"`},
 		{"every-node and local", pool("scope='every-node'\nsource='local'\n"), `config.toml:5: pool.p.source: "local" volumes are one node's, and the pool's scope is "every-node"`},
-		{"scope", pool("scope='cluster'\n"), `config.toml:4: pool.p.scope: "cluster" is not one of node, every-node`},
+		{"scope", pool("scope='cluster'\n"), `config.toml:4: pool.p.scope: "cluster" is not one of node, shared, every-node`},
 		{"source", pool("source='hostpath'\n"), `config.toml:4: pool.p.source: "hostpath" is not one of hostPath, local`},
 		{"mode as a number", pool("mode=0o777\n"), `config.toml:4: pool.p.mode: want a string, got the number 511`},
 		{"mode not octal", pool("mode='0888'\n"), `config.toml:4: pool.p.mode: "0888" is not a mode: want octal digits such as "0777"`},

@@ -74,6 +74,11 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 		reason, why := state.Closed()
 		f.Closed, f.Held = why, reason == plan.ReasonPoolHeld
 		f.Free = state.Report.Free
+		r := c.rooms[f.Pool.Name]
+		f.Leads, f.Silent = r.leads(), r.silent()
+		if !f.Leads {
+			f.Closed = r.why(f.Closed)
+		}
 	}
 	return f
 }
@@ -131,9 +136,16 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	took := c.ledger.published(string(f.Claim.UID))
 	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
-		Message: fmt.Sprintf("volume %s is on node %s in pool %s", pv.Name, f.Node, f.Pool.Name)}, r.Name)
+		Message: fmt.Sprintf("volume %s is %s in pool %s", pv.Name, whereOf(f), f.Pool.Name)}, r.Name)
 	c.mixes(f.Claim)
 	return 0, nil
+}
+
+func whereOf(f plan.ClaimFacts) string {
+	if f.Pool.OfAllNodes() {
+		return "on every node"
+	}
+	return "on node " + f.Node
 }
 
 func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {
@@ -145,7 +157,7 @@ func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Ma
 		},
 		Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),
-		Requested: request.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Requested: request.Value(), Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}
 }
 
@@ -155,7 +167,11 @@ func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFact
 	if ctx.Err() != nil || errors.Is(err, ErrMoved) {
 		return 0, err
 	}
-	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonCreateFailed,
+	reason := plan.ReasonCreateFailed
+	if errors.Is(err, ErrNoQuota) {
+		reason = plan.ReasonNoQuota
+	}
+	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
 		Message: "node " + f.Node + ": " + err.Error()}, r.Name)
 	return 0, err
 }
@@ -191,12 +207,15 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 // apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
 // told; the others are retried, and package kube reports an API that is away.
 func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
-	permanent := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err)
-	if permanent && c.ledger.news(string(ref.UID), err.Error()) {
+	if permanent(err) && c.ledger.news(string(ref.UID), err.Error()) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
 		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}
 	return err
+}
+
+func permanent(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err)
 }
 
 func claimRef(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {

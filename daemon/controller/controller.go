@@ -32,6 +32,7 @@ type Options struct {
 	Node        string
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims and volumes are ours too
+	Identity    string   // of this daemon as the holder of leases: one for the host's time since it started
 	Pools       []PoolParts
 	World       World
 	API         API
@@ -64,6 +65,7 @@ type room struct {
 	volumes queue
 	purges  queue
 	shutter *shutter
+	tenure  *tenure       // nil for a pool that is this node's alone
 	kick    chan struct{} // look at the pool now
 	recheck chan struct{} // go through its records
 	turned  atomic.Int64  // when the pool's loop last turned, in ns since the epoch
@@ -84,6 +86,9 @@ func New(o Options) *Controller {
 		c.rooms[p.Name] = &room{
 			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1),
+		}
+		if p.Scope == plan.ScopeShared {
+			c.rooms[p.Name].tenure = newTenure()
 		}
 	}
 	return c
@@ -129,6 +134,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		r.purges.ShutDown()
 	}
 	waitFor(&all, grace)
+	c.resign()
 }
 
 func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
@@ -145,6 +151,9 @@ func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
 	}
 	all.Go(func() { c.work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
 	all.Go(func() { c.keepRecords(ctx, r) })
+	if r.tenure != nil {
+		all.Go(func() { c.keepLease(ctx, r) })
+	}
 }
 
 // work takes items until the queue shuts down. An error means later, with a growing delay; a

@@ -62,12 +62,21 @@ type Tombstones interface {
 	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
 }
 
+// Leases say which daemon works in a shared pool.
+type Leases interface {
+	// ReadLease answers nil without an error for one that does not exist.
+	ReadLease(ctx context.Context, name string) (*plan.Lease, error)
+	// WriteLease answers the lease as it is now, nil without an error if somebody else wrote meanwhile.
+	WriteLease(ctx context.Context, l plan.Lease) (now *plan.Lease, err error)
+}
+
 // API is the part of Kubernetes that the controllers use.
 type API interface {
 	Reader
 	VolumeWriter
 	ClaimWriter
 	Tombstones
+	Leases
 }
 
 // Speaker tells the people who look at an object. It never blocks.
@@ -85,6 +94,7 @@ type Making struct {
 	Scope       string
 	Reclaim     string
 	Requested   int64 // bytes
+	Quota       bool  // limit the directory to that, as CephFS does
 	Mode        fs.FileMode
 	UID, GID    int
 }
@@ -129,6 +139,7 @@ var (
 	ErrMoved    = errors.New("the pool's directory is not the one that was checked")
 	ErrNotEmpty = errors.New("the volume is not empty")
 	ErrDamaged  = errors.New("the record cannot be read")
+	ErrNoQuota  = errors.New("the filesystem takes no quota")
 )
 
 // Prober looks at one pool. It answers by the context's deadline, also when the pool hangs, and finds

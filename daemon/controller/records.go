@@ -47,8 +47,11 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 
 func (c *Controller) recheck(ctx context.Context, r *room) error {
 	state := c.Gate.State(r.Name)
-	if !state.Removable() {
+	if !state.Removable() || !r.leads() {
 		return nil
+	}
+	if err := c.fence(ctx, r); err != nil {
+		return quiet(err)
 	}
 	if _, err := r.Disk.Sweep(ctx, state.Identity()); err != nil {
 		return err
@@ -96,7 +99,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // taken off. Both objects are read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
 func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
-	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
+	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node, Scope: r.Scope}
 	facts.Abandoned = c.ledger.since(abandonedKey(r.Name, record.ClaimUID)) > 0
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
 		return false, err
@@ -124,8 +127,20 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
 }
 
+// quiet: a daemon that does not work in the pool any more leaves everything as it is, and has no
+// trouble with that.
+func quiet(err error) error {
+	if errors.Is(err, ErrNotLeading) {
+		return nil
+	}
+	return err
+}
+
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
 func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) error {
+	if err := c.fence(ctx, r); err != nil {
+		return quiet(err)
+	}
 	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), record.PV)
 	switch {
 	case err == nil && record.Place == plan.Nowhere:

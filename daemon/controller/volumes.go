@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +38,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		return c.removePart(ctx, r, pv, verdict)
 	}
 	if err := c.remove(ctx, r, pv, verdict.Action); err != nil {
-		return 0, c.diskTrouble(r, pv, err)
+		return 0, quiet(c.diskTrouble(r, pv, err))
 	}
 	c.Observer.Volume(r.Name, verdict.Reason)
 	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "pool", r.Name)
@@ -71,10 +73,15 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
 		return f, err
 	}
-	f.Pool = &r.Pool
+	f.Pool, f.Silent = &r.Pool, r.silent()
 	state := c.Gate.State(r.Name)
 	if !state.Removable() {
 		_, f.Closed = state.Closed()
+	}
+	if !r.leads() {
+		f.Closed = r.why(f.Closed)
+	}
+	if f.Closed != "" {
 		return f, nil
 	}
 	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
@@ -113,6 +120,9 @@ var done = map[plan.Action]string{
 // the object, and the next try finds the directory moved and goes on.
 func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentVolume, action plan.Action) error {
 	identity := c.Gate.State(r.Name).Identity()
+	if err := c.fence(ctx, r); err != nil {
+		return err
+	}
 	switch action {
 	case plan.Delete:
 		if err := r.Disk.Trash(ctx, identity, pv.Name); err != nil {
@@ -131,13 +141,45 @@ func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentV
 		}
 		return c.API.ReleaseFinalizer(ctx, pv)
 	}
+	if err := c.stillGoing(ctx, r, pv); err != nil {
+		return err
+	}
 	return c.API.RemoveVolume(ctx, pv)
+}
+
+// stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
+// out of the way: whoever was paused before that step may have made it long after it was decided. What
+// is in the trash can be put back as long as its object is there.
+func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.PersistentVolume) error {
+	if r.tenure == nil {
+		return nil
+	}
+	if err := c.fence(ctx, r); err != nil {
+		return err
+	}
+	now, err := c.API.GetVolume(ctx, pv.Name)
+	if err != nil || now == nil {
+		return err
+	}
+	facts, err := c.volumeFacts(ctx, r, now)
+	if err != nil {
+		return err
+	}
+	switch verdict := plan.ForVolume(facts); verdict.Action {
+	case plan.Delete, plan.Archive, plan.LetGo:
+		return nil
+	default:
+		return fmt.Errorf("%w: the volume changed while its directory was moved away", ErrNotLeading)
+	}
 }
 
 // diskTrouble tells an error and passes it on, so that it is tried again.
 func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
 	if errors.Is(err, ErrMoved) {
 		signal(r.kick)
+		return err
+	}
+	if errors.Is(err, ErrNotLeading) {
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
@@ -161,6 +203,9 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	if !state.Removable() {
 		return 0, nil // the pool's records are gone through when it opens again
 	}
+	if going, err := c.mayPurge(ctx, r, pv); !going || err != nil {
+		return 0, quiet(err)
+	}
 	err := r.Disk.Purge(ctx, state.Identity(), pv)
 	if err == nil || ctx.Err() != nil {
 		c.ledger.forget("purge/" + pv)
@@ -176,4 +221,17 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
 	return 10 * time.Minute, nil
+}
+
+// mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
+// object is still there.
+func (c *Controller) mayPurge(ctx context.Context, r *room, pv string) (bool, error) {
+	if r.tenure == nil {
+		return true, nil
+	}
+	if err := c.fence(ctx, r); err != nil {
+		return false, err
+	}
+	now, err := c.API.GetVolume(ctx, pv)
+	return err == nil && (now == nil || !slices.Contains(now.Finalizers, plan.Finalizer)), err
 }

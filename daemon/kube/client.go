@@ -56,7 +56,7 @@ type Client struct {
 	options Options
 	core    rest.Interface // the API group "" at v1
 	storage rest.Interface // storage.k8s.io at v1
-	// coordination.k8s.io at v1, whose Leases are our tombstones.
+	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
 	coordination rest.Interface
 	params       runtime.ParameterCodec
 	trouble      *trouble
@@ -145,6 +145,17 @@ func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentV
 	return c.volumes(plan.NodeLabel+"="+node, onChange)
 }
 
+// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases in these pools
+// whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be
+// nil.
+func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+	labels := plan.ScopeLabel + "=" + scope
+	if len(pools) > 0 {
+		labels += "," + plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
+	}
+	return c.volumes(labels, onChange)
+}
+
 func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = labels
@@ -152,16 +163,6 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 		return plan.Answers(pv.Annotations[plan.ProvisionedBy], c.options.Provisioner, c.options.Aliases)
 	}
 	return sieve(c, source, keep, onChange)
-}
-
-// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases in these pools
-// whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be nil.
-func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
-	labels := plan.ScopeLabel + "=" + scope
-	if len(pools) > 0 {
-		labels += "," + plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
-	}
-	return c.volumes(labels, onChange)
 }
 
 // Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.

@@ -4,7 +4,7 @@
 // What a node costs must not grow with the cluster. The library's informers hold every claim there
 // is, so a Sieve replaces them: it asks its keep function about each object and forgets the others
 // at once. For the same reason there is no typed clientset here, which brings the types of fifty API
-// groups with it; one rest.RESTClient for each of the two groups that we use is enough.
+// groups with it; one rest.RESTClient for each of the three groups that we use is enough.
 //
 // Events have a small writer of their own. client-go's recorder drops an event, any event, when its
 // channel is full, makes a new object of each repeat whose time stamp differs, and cannot stand

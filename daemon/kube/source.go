@@ -16,7 +16,7 @@ type source struct {
 	resource       string // in the plural, as in a URL
 	empty          func() runtime.Object
 	labels, fields string // selectors
-	namespace      string
+	namespace      string // "" is all
 }
 
 func (c *Client) source(group rest.Interface, resource string, empty func() runtime.Object) *source {

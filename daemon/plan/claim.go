@@ -47,6 +47,8 @@ type ClaimFacts struct {
 	Refusal     *Refusal
 	Closed      string        // why the pool takes no work, "" if it is open
 	Held        bool          // it is closed because another daemon of this host works in it
+	Leads       bool          // this daemon works in the pool: always, but in one of scope shared
+	Silent      bool          // nor does it speak for those that cannot
 	Free        uint64        // bytes that new volumes may take
 	Age         time.Duration // since this daemon first saw the claim undecided
 }
@@ -56,7 +58,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 // claimRules is the specification: the first rule that applies decides. What concerns nobody here
 // comes first, then what no node could provide, then what this node cannot, then the doing.
 var claimRules = []claimRule{
-	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned,
+	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading,
 	classMissing, blockMode, accessMode, dataSource, selector, classRefused,
 	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
 	nobodyChosen, notYetAssigned, notOurTurn, undecided,
@@ -88,8 +90,8 @@ func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string, aliase
 	return askedProvisioner(c) != "" && (selected == "" || selected == node)
 }
 
-// KeepClaimOfAll says whether a claim of a class whose pool is of scope every-node may concern this
-// node: all do that have no volume yet, whichever node was chosen for them.
+// KeepClaimOfAll is KeepClaim for a claim whose class leads to a pool that is OfAllNodes: every claim
+// concerns this node until it has its volume, whichever node was chosen for it.
 func KeepClaimOfAll(c *corev1.PersistentVolumeClaim, provisioner string, aliases ...string) bool {
 	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && Answers(askedProvisioner(c), provisioner, aliases)
 }
@@ -136,6 +138,7 @@ func (f ClaimFacts) otherNodes() bool { return f.Nodes > 1 }
 func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
+	case f.Pool.Scope == ScopeShared: // no node is better than another
 	case f.chosen() != "" && f.chosen() != f.Node: // we would have helped out: the chosen node says why it cannot
 		v.Reason, v.Message = "", ""
 	case !f.otherNodes() || f.Claim.Annotations[ProvisionOnNode] == f.Node:
@@ -178,11 +181,28 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 	if node == "" || node == f.Node {
 		return Verdict{}, false
 	}
-	if f.Pool.Scope != ScopeEveryNode {
+	switch f.Pool.Scope {
+	case ScopeShared:
+		return Verdict{}, false
+	case ScopeEveryNode:
+		wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
+		return Verdict{Action: Wait, After: wait}, wait > 0
+	default:
 		return Verdict{Action: Ignore}, true
 	}
-	wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
-	return Verdict{Action: Wait, After: wait}, wait > 0
+}
+
+// notLeading: of the daemons that have a shared pool, one makes its volumes, whichever node was chosen
+// for the claim, and the others say nothing. But the node that a claim names has to write its name on
+// it, or nobody would be asked for it (notYetAssigned).
+func notLeading(f ClaimFacts) (Verdict, bool) {
+	if f.Pool.Scope != ScopeShared || !f.Silent {
+		return Verdict{}, false
+	}
+	if v, assign := notYetAssigned(f); assign {
+		return v, true
+	}
+	return Verdict{Action: Ignore}, true
 }
 
 func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
@@ -203,7 +223,7 @@ func blockMode(f ClaimFacts) (Verdict, bool) {
 var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
 
 func accessMode(f ClaimFacts) (Verdict, bool) {
-	if f.Pool.Scope == ScopeEveryNode { // pods on all nodes, each with a directory of its own
+	if f.Pool.OfAllNodes() { // pods on all nodes
 		return Verdict{}, false
 	}
 	for _, mode := range f.Claim.Spec.AccessModes {
@@ -239,7 +259,7 @@ func classRefused(f ClaimFacts) (Verdict, bool) {
 }
 
 func nodeUnknown(f ClaimFacts) (Verdict, bool) {
-	if f.NodeLabels[HostnameLabel] != "" {
+	if f.NodeLabels[HostnameLabel] != "" || f.Pool.Scope == ScopeShared {
 		return Verdict{}, false
 	}
 	message := "the cluster has no node of this name"
@@ -249,8 +269,9 @@ func nodeUnknown(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, Reason: ReasonNodeNotFound, Message: "node " + f.Node + ": " + message, After: retryAfter}, true
 }
 
+// topology: a volume that every node reaches is in every topology.
 func topology(f ClaimFacts) (Verdict, bool) {
-	if f.NodeLabels == nil || len(f.Class.AllowedTopologies) == 0 || slices.ContainsFunc(f.Class.AllowedTopologies, f.matches) {
+	if f.Pool.Scope == ScopeShared || f.NodeLabels == nil || len(f.Class.AllowedTopologies) == 0 || slices.ContainsFunc(f.Class.AllowedTopologies, f.matches) {
 		return Verdict{}, false
 	}
 	return f.cannot(ReasonTopology, "class "+f.Class.Name+": allowedTopologies do not include this node")
@@ -304,6 +325,9 @@ func nobodyChosen(f ClaimFacts) (Verdict, bool) {
 // selected-node is set, so the node that the claim names sets it.
 func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 	a := f.Claim.Annotations
+	if f.Pool.Scope == ScopeShared && a[SelectedNode] != "" {
+		return Verdict{}, false // any node will do
+	}
 	return Verdict{Action: Assign}, waitsForConsumer(f.Class) && a[ProvisionOnNode] == f.Node && a[SelectedNode] != f.Node
 }
 
@@ -316,7 +340,7 @@ func notOurTurn(f ClaimFacts) (Verdict, bool) {
 // undecided: an Immediate claim belongs to the daemon that writes its node's name on it first. The
 // one with more room tries earlier; where there is only one node nobody waits.
 func undecided(f ClaimFacts) (Verdict, bool) {
-	if !f.nodeOpen() || f.Pool.Scope == ScopeEveryNode {
+	if !f.nodeOpen() || f.Pool.OfAllNodes() {
 		return Verdict{}, false
 	}
 	if wait := headStart(f) - f.Age; wait > 0 {

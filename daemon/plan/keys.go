@@ -26,7 +26,8 @@ const (
 	// NodeLabel and PoolLabel are ours, on volumes: a daemon watches the volumes of its node only.
 	NodeLabel = "hostpath-provisioner/node"
 	PoolLabel = "hostpath-provisioner/pool"
-	// ScopeLabel is on volumes that are not one node's; every daemon watches those.
+	// ScopeLabel is on volumes that are not one node's, in place of NodeLabel: every daemon that has
+	// their pool watches them.
 	ScopeLabel = "hostpath-provisioner/scope"
 )
 

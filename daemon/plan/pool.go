@@ -27,7 +27,7 @@ const (
 type Pool struct {
 	Name     string
 	Path     string      // absolute and clean
-	Scope    string      // node
+	Scope    string      // ScopeNode, ScopeShared or ScopeEveryNode
 	Source   string      // SourceHostPath or SourceLocal
 	Mode     fs.FileMode // of a volume's directory
 	UID, GID int         // its owner and group
@@ -35,6 +35,7 @@ type Pool struct {
 	Default  bool        // the pool of a class that names none
 	Reclaim  string      // the volumes' reclaim policy in place of the class's, "" for the class's
 	Named    bool        // the configuration says how directories are named, and not its default
+	CephFS   bool        // volumes are limited to their claims' size, as CephFS does it
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)
 }
@@ -50,9 +51,10 @@ const (
 	paramSource   = "source"
 	paramMode     = "mode"
 	paramOnDelete = "onDelete"
+	paramCephFS   = "cephFSQuota"
 )
 
-var knownParams = []string{paramMode, paramOnDelete, paramPool, paramPvDir, paramSource}
+var knownParams = []string{paramCephFS, paramMode, paramOnDelete, paramPool, paramPvDir, paramSource}
 
 // Resolve finds the pool that a class asks for, with the class's own settings put over the pool's.
 func Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
@@ -105,7 +107,7 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		if v != SourceHostPath && v != SourceLocal {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramSource, v, SourceHostPath, SourceLocal)
 		}
-		if v == SourceLocal && pool.Scope == ScopeEveryNode {
+		if v == SourceLocal && !pool.ofOneNode() {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q volumes are one node's, and pool %s has scope %s", class.Name, paramSource, v, pool.Name, pool.Scope)
 		}
 		pool.Source = v
@@ -115,6 +117,13 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramOnDelete, v, OnDeleteDelete, OnDeleteArchive)
 		}
 		pool.OnDelete = v
+	}
+	if v, ok := class.Parameters[paramCephFS]; ok {
+		quota, err := strconv.ParseBool(v)
+		if err != nil {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither true nor false", class.Name, paramCephFS, v)
+		}
+		pool.CephFS = quota
 	}
 	if v, ok := class.Parameters[paramMode]; ok {
 		mode, err := strconv.ParseUint(v, 8, 32)

@@ -17,7 +17,7 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        VolumeName(claim),
-			Labels:      map[string]string{NodeLabel: NodeLabelValue(f.Node), PoolLabel: f.Pool.Name},
+			Labels:      labels(f.Pool, f.Node),
 			Annotations: map[string]string{},
 			Finalizers:  []string{Finalizer},
 		},
@@ -31,7 +31,6 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 				Kind: "PersistentVolumeClaim", APIVersion: "v1",
 				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 			},
-			NodeAffinity:                  affinity(f.NodeLabels[HostnameLabel]),
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		},
 	}
@@ -43,9 +42,8 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 		pv.Spec.PersistentVolumeReclaimPolicy = *p
 	}
 	pv.Spec.PersistentVolumeSource = source(f.Pool, f.Pool.Path+"/"+name)
-	if f.Pool.Scope == ScopeEveryNode {
-		pv.Labels = map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: f.Pool.Name}
-		pv.Spec.NodeAffinity = nil
+	if f.Pool.ofOneNode() {
+		pv.Spec.NodeAffinity = affinity(f.NodeLabels[HostnameLabel])
 	}
 	return pv
 }
@@ -67,14 +65,15 @@ func affinity(hostname string) *corev1.VolumeNodeAffinity {
 }
 
 // Same says whether an object that already has the name of the one we want to create is the one we
-// want: made by us on this node, for this claim, and pointing to this directory. An empty string is yes.
+// want: made by us on this node or for its scope, for this claim, and pointing to this directory. An
+// empty string is yes.
 func Same(existing, want *corev1.PersistentVolume) (difference string) {
 	ref := existing.Spec.ClaimRef
 	switch {
 	case existing.Annotations[ProvisionedBy] != want.Annotations[ProvisionedBy]:
 		return fmt.Sprintf("it was provisioned by %q", existing.Annotations[ProvisionedBy])
-	case existing.Labels[ScopeLabel] != want.Labels[ScopeLabel]:
-		return fmt.Sprintf("it is of scope %q", existing.Labels[ScopeLabel])
+	case ScopeOf(existing) != ScopeOf(want):
+		return fmt.Sprintf("it is of scope %q", ScopeOf(existing))
 	case existing.Labels[NodeLabel] != want.Labels[NodeLabel]:
 		return fmt.Sprintf("it is on node %q", existing.Labels[NodeLabel])
 	case ref == nil || ref.UID != want.Spec.ClaimRef.UID:

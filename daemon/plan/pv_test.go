@@ -128,9 +128,10 @@ func TestResolve(t *testing.T) {
 		{"a path that is no pool's", map[string]string{"pvDir": "/etc"}, []Pool{fast}, "", ReasonUnknownPool, `no pool at "/etc"`},
 		{"a path is compared, not cleaned", map[string]string{"pvDir": "/srv/fast/"}, []Pool{fast}, "", ReasonUnknownPool, "no pool at"},
 		{"both", map[string]string{"pool": "fast", "pvDir": "/srv/fast"}, []Pool{fast}, "", ReasonBadParameter, "exclude each other"},
-		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are mode, onDelete, pool, pvDir, source`},
+		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are cephFSQuota, mode, onDelete, pool, pvDir, source`},
 		{"bad source", map[string]string{"source": "csi"}, []Pool{fast}, "", ReasonBadParameter, `"csi" is neither hostPath nor local`},
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
+		{"bad cephFSQuota", map[string]string{"cephFSQuota": "yes"}, []Pool{fast}, "", ReasonBadParameter, `"yes" is neither true nor false`},
 		{"setuid", map[string]string{"mode": "4755"}, []Pool{fast}, "", ReasonBadParameter, `"4755" is not an octal mode`},
 		{"one digit", map[string]string{"mode": "7"}, []Pool{fast}, "", ReasonBadParameter, `"7" is not an octal mode`},
 		{"bad onDelete", map[string]string{"onDelete": "keep"}, []Pool{fast}, "", ReasonBadParameter, `"keep" is neither delete nor archive`},
@@ -150,9 +151,9 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveOverrides(t *testing.T) {
-	class := &storagev1.StorageClass{Parameters: map[string]string{"source": "local", "mode": "2770", "onDelete": "archive"}}
+	class := &storagev1.StorageClass{Parameters: map[string]string{"source": "local", "mode": "2770", "onDelete": "archive", "cephFSQuota": "true"}}
 	got, refusal := Resolve(class, []Pool{testPool("fast")})
-	if refusal != nil || got.Source != SourceLocal || got.OnDelete != OnDeleteArchive || got.Mode.String() != "grwxrwx---" {
+	if refusal != nil || got.Source != SourceLocal || got.OnDelete != OnDeleteArchive || !got.CephFS || got.Mode.String() != "grwxrwx---" {
 		t.Errorf("got %+v (mode %s), %+v", got, got.Mode, refusal)
 	}
 }

@@ -20,6 +20,7 @@ type RecordFacts struct {
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
+	Scope       string // of the pool that has the record
 }
 
 // ForRecord decides about a volume that the disk remembers. A volume that was never published was
@@ -50,7 +51,7 @@ func (f RecordFacts) published() bool {
 		return false
 	}
 	node := f.Volume.Labels[NodeLabel]
-	return node == "" || node == NodeLabelValue(f.Node)
+	return node == "" || node == NodeLabelValue(f.Node) || f.shared()
 }
 
 // wanted: the claim, by UID, still waits for this node, or is bound to an object of this name that
@@ -59,5 +60,9 @@ func (f RecordFacts) wanted() bool {
 	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
 		return false
 	}
-	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...)
+	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...) ||
+		f.shared() && KeepClaimOfAll(f.Claim, f.Provisioner, f.Aliases...)
 }
+
+// shared: whatever other nodes have to do with the volume, its directory is this one.
+func (f RecordFacts) shared() bool { return f.Scope == ScopeShared }

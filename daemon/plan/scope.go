@@ -5,12 +5,42 @@ import corev1 "k8s.io/api/core/v1"
 // Scopes of a pool, that is who can reach a volume in it, as spelt in the configuration.
 const (
 	ScopeNode      = "node"       // the node that made it
+	ScopeShared    = "shared"     // every node: the same filesystem is mounted on all of them
 	ScopeEveryNode = "every-node" // each node has a directory of its own
 )
 
-// OfAllNodes says whether a claim in this pool concerns every daemon that has it, whichever node was
-// chosen for the claim.
-func (p Pool) OfAllNodes() bool { return p.Scope != "" && p.Scope != ScopeNode }
-
 // OnEveryNode says, from the object alone, whether a volume has a directory on each node.
 func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] == ScopeEveryNode }
+
+// ofOneNode says whether a pool's volumes belong to the node that made them: they carry its label and
+// its affinity. A pool of which nobody said otherwise is such a one.
+func (p Pool) ofOneNode() bool { return p.Scope == "" || p.Scope == ScopeNode }
+
+// OfAllNodes says whether a claim in this pool concerns every daemon that has it, whichever node was
+// chosen for the claim.
+func (p Pool) OfAllNodes() bool { return !p.ofOneNode() }
+
+// ScopeOf is the scope of a volume's pool, from the object alone.
+func ScopeOf(v *corev1.PersistentVolume) string {
+	if scope := v.Labels[ScopeLabel]; scope != "" {
+		return scope
+	}
+	return ScopeNode
+}
+
+// labels are those of a volume that is made in this pool on this node.
+func labels(p Pool, node string) map[string]string {
+	if p.ofOneNode() {
+		return map[string]string{NodeLabel: NodeLabelValue(node), PoolLabel: p.Name}
+	}
+	return map[string]string{ScopeLabel: p.Scope, PoolLabel: p.Name}
+}
+
+// home says whether a volume object is one that this node looks after: it bears this node's name, or
+// it is in a pool of that scope that all nodes share.
+func home(v *corev1.PersistentVolume, scope, node string) bool {
+	if ScopeOf(v) != ScopeNode {
+		return ScopeOf(v) == scope
+	}
+	return v.Labels[NodeLabel] == NodeLabelValue(node)
+}

@@ -36,8 +36,8 @@ type Record struct {
 	ClaimUID  string
 	Directory string // one path element below the pool's path
 	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
-	Scope     string
-	Retained  bool // the volume object was let go and the data kept
+	Scope     string // of the pool when the volume was made
+	Retained  bool   // the volume object was let go and the data kept
 	Place     Place
 }
 
@@ -52,6 +52,7 @@ type VolumeFacts struct {
 	Closed      string  // why the pool takes no work, "" if it is open
 	Record      *Record // nil: the disk has no record of it
 	Unreadable  string  // why the record cannot be read, "" if it can or there is none
+	Silent      bool    // the pool is shared, and this daemon neither works in it nor speaks for all
 	Foreign     bool    // there is a directory where the object points, and no record of it
 }
 
@@ -60,7 +61,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	volumeNotOurs, nothingToDo, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	volumeNotOurs, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
 }
 
@@ -87,9 +88,13 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 }
 
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
-	ours := f.Volume.Labels[NodeLabel] == NodeLabelValue(f.Node)
+	scope := ""
+	if f.Pool != nil {
+		scope = f.Pool.Scope
+	}
+	ours := home(f.Volume, scope, f.Node)
 	if OnEveryNode(f.Volume) { // everybody's who has, or could have, a directory of it
-		ours = f.Pool != nil && f.Pool.Scope == ScopeEveryNode && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
+		ours = ours && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
 	}
 	return Verdict{Action: Ignore}, !ours || !Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases)
 }
@@ -97,6 +102,9 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 func nothingToDo(f VolumeFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !NeedsWork(f.Volume)
 }
+
+// volumeNotLeading: one daemon removes the volumes of a shared pool.
+func volumeNotLeading(f VolumeFacts) (Verdict, bool) { return Verdict{Action: Ignore}, f.Silent }
 
 // retained: with any policy but Delete the data stays. Only an object that somebody deletes is let go.
 func retained(f VolumeFacts) (Verdict, bool) {

@@ -1,0 +1,17 @@
+package controller
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clock is the time since the machine started. Unlike Go's monotonic time it goes on while the
+// machine sleeps (clock_gettime(2), CLOCK_BOOTTIME): a lease does not sleep with its holder.
+func clock() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(err) // only for an unknown clock, and this one is older than any kernel we run on
+	}
+	return time.Duration(t.Nano())
+}

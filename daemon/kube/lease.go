@@ -1,0 +1,108 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// Annotations of a lease.
+const (
+	leaseMarker = "hostpath-provisioner/marker" // plan.Lease.Marker
+	leaseSpeaks = "hostpath-provisioner/speaks" // "true": plan.Lease.Speaks
+)
+
+// leaseTimeout bounds a request about a lease: a holder that gets no answer stops working before
+// others begin to.
+const leaseTimeout = plan.LeaseTrust / 2
+
+// Leases is a sieve of the leases of these pools, in Options.Namespace. onChange may be nil.
+func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Sieve[*coordinationv1.Lease] {
+	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
+	source.namespace = c.options.Namespace
+	source.labels = plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
+	return sieve(c, source, nil, onChange)
+}
+
+// LeaseOf is what a lease says, nil for nil.
+func LeaseOf(l *coordinationv1.Lease) *plan.Lease {
+	if l == nil {
+		return nil
+	}
+	lease := &plan.Lease{
+		Name: l.Name, Pool: l.Labels[plan.PoolLabel], Version: l.ResourceVersion,
+		Marker: l.Annotations[leaseMarker], Speaks: l.Annotations[leaseSpeaks] == "true",
+		Term: plan.Term{UID: string(l.UID)},
+	}
+	if l.Spec.HolderIdentity != nil {
+		lease.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.LeaseTransitions != nil {
+		lease.Term.Number = *l.Spec.LeaseTransitions
+	}
+	return lease
+}
+
+// ReadLease asks the API server for a lease. One that does not exist is nil without an error.
+func (c *Client) ReadLease(ctx context.Context, name string) (*plan.Lease, error) {
+	there := &coordinationv1.Lease{}
+	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
+		Timeout(leaseTimeout).Do(ctx).Into(there)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
+	}
+	return LeaseOf(there), nil
+}
+
+// WriteLease writes a lease, if it still is at the Version given, or does not exist and that is "". It
+// answers what it is now, and nil without an error if somebody else wrote meanwhile.
+func (c *Client) WriteLease(ctx context.Context, l plan.Lease) (*plan.Lease, error) {
+	request := c.coordination.Post()
+	if l.Version != "" {
+		request = c.coordination.Put().Name(l.Name)
+	}
+	now := &coordinationv1.Lease{}
+	err := request.Namespace(c.options.Namespace).Resource("leases").Body(leaseObject(l, time.Now())).
+		Timeout(leaseTimeout).MaxRetries(0).Do(ctx).Into(now)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && l.Version != "":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("write lease %s/%s: %w", c.options.Namespace, l.Name, err)
+	}
+	return LeaseOf(now), nil
+}
+
+// leaseObject has times for people and other programs; nobody here compares them with a clock.
+func leaseObject(l plan.Lease, now time.Time) *coordinationv1.Lease {
+	seconds, renewed := int32(plan.LeaseDuration/time.Second), metav1.NewMicroTime(now)
+	object := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			// The UID, or the server would make a lease anew that was deleted meanwhile (its strategy allows
+			// that), and with it the marker that somebody wanted to be forgotten.
+			Name: l.Name, ResourceVersion: l.Version, UID: types.UID(l.Term.UID),
+			Labels:      map[string]string{plan.PoolLabel: l.Pool},
+			Annotations: map[string]string{leaseMarker: l.Marker},
+		},
+		Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: &renewed, LeaseTransitions: &l.Term.Number},
+	}
+	if l.Holder != "" {
+		object.Spec.HolderIdentity = &l.Holder
+	}
+	if l.Speaks {
+		object.Annotations[leaseSpeaks] = "true"
+	}
+	return object
+}

@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// shared is a claim of a pool that all nodes share, given to another node by the scheduler; this
+// daemon is the one that works in the pool.
+func shared() ClaimFacts {
+	f := ready()
+	f.Pool.Scope, f.Leads = ScopeShared, true
+	f.Claim.Annotations[SelectedNode] = them
+	f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	return f
+}
+
+// The whole metadata and all that could bind it to a node.
+func TestNewVolumeShared(t *testing.T) {
+	pv := NewVolume(shared(), "pvc-u-1")
+	got, err := yaml.Marshal(map[string]any{"labels": pv.Labels, "affinity": pv.Spec.NodeAffinity, "modes": pv.Spec.AccessModes, "path": pv.Spec.HostPath.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `affinity: null
+labels:
+  hostpath-provisioner/pool: fast
+  hostpath-provisioner/scope: shared
+modes:
+- ReadWriteMany
+path: /srv/fast/pvc-u-1
+`
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestSameOfAnotherScope(t *testing.T) {
+	one, all := NewVolume(ready(), "pvc-u-1"), NewVolume(shared(), "pvc-u-1")
+	if d := Same(one, all); !strings.Contains(d, `of scope "node"`) {
+		t.Errorf("got %q", d)
+	}
+	if d := Same(all.DeepCopy(), all); d != "" {
+		t.Errorf("the same object differs: %s", d)
+	}
+}
+
+// Who looks after a volume follows from its labels and the pool's scope here.
+func TestHome(t *testing.T) {
+	one, all := NewVolume(ready(), "pvc-u-1"), NewVolume(shared(), "pvc-u-1")
+	for _, c := range []struct {
+		name  string
+		v     *corev1.PersistentVolume
+		scope string
+		node  string
+		want  bool
+	}{
+		{"this node's", one, ScopeNode, us, true},
+		{"another node's", one, ScopeNode, them, false},
+		{"another node's, in a pool that is shared now", one, ScopeShared, them, false},
+		{"everybody's", all, ScopeShared, them, true},
+		{"everybody's, and the pool is not shared here", all, ScopeNode, us, false},
+		{"everybody's, and the pool is not configured here", all, "", us, false},
+	} {
+		if got := home(c.v, c.scope, c.node); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+func TestKeepClaimOfAll(t *testing.T) {
+	f := shared()
+	if !KeepClaimOfAll(f.Claim, DefaultProvisioner) || KeepClaim(f.Claim, DefaultProvisioner, us) {
+		t.Error("a claim that was given to another node concerns all, if its pool does, and else not us")
+	}
+	f.Claim.Spec.VolumeName = "pvc-u-1"
+	if KeepClaimOfAll(f.Claim, DefaultProvisioner) || KeepClaimOfAll(shared().Claim, "x") {
+		t.Error("a claim that has its volume, or is another provisioner's, concerns nobody here")
+	}
+}
+
+// A record in a pool that is shared: what other nodes have to do with the volume changes nothing.
+func TestForRecordShared(t *testing.T) {
+	claim, one := shared().Claim, NewVolume(ready(), "pvc-u-1")
+	one.Labels[NodeLabel] = them
+	for name, c := range map[string]struct {
+		f    RecordFacts
+		want Action
+	}{
+		"wanted, on another node":                     {RecordFacts{Claim: claim}, Keep},
+		"published, by another node before":           {RecordFacts{Volume: one}, Keep},
+		"nobody wants it":                             {RecordFacts{}, Undo},
+		"its object is gone, the purge was cut short": {RecordFacts{Record: Record{Place: InTrash}}, Finish},
+	} {
+		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Scope = "u-1", "pvc-u-1", ScopeShared
+		c.f.Node, c.f.Provisioner = us, DefaultProvisioner
+		if got := ForRecord(c.f).Action; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
