@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,9 @@ type Options struct {
 	Dir    string // its configuration, state, runtime directory and log go here
 	Config string // the whole config.toml
 	Env    []string
+	// Wrap is a command that runs the binary in its turn, for instance in another mount namespace. It
+	// must become the binary (execve), not start it.
+	Wrap []string
 }
 
 // Daemon is one daemon process at a time, with what it told its notify socket.
@@ -94,7 +98,9 @@ func (d *Daemon) Configure(config string) error {
 
 // Command is a call of the binary with this daemon's configuration and directories.
 func (d *Daemon) Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(d.opt.Binary, append(args, "--config", d.Path("etc", "config.toml"))...)
+	words := append(slices.Clone(d.opt.Wrap), d.opt.Binary)
+	words = append(append(words, args...), "--config", d.Path("etc", "config.toml"))
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), "STATE_DIRECTORY="+d.Path("state"), "RUNTIME_DIRECTORY="+d.Path("run"))
 	cmd.Env = append(cmd.Env, d.opt.Env...)
 	return cmd

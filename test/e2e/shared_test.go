@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// threeNodes share one ext4 filesystem and their daemons run.
+func (w *world) threeNodes(extra ...string) []*node {
+	w.Helper()
+	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b", "c"}, extra...)
+	for _, n := range nodes {
+		n.run()
+	}
+	return nodes
+}
+
+func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{m} }
+}
+
+// holder waits until the pool's lease has a holder that is fine, and answers it.
+func (w *world) holder(nodes []*node, is func(*node) bool) *node {
+	w.Helper()
+	var found *node
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	_, err := cluster.WaitFor(w.soon(), leases, "fast."+w.provisioner, func(l *coordinationv1.Lease) bool {
+		for _, n := range nodes {
+			if id := l.Spec.HolderIdentity; id != nil && strings.HasPrefix(*id, n.node+"_") && l.Annotations["hostpath-provisioner/speaks"] == "" && is(n) {
+				found = n
+				return true
+			}
+		}
+		return false
+	})
+	w.must(err)
+	return found
+}
+
+func anyNode(*node) bool { return true }
+
+func but(out *node) func(*node) bool { return func(n *node) bool { return n != out } }
+
+// A volume of a shared pool is every node's: no affinity, any access mode, made and removed by whoever
+// holds the lease, whichever node the claim was given to.
+func TestShared(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	leader := w.holder(nodes, anyNode)
+	now, later := w.class("i", immediate), w.class("w", wait)
+	many := w.claim("many", now, "10Mi", mode(corev1.ReadWriteMany))
+	w.claim("read", now, "10Mi", mode(corev1.ReadOnlyMany))
+	for _, n := range nodes {
+		w.claim("of-"+strings.TrimPrefix(n.node, w.namespace+"-"), later, "1Mi")
+		w.pod("on-"+strings.TrimPrefix(n.node, w.namespace+"-"), []string{n.node}, "of-"+strings.TrimPrefix(n.node, w.namespace+"-"))
+	}
+	w.claim("named", later, "1Mi", annotate(provisionOnNode, nodes[1].node))
+	var all []string
+	for _, name := range []string{"many", "read", "of-a", "of-b", "of-c", "named"} {
+		pv := w.bound(name)
+		all = append(all, pv.Name)
+		if pv.Spec.NodeAffinity != nil || pv.Labels["hostpath-provisioner/node"] != "" || pv.Labels["hostpath-provisioner/scope"] != "shared" {
+			t.Errorf("%s: affinity %v, labels %v", name, pv.Spec.NodeAffinity, pv.Labels)
+		}
+	}
+	leader.wantTree(whole(all...)...)
+	event, err := w.WaitEvent(w.soon(), many, "Provisioned")
+	w.must(err)
+	if want := "volume pvc-" + string(many.UID) + " is on every node in pool fast"; event.Message != want || event.Source.Host != leader.node {
+		t.Errorf("%s said %q", event.Source.Host, event.Message)
+	}
+	for _, n := range nodes { // the same directory on all of them, as its pods would see it
+		n.do("test", "-d", filepath.Join(n.mount, all[0]))
+		if n != leader && strings.Contains(n.Log(), "Provisioned") {
+			t.Errorf("%s provisioned something, and %s has the lease", n.node, leader.node)
+		}
+	}
+	for _, name := range []string{"many", "read", "named"} {
+		w.deleteClaim(name)
+	}
+	for _, i := range []int{0, 1, 5} {
+		w.must(w.WaitVolumeGone(w.soon(), all[i]))
+	}
+	leader.wantTree(whole(all[2:5]...)...)
+}
+
+// The leader's mount goes: it leaves the lease at once, and another node makes the volume that was
+// asked for meanwhile, and removes one that the first had made.
+func TestSharedMountLost(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	class := w.class("c", immediate)
+	first := w.holder(nodes, anyNode)
+	w.claim("before", class, "1Mi")
+	before := w.bound("before")
+	began := time.Now()
+	first.unmount()
+	w.claim("meanwhile", class, "1Mi")
+	meanwhile := w.bound("meanwhile")
+	t.Logf("claim to Bound while the leader's mount was lost: %s", time.Since(began).Round(time.Millisecond))
+	second := w.holder(nodes, but(first))
+	w.deleteClaim("before")
+	w.must(w.WaitVolumeGone(w.soon(), before.Name))
+	second.wantTree(whole(meanwhile.Name)...)
+	// It comes back and takes over again when all others are gone.
+	first.remount()
+	w.must(first.WaitStatus(w.soon(), "1 of 1 pool open"))
+	for _, n := range nodes {
+		if n != first {
+			n.unmount()
+		}
+	}
+	w.holder(nodes, func(n *node) bool { return n == first })
+	w.deleteClaim("meanwhile")
+	w.must(w.WaitVolumeGone(w.soon(), meanwhile.Name))
+	first.wantTree()
+}
+
+// The leader's machine dies without a word.
+func TestSharedLeaderKilled(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	class := w.class("c", immediate)
+	first := w.holder(nodes, anyNode)
+	began := time.Now()
+	first.Kill()
+	w.claim("data", class, "1Mi")
+	pv := w.bound("data")
+	t.Logf("claim to Bound after the leader was killed: %s", time.Since(began).Round(time.Millisecond))
+	w.holder(nodes, but(first)).wantTree(whole(pv.Name)...)
+}
+
+// A daemon that starts again on its node goes on at once: it need not wait for its own lease.
+func TestSharedLeaderRestarts(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})
+	nodes[0].run()
+	w.holder(nodes, anyNode)
+	nodes[0].Kill()
+	began := time.Now()
+	nodes[0].run()
+	w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
+}
+
+// The leader is paused in the middle of its work, another one takes over, and then it wakes. In the end
+// each claim that is left has one volume with what was written to it, and nothing else is there.
+func TestSharedPausedLeader(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	class := w.class("c", immediate)
+	want := map[string]*corev1.PersistentVolume{}
+	for round := range 3 {
+		leader := w.holder(nodes, anyNode)
+		old, names := w.burst(round, class, 6), []string(nil)
+		w.bound(old[0])
+		for i, name := range old { // in the making, made, or going
+			if i%2 == 0 {
+				w.deleteClaim(name)
+			} else {
+				names = append(names, name)
+			}
+		}
+		w.must(leader.Signal(syscall.SIGSTOP))
+		names = append(names, w.burst(round+10, class, 6)...)
+		for _, name := range names {
+			pv := w.bound(name) // by another one
+			w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+			want[name] = pv
+		}
+		w.holder(nodes, but(leader))
+		w.must(leader.Signal(syscall.SIGCONT))
+		w.claim(fmt.Sprintf("after-%d", round), class, "1Mi")
+		pv := w.bound(fmt.Sprintf("after-%d", round))
+		w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
+		want[fmt.Sprintf("after-%d", round)] = pv
+	}
+	var all []string
+	for name, pv := range want {
+		data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data"))
+		if string(data) != name {
+			t.Errorf("claim %s has %q, %v", name, data, err)
+		}
+		all = append(all, pv.Name)
+	}
+	nodes[0].wantTree(whole(all...)...)
+}
+
+// burst creates claims without waiting.
+func (w *world) burst(round int, class string, n int) []string {
+	w.Helper()
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("r%d-%d", round, i))
+		w.claim(names[i], class, "1Mi")
+	}
+	return names
+}
+
+// No node has the storage: one of them says so, and once. The first that has it again does the work.
+func TestSharedAllClosed(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	class := w.class("c", immediate)
+	w.claim("before", class, "1Mi")
+	before := w.bound("before")
+	for _, n := range nodes {
+		n.unmount()
+	}
+	claim := w.claim("data", class, "1Mi")
+	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "no node can work in it; here ") || !strings.Contains(got, "is not a mount point") {
+		t.Errorf("message %q", got)
+	}
+	w.deleteClaim("before")
+	w.refusedVolume(before, "PoolClosed")
+	said, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
+	w.must(err)
+	if len(said.Items) != 1 {
+		t.Errorf("it was said %d times", len(said.Items))
+	}
+	began := time.Now()
+	nodes[2].remount()
+	pv := w.bound("data")
+	t.Logf("mount to Bound: %s", time.Since(began).Round(time.Millisecond))
+	w.must(w.WaitVolumeGone(w.soon(), before.Name))
+	nodes[2].wantTree(whole(pv.Name)...)
+}
+
+// Another filesystem is mounted on one node: it is fine in itself, and not the one the others work in.
+func TestSharedOtherStorage(t *testing.T) {
+	w := newWorld(t)
+	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
+	nodes := w.newNodes(mount, []string{"a", "b"})
+	right, wrong := nodes[0], nodes[1]
+	right.run()
+	w.holder(nodes, anyNode)
+	image := hosttest.Mkfs(t, "ext4", 32)
+	wrong.unmount()
+	wrong.do("mount", "-o", "loop", image.File, mount)
+	if out, code := wrong.Call("prepare", "fast", "--replace"); code != 0 {
+		t.Fatal(out)
+	}
+	wrong.run()
+	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "OtherStorage"); err != nil {
+		t.Error(err)
+	}
+	right.unmount()
+	claim := w.claim("data", w.class("c", immediate), "1Mi")
+	w.refused(claim, "PoolClosed")
+	right.remount()
+	right.wantTree(whole(w.bound("data").Name)...)
+	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
+}
+
+// nodeObject is a Node as its events are about it: with its name as UID.
+func (w *world) nodeObject(name string) *corev1.Node {
+	return &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
