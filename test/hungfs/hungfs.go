@@ -8,7 +8,9 @@
 package hungfs
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -55,7 +57,30 @@ func Start(dir string) (*FS, error) {
 	fs.arrived = sync.NewCond(&fs.mu)
 	ready := make(chan error)
 	go fs.serve(dir, ready)
-	return fs, <-ready
+	if err := <-ready; err != nil {
+		return fs, err
+	}
+	if err := fs.unpoll(dir); err != nil {
+		return fs, fmt.Errorf("polling on hungfs at %s: %w", dir, err)
+	}
+	return fs, nil
+}
+
+// unpoll has the kernel ask once whether files can be polled, and remember that they cannot. Package os
+// asks by a raw system call, in which the garbage collector waits for the thread: if the answer is to
+// come from this process, it never does.
+func (fs *FS) unpoll(dir string) error {
+	name := filepath.Join(dir, ".poll")
+	fd, err := unix.Open(name, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	err = errors.Join(err, unix.Close(fd), unix.Unlink(name))
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	clear(fs.asked)
+	return err
 }
 
 // Stop answers everything and unmounts the filesystem.
