@@ -27,7 +27,7 @@ func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 		Annotations: map[string]*string{AdoptedAnnotation: &before},
 		Finalizers:  slices.Clone(v.Finalizers),
 	}
-	for key, value := range adoptLabels(pool, node) {
+	for key, value := range labels(pool, node) {
 		m.Labels[key] = &value
 	}
 	if !slices.Contains(m.Finalizers, Finalizer) {
@@ -36,18 +36,9 @@ func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 	return m
 }
 
-// adoptLabels bring a volume to those daemons that look after this pool: the node's, or, in a pool that
-// is not one node's, all that have it.
-func adoptLabels(pool Pool, node string) map[string]string {
-	if pool.Scope == "" || pool.Scope == ScopeNode {
-		return map[string]string{NodeLabel: NodeLabelValue(node), PoolLabel: pool.Name}
-	}
-	return map[string]string{ScopeLabel: pool.Scope, PoolLabel: pool.Name}
-}
-
 // labelledFor says whether a volume has them.
 func labelledFor(v *corev1.PersistentVolume, pool Pool, node string) bool {
-	for key, value := range adoptLabels(pool, node) {
+	for key, value := range labels(pool, node) {
 		if v.Labels[key] != value {
 			return false
 		}
