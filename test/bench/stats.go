@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,13 +98,31 @@ func (all samples) of(contender, kase string) (some samples) {
 }
 
 // median of a value over the samples; 0 of none.
-func median[N cmp.Ordered](all samples, value func(sample) N) N {
+func median[N numeric](all samples, value func(sample) N) N {
 	var values []N
 	for _, s := range all {
 		values = append(values, value(s))
 	}
+	return middle(values)
+}
+
+type numeric interface {
+	~int | ~int64 | ~uint64 | ~float64
+}
+
+// middle is the median: of an even number of values the mean of the two in the middle, for either of
+// them alone flatters somebody. It is 0 of none.
+func middle[N numeric](values []N) N {
 	slices.Sort(values)
-	return quantile(values, 0.5)
+	n := len(values)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return values[n/2]
+	default:
+		return (values[n/2-1] + values[n/2]) / 2
+	}
 }
 
 // quantile of ascending values, by nearest rank; 0 of none.
@@ -128,8 +145,7 @@ func ratio(mine, theirs samples, value func(sample) float64) float64 {
 			}
 		}
 	}
-	slices.Sort(all)
-	return quantile(all, 0.5)
+	return middle(all)
 }
 
 func rateOf(s sample) float64            { return s.rate }

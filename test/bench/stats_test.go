@@ -126,3 +126,14 @@ func TestObserver(t *testing.T) {
 		t.Error("it does not forget")
 	}
 }
+
+func TestMiddle(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{1.5, 0.5, 0.75, 1.25}, 1}} {
+		if got := middle(c.values); got != c.want {
+			t.Errorf("the middle of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
