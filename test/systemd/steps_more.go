@@ -121,7 +121,7 @@ func reboot(w *world) {
 func upgrade(w *world) {
 	version := func() string { return w.sh("dpkg-query -W -f '${Version}' hostpath-provisioner") }
 	before, pid := version(), w.sh("systemctl show -P MainPID "+service)
-	w.dpkg(newer[1])
+	w.docs("upgrade.md", "Upgrade on Debian and Ubuntu", newer...)
 	w.says(w.sh("hostpath-provisioner version"), "newer")
 	w.eventually("systemctl show -P MainPID "+service+" | grep -vx "+pid+" | grep -vx 0 && systemctl is-active "+service, "active")
 	w.status("2 of 2 pools open")
@@ -165,10 +165,10 @@ func purge(w *world) {
 			w.failf("after %s:\n%s", what, out)
 		}
 	}
-	w.sh("dpkg -r hostpath-provisioner")
+	w.docs("upgrade.md", "Remove on Debian and Ubuntu", "apt-get", "apt-get -y")
 	w.is("systemctl is-active "+service+" || true", "inactive")
 	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/pools/fast.json")
-	w.sh("dpkg -P hostpath-provisioner")
+	w.docs("upgrade.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")
 	keep("purge")
 	w.is("ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner /usr/lib/systemd/system/hostpath* /etc/systemd/system/*/hostpath* 2>/dev/null || true", "/var/lib/hostpath-provisioner:\nvolumes")
 }
@@ -183,14 +183,17 @@ func rpm(w *world) {
 	w.sh("systemctl daemon-reload; hostpath-provisioner check")
 	w.says(w.docs("install.md", "Start"), "2 of 2 pools open")
 	dir := w.claim("by-rpm", "fast")
-	w.sh("rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
+	w.docs("upgrade.md", "Upgrade on Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
 	w.says(w.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "newer", `node = "node-a"`)
 	w.eventually("hostpath-provisioner status", "newer")
 	w.status("2 of 2 pools open")
 	w.sh("rpm -U --nodeps --oldpackage /shared/packages/hostpath-provisioner-*.x86_64.rpm")
 	w.eventually("hostpath-provisioner status || true", "2 of 2 pools open")
 	w.bound("by-rpm")
-	w.sh("rpm -e hostpath-provisioner")
+	w.sh("echo data > " + dir + "/file")
+	w.docs("upgrade.md", "Remove on Fedora and RHEL")
 	w.is("systemctl is-active "+service+" || true", "inactive")
-	w.sh("ls -d " + dir + " /etc/hostpath-provisioner/config.toml.rpmsave /etc/hostpath-provisioner/kubeconfig /var/lib/hostpath-provisioner/pools/fast.json")
+	w.is("cat "+dir+"/file; ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner 2>/dev/null || true", "data\n/var/lib/hostpath-provisioner:\nvolumes")
+	w.docs("upgrade.md", "What stays")
+	w.is("ls -d /srv/fast 2>/dev/null || true; ls -A /srv", "")
 }
