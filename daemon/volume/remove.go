@@ -86,18 +86,11 @@ func (s *session) dropStaging(pv string) error {
 // Purge can take its time. A directory that is in the trash already, or gone, is fine.
 func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(trashDir, volumesDir); err != nil {
+		r, place, err := s.outgoing(pv, trashDir, InArchive)
+		if err != nil || place == "" {
 			return err
 		}
-		r, place, err := s.find(pv)
-		switch {
-		case errors.Is(err, ErrNotRecorded):
-			return s.notRecorded(pv)
-		case err != nil:
-			return err
-		case place == InStaging, place == InArchive:
-			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
-		case place == InPool:
+		if place == InPool {
 			if err := s.trash(r); err != nil {
 				return err
 			}
@@ -107,6 +100,25 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 		s.pool.did("move durable")
 		return err
 	})
+}
+
+// outgoing finds a volume that is to be moved to one of our directories, and opens what that takes. A
+// volume in staging, or in the other place that volumes are moved to, cannot be. With neither record
+// nor directory there is nothing to move, and the place is "".
+func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, err error) {
+	if err := s.open(to, volumesDir); err != nil {
+		return r, "", err
+	}
+	r, place, err = s.find(pv)
+	switch {
+	case errors.Is(err, ErrNotRecorded):
+		return r, "", s.notRecorded(pv)
+	case err != nil:
+		return r, "", err
+	case place == InStaging, place == other:
+		return r, "", fmt.Errorf("%w: it is in %s", ErrPlace, place)
+	}
+	return r, place, nil
 }
 
 // trash: a retained volume that is deleted after all is not retained any more; were that written
@@ -168,22 +180,16 @@ func (s *session) moveVolume(r Record, to int, name string) error {
 // the next call goes on. An archived volume is fine.
 func (p *Pool) Archive(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(archiveDir, volumesDir); err != nil {
+		r, place, err := s.outgoing(pv, archiveDir, InTrash)
+		if err != nil || place == "" {
 			return err
 		}
-		r, place, err := s.find(pv)
-		switch {
-		case errors.Is(err, ErrNotRecorded):
-			return s.notRecorded(pv)
-		case err != nil:
-			return err
-		case place == InStaging, place == InTrash:
-			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
-		case place == InPool:
+		switch place {
+		case InPool:
 			if err := s.moveVolume(r, s.dirs[archiveDir], r.Directory); err != nil {
 				return err
 			}
-		case place == Nowhere:
+		case Nowhere:
 			return nil // Purge forgets the record
 		}
 		return s.archiveRecord(r)
