@@ -19,6 +19,15 @@ func TestMarkVolume(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})
 	was := created(t, volume("marked", "1", others))
+	// Its claim does not exist, and kube-controller-manager writes that on the object: once, then it is done.
+	eventually(t, "the volume is released", func() bool {
+		now, err := c.GetVolume(ctx, "marked")
+		if err != nil || now == nil {
+			t.Fatal(now, err)
+		}
+		was = now
+		return now.Status.Phase == corev1.VolumeReleased
+	})
 	pool := plan.Pool{Name: "fast"}
 	if err := c.MarkVolume(ctx, was, plan.AdoptMarks(was, pool, "node-a")); err != nil {
 		t.Fatal(err)
