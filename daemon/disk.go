@@ -33,7 +33,7 @@ func (d disk) Create(ctx context.Context, id mounts.Identity, m controller.Makin
 	}
 	_, err := d.Pool.Create(ctx, id, volume.Spec{
 		Record: volume.Record{
-			PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Directory: r.Directory, OnDelete: r.OnDelete,
+			PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Directory: r.Directory, OnDelete: r.OnDelete, Unpublished: r.Unpublished,
 			Class: m.Class, Provisioner: m.Provisioner, Node: m.Node, Scope: m.Scope, Source: m.Source, Reclaim: m.Reclaim,
 			Requested: m.Requested, Created: time.Now().UTC(),
 		},
@@ -56,6 +56,10 @@ func (d disk) Archive(ctx context.Context, id mounts.Identity, pv string) error 
 
 func (d disk) Retain(ctx context.Context, id mounts.Identity, pv string) error {
 	return translate(d.Pool.Retain(ctx, id, pv))
+}
+
+func (d disk) Published(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Published(ctx, id, pv))
 }
 
 func (d disk) Purge(ctx context.Context, id mounts.Identity, pv string) error {
@@ -97,7 +101,7 @@ func (d disk) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 func record(r volume.Record, place volume.Place) *plan.Record {
 	return &plan.Record{
 		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
-		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Scope: r.Scope, Place: plan.Place(place),
+		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Unpublished: r.Unpublished, Scope: r.Scope, Place: plan.Place(place),
 	}
 }
 

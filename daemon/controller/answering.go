@@ -94,6 +94,10 @@ func (a answering) Undo(ctx context.Context, id mounts.Identity, pv string) erro
 	return a.do(ctx, func() error { return a.Disk.Undo(ctx, id, pv) })
 }
 
+func (a answering) Published(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Published(ctx, id, pv) })
+}
+
 func (a answering) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	return a.do(ctx, func() error { return a.Disk.Trash(ctx, id, pv) })
 }

@@ -87,7 +87,6 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
 	if pool := c.ledger.forget(i.uid); pool != "" {
-		c.ledger.begin(abandonedKey(pool, i.uid))
 		signal(c.rooms[pool].recheck)
 	}
 }
@@ -153,7 +152,7 @@ func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Ma
 	return Making{
 		Record: plan.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
-			Directory: directory, OnDelete: f.Pool.OnDelete,
+			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode,
 		},
 		Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),

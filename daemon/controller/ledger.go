@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"strings"
 	"sync"
 	"time"
 )
@@ -123,17 +122,6 @@ func (l ledger) busy(uid string) bool {
 	defer l.mu.Unlock()
 	e := l.entries[uid]
 	return e != nil && (e.unpublished != "" || !e.published.IsZero() && time.Since(e.published) < lag)
-}
-
-// keepOnly forgets what was noted before a time under keys that begin with prefix, but for those named.
-func (l ledger) keepOnly(prefix string, before time.Time, names map[string]bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, e := range l.entries {
-		if name, has := strings.CutPrefix(key, prefix); has && !names[name] && e.first.Before(before) {
-			delete(l.entries, key)
-		}
-	}
 }
 
 // forget drops the object, and answers the pool in which it left an unpublished directory, if any.

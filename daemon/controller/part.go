@@ -48,6 +48,12 @@ func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentV
 			return 0, c.partTrouble(r, pv, err)
 		}
 		c.partMade(r, pv)
+	case verdict.Action == plan.Note:
+		// A crash before it leaves a directory that is said to be unpublished, with its object: here again.
+		if err := r.Disk.Published(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+			return 0, err
+		}
+		c.partThere(r, pv)
 	case verdict.Action == plan.Ignore && facts.Record != nil:
 		c.partThere(r, pv)
 	default:

@@ -104,6 +104,8 @@ type Maker interface {
 	Create(ctx context.Context, id mounts.Identity, m Making) error
 	// Undo removes an empty volume and its record; ErrNotEmpty if there is data in it.
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
+	// Published takes back what a record said when it was made, that it has no object yet.
+	Published(ctx context.Context, id mounts.Identity, pv string) error
 }
 
 // Remover takes volumes away. Each step can be repeated.

@@ -56,7 +56,6 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if _, err := r.Disk.Sweep(ctx, state.Identity()); err != nil {
 		return err
 	}
-	began := time.Now()
 	records, err := r.Disk.Records(ctx, state.Identity())
 	if err != nil {
 		return err
@@ -86,9 +85,6 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if again > 0 {
 		time.AfterFunc(again, func() { signal(r.recheck) })
 	}
-	if failed == 0 {
-		c.tidy(r, began, records)
-	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
@@ -100,7 +96,6 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // that the next record would meet as well: the API's, or of a pool that moved.
 func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
 	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node, Scope: r.Scope}
-	facts.Abandoned = c.ledger.since(abandonedKey(r.Name, record.ClaimUID)) > 0
 	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
 		return false, err
 	}
@@ -168,14 +163,3 @@ func (c *Controller) sayOrphan(r *room, record plan.Record) {
 	c.Log.Warn(words, "reason", plan.ReasonOrphaned,
 		"volume", record.PV, "directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
 }
-
-// tidy forgets what was noted about volumes of a pool that have no record any more.
-func (c *Controller) tidy(r *room, before time.Time, records []plan.Record) {
-	claims := map[string]bool{}
-	for _, record := range records {
-		claims[record.ClaimUID] = true
-	}
-	c.ledger.keepOnly(abandonedKey(r.Name, ""), before, claims)
-}
-
-func abandonedKey(pool, claimUID string) string { return "abandoned/" + pool + "/" + claimUID }

@@ -181,23 +181,6 @@ func TestRecheckGoesOn(t *testing.T) {
 	}
 }
 
-// What is noted about a claim that went before its volume was published goes with its record.
-func TestAbandonedClaimsAreForgotten(t *testing.T) {
-	disk := &shelf{records: []plan.Record{{PV: "pvc-x"}, {PV: "pvc-b", ClaimUID: "b", Place: plan.InTrash}}}
-	c, r := stand(&api{}, disk)
-	disk.records = disk.records[1:]
-	for _, uid := range []string{"a", "b"} {
-		c.ledger.made(uid, "fast")
-		c.gone(item{uid: uid})
-	}
-	if err := c.recheck(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	if c.ledger.since(abandonedKey("fast", "a")) != 0 || c.ledger.since(abandonedKey("fast", "b")) == 0 || len(c.ledger.entries) != 1 {
-		t.Errorf("%d entries are left, want that of b, which has a record", len(c.ledger.entries))
-	}
-}
-
 // A record whose object was made a moment ago is left to the watch, and looked at again after that: the
 // object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {

@@ -30,8 +30,11 @@ var partRules = []partRule{
 	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partThere, partRemoved, partFull, partTooLarge,
 }
 
+// Note, of a directory that this node should have, is to note in its record that it has its object now.
+const Note Action = "note"
+
 // ForPart decides about the directory that this node should have for a volume of scope every-node:
-// Provision is to make it, Ignore is to leave all as it is, Wait says why there is none.
+// Provision is to make it, Ignore is to leave all as it is, Note nearly so, Wait says why there is none.
 func ForPart(f PartFacts) Verdict {
 	for _, rule := range partRules {
 		if v, applies := rule(f); applies {
@@ -97,7 +100,13 @@ func partUnreadable(f PartFacts) (Verdict, bool) {
 
 // partThere: a directory that is recorded is fine, whatever became of the pool's free space.
 func partThere(f PartFacts) (Verdict, bool) {
-	return Verdict{Action: Ignore}, f.Record != nil && f.Record.Place == InPool
+	if f.Record == nil || f.Record.Place != InPool {
+		return Verdict{}, false
+	}
+	if f.Record.Unpublished {
+		return Verdict{Action: Note}, true
+	}
+	return Verdict{Action: Ignore}, true
 }
 
 // partRemoved: the claim went, this node removed its part, and then the cluster was restored to a day

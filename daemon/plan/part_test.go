@@ -60,6 +60,7 @@ func TestPartPrecedence(t *testing.T) {
 		{"closed before anything on the disk", []change{shut, at(InPool)}, Wait, ReasonPoolClosed},
 		{"record damaged before full", []change{full, func(f *PartFacts) { f.Unreadable = "torn" }}, Wait, ReasonRecordDamaged},
 		{"there already, before full", []change{full, at(InPool)}, Ignore, ""},
+		{"there already, and said to be without an object", []change{full, at(InPool), func(f *PartFacts) { f.Record.Unpublished = true }}, Note, ""},
 		{"recorded, and gone from the disk", []change{at(Nowhere)}, Provision, ""},
 		{"recorded, half made", []change{at(InStaging)}, Provision, ""},
 		{"in the trash, before full", []change{full, at(InTrash)}, Wait, ReasonPartRemoved},
@@ -179,7 +180,10 @@ func TestTombstones(t *testing.T) {
 		want Action
 	}{
 		{"no tombstone: restored, another cluster, or forced", RecordFacts{}, Keep},
-		{"no tombstone, and this process never published it", RecordFacts{Abandoned: true}, Undo},
+		{"no tombstone, and this node never published it", RecordFacts{Record: Record{Unpublished: true}}, Undo},
+		{"never published, and the claim waits", RecordFacts{Record: Record{Unpublished: true}, Claim: alive}, Keep},
+		{"never published, and yet the object is there", RecordFacts{Record: Record{Unpublished: true}, Volume: pv}, Keep},
+		{"never published, and yet deleted", RecordFacts{Record: Record{Unpublished: true}, Tombstone: tombstone(Delete)}, Delete},
 		{"never made", RecordFacts{Record: Record{Place: Nowhere}}, Undo},
 		{"deleted", RecordFacts{Tombstone: tombstone(Delete)}, Delete},
 		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: Record{OnDelete: OnDeleteArchive}}, Archive},

@@ -15,7 +15,6 @@ type RecordFacts struct {
 	Record      Record
 	Volume      *corev1.PersistentVolume      // the object of this name, read from the API just now
 	Claim       *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
-	Abandoned   bool                          // this process made it for a claim that went before it published it
 	Tombstone   *Tombstone                    // the volume's, read from the API just now, of scope every-node only
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims are ours too
@@ -36,8 +35,8 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: Finish}
 	case buried:
 		return verdict
-	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Abandoned:
-		// Empty or not: this node did not publish it, so a pod of this or of another cluster may have it.
+	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Record.Unpublished:
+		// Empty or not: it had an object, so a pod of this or of another cluster may have it.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}

@@ -38,7 +38,9 @@ type Record struct {
 	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
 	Scope     string // of the pool when the volume was made
 	Retained  bool   // the volume object was let go and the data kept
-	Place     Place
+	// Unpublished: this node made it to publish it, and has not seen its object since. Of scope every-node only.
+	Unpublished bool
+	Place       Place
 }
 
 // VolumeFacts is everything that a decision about a volume object depends on.

@@ -50,6 +50,7 @@ var operations = []struct {
 	{"archive", data, func(r *rig) error { return r.Archive(context.Background(), r.id, pv) }},
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"retain", data, func(r *rig) error { return r.Retain(context.Background(), r.id, pv) }},
+	{"published", unpublished, func(r *rig) error { return r.Published(context.Background(), r.id, pv) }},
 	{"adopt", theirs, func(r *rig) error { return r.Adopt(context.Background(), r.id, spec(pv).Record) }},
 	{"forget", adopted, func(r *rig) error { return r.Forget(context.Background(), r.id, pv) }},
 }
@@ -72,6 +73,14 @@ func volume(t testing.TB, r *rig) { prepared(t, r); r.create(t, pv) }
 func data(t testing.TB, r *rig) {
 	volume(t, r)
 	write(t, filepath.Join(r.path, spec(pv).Directory, "below", "file"), "data")
+}
+
+func unpublished(t testing.TB, r *rig) {
+	prepared(t, r)
+	s := spec(pv)
+	s.Unpublished = true
+	_, err := r.Create(t.Context(), r.id, s)
+	must(t, err)
 }
 
 func retained(t testing.TB, r *rig) { data(t, r); must(t, r.Retain(t.Context(), r.id, pv)) }

@@ -25,6 +25,7 @@ func calls(r *rig) map[string]func() error {
 		"Trash":      func() error { return r.Trash(ctx, r.id, pv) },
 		"Archive":    func() error { return r.Archive(ctx, r.id, pv) },
 		"Retain":     func() error { return r.Retain(ctx, r.id, pv) },
+		"Published":  func() error { return r.Published(ctx, r.id, pv) },
 		"Purge":      func() error { _, err := r.Purge(ctx, r.id, "pvc-trashed"); return err },
 		"Lookup":     func() error { _, _, err := r.Lookup(ctx, r.id, pv); return err },
 		"Exists":     func() error { _, err := r.Exists(ctx, r.id, pv); return err },
@@ -121,6 +122,7 @@ func TestForeign(t *testing.T) {
 				func() error { return r.Trash(t.Context(), r.id, pv) },
 				func() error { return r.Archive(t.Context(), r.id, pv) },
 				func() error { return r.Retain(t.Context(), r.id, pv) },
+				func() error { return r.Published(t.Context(), r.id, pv) },
 				func() error { _, err := r.Purge(t.Context(), r.id, pv); return err },
 				func() error { return second(r.Sweep(t.Context(), r.id)) },
 			} {

@@ -33,6 +33,9 @@ type Record struct {
 	Requested   int64     `json:"requested,omitempty"` // bytes
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
+	// Unpublished: whoever made it was to make its object, too, and did not see that since (Published). Only
+	// of scope every-node, where an empty directory without an object may still be in a pod.
+	Unpublished bool `json:"unpublished,omitempty"`
 }
 
 // Place is where a recorded volume's directory is.

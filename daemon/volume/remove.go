@@ -125,7 +125,8 @@ func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, e
 // after the move, a crash in between would leave it in the trash for good.
 func (s *session) trash(r Record) error {
 	if r.Retained {
-		if err := s.setRetained(r, false); err != nil {
+		r.Retained = false
+		if err := s.rewrite(r); err != nil {
 			return err
 		}
 	}
@@ -233,20 +234,39 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 		case place == InTrash, place == InArchive, place == InStaging:
 			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
 		}
-		return s.setRetained(r, true)
+		if r.Retained {
+			return errors.Join(s.settleRecord(pv), s.sync(volumesDir))
+		}
+		r.Retained = true
+		return s.rewrite(r)
 	})
 }
 
-// setRetained rewrites a record if it says otherwise. A crash before the rename leaves the old
-// record and a new one beside it, which Sweep removes.
-func (s *session) setRetained(r Record, retained bool) error {
+// Published notes in the record that the volume has its object, so that nobody takes it for one that no
+// pod ever had. A volume without a record, or whose record says nothing else, is fine.
+func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(volumesDir); err != nil {
+			return err
+		}
+		r, err := s.load(pv)
+		if errors.Is(err, ErrNotRecorded) {
+			return nil
+		}
+		if err != nil || !r.Unpublished {
+			return err
+		}
+		r.Unpublished = false
+		return s.rewrite(r)
+	})
+}
+
+// rewrite replaces a record. A crash before the rename leaves the old record and a new one beside it,
+// which Sweep removes.
+func (s *session) rewrite(r Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
-	if r.Retained == retained {
-		return s.sync(volumesDir)
-	}
-	r.Retained = retained
 	fd, err := s.writeRecord(r)
 	if err != nil {
 		return err
