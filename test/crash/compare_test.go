@@ -137,9 +137,12 @@ func TestUnion(t *testing.T) {
 // A table with a fault, or with an operation in which nobody was killed, proves nothing.
 func TestReport(t *testing.T) {
 	fine, faulty, idle := &row{name: "fine", kills: 1}, &row{name: "faulty", kills: 1}, &row{name: "idle"}
+	cut := &row{name: "cut", kills: 1, all: true, missed: []string{response + " #9", request + " #7"}}
+	some := &row{name: "some", kills: 1, missed: []string{"fsync pool #1"}}
+	most := &row{name: "most", kills: 1, all: true, missed: some.missed}
 	faulty.blame("killed at x", []fault{{double, "y"}})
 	faulty.blame("killed at z", nil)
-	for want, all := range map[bool][]report{true: {{fine}}, false: {{}, {fine, faulty}, {fine, idle}}} {
+	for want, all := range map[bool][]report{true: {{fine}, {fine, cut, some}}, false: {{}, {fine, faulty}, {fine, idle}, {fine, most}}} {
 		for _, r := range all {
 			var out strings.Builder
 			if got := r.print(&out); got != want {

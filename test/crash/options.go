@@ -16,6 +16,7 @@ import (
 type options struct {
 	points   int // of each operation at most, 0: all
 	records  int // how often an operation is recorded
+	tries    int // of a point that does not come again
 	kills    int // at random, in the end
 	only     string
 	scope    string // of the pool
@@ -39,9 +40,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -kills 30")
+	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -tries 3 -kills 30")
 	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, chosen by the seed; 0: at all")
 	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
+	flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
 	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
 	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
@@ -59,8 +61,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if o.daemon == "" {
 		o.daemon = filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
 	}
-	if o.points < 0 || o.records < 1 || o.kills < 0 || o.settle <= 0 {
-		return o, errors.New("-points and -kills cannot be negative, -records and -settle must be positive")
+	if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.settle <= 0 {
+		return o, errors.New("-points and -kills cannot be negative, -records, -tries and -settle must be positive")
 	}
 	if _, err := os.Stat(o.daemon); err != nil {
 		return o, fmt.Errorf("%w (build it with: make)", err)
@@ -76,7 +78,7 @@ func (o *options) shorten(flags *flag.FlagSet) {
 		name  string
 		value *int
 		to    int
-	}{{"points", &o.points, 2}, {"records", &o.records, 1}, {"kills", &o.kills, 30}} {
+	}{{"points", &o.points, 2}, {"records", &o.records, 1}, {"tries", &o.tries, 3}, {"kills", &o.kills, 30}} {
 		if !said[s.name] {
 			*s.value = s.to
 		}

@@ -5,13 +5,9 @@ import "fmt"
 // faultsMax is after how many points with faults an operation is given up.
 const faultsMax = 3
 
-// tries is how often a point is tried that does not come again. What the daemon does has no fixed
-// order where it does two things at once, and a connection's pieces are cut as the network likes.
-const tries = 3
-
 // prove records an operation's points and kills at each of them.
 func (w *world) prove(op operation) *row {
-	r := &row{name: op.name}
+	r := &row{name: op.name, all: w.opt.points == 0}
 	var points []string
 	for range w.opt.records {
 		_, recorded, faults := w.newTrial(op).play("")
@@ -30,8 +26,10 @@ func (w *world) prove(op operation) *row {
 }
 
 // proveAt says whether the point is done with: the daemon was killed there, or nothing more is tried.
+// What the daemon does has no fixed order where it does two things at once, and a connection's pieces
+// are cut as the network likes: a point that does not come is tried again.
 func (w *world) proveAt(op operation, point string, r *row) bool {
-	for range tries {
+	for range w.opt.tries {
 		if w.ctx.Err() != nil || r.broken >= faultsMax {
 			return true
 		}
