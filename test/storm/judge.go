@@ -111,6 +111,17 @@ func (j *judge) went(object any) {
 	}
 }
 
+// awaitAnother waits until one volume more is made.
+func (j *judge) awaitAnother(ctx context.Context, patience time.Duration) error {
+	before := j.volumesSeen()
+	for end := time.Now().Add(patience); j.volumesSeen() == before && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("no volume is made in %s in which the pool is mounted", patience)
+		}
+	}
+	return nil
+}
+
 func (j *judge) volumesSeen() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -215,9 +226,10 @@ const (
 	filesLost       = "files of volumes lost"
 	daemonEnded     = "daemons that ended"
 	nothingProven   = "storms too mild to prove anything"
+	gateLate        = "gates that closed too late"
 )
 
-var kinds = []string{wrongPlace, wrongVolume, claimsUnsettled, volumesLeft, entriesLeaked, entriesMissing, filesLost, daemonEnded, nothingProven}
+var kinds = []string{gateLate, wrongPlace, wrongVolume, claimsUnsettled, volumesLeft, entriesLeaked, entriesMissing, filesLost, daemonEnded, nothingProven}
 
 // losses are what was lost, by kind.
 type losses map[string][]string

@@ -11,7 +11,10 @@
 // bound and have one directory and one record, and nothing else may be anywhere; then all are deleted,
 // and nothing at all may be left. What was lost is printed, and the exit code is 1.
 //
-// It also measures the time from an unmount to the closed gate. That is printed and never judged.
+// First it measures the time from an unmount to the closed gate, on a machine that does nothing else: of
+// 99 % of all unmounts it has to be below 20 ms. The short form prints it and does not judge it. What the
+// storm has to have shown it waits for, so that a slow machine is no milder than a fast one: now and then
+// the weather rests until a volume was made.
 //
 // It does not kill the daemon, cut the power or hang a filesystem; other tests do.
 //
@@ -76,9 +79,12 @@ func run() (code int) {
 
 // play is the whole story.
 func (w *world) play(ctx context.Context) *result {
-	r := &result{losses: losses{}, begin: w.begin, seed: w.opt.seed}
+	r := &result{losses: losses{}, begin: w.begin, seed: w.opt.seed, promised: w.opt.p99}
 	w.build(ctx)
 	w.measure(ctx, r)
+	if w.opt.time == 0 {
+		return r
+	}
 	witness, err := bearWitness(w.scene.wrong()...)
 	w.must(err, "watching the wrong places")
 	churn := newChurn(w.client, w.namespace, name, name, w.opt.live)
@@ -114,19 +120,25 @@ func (w *world) measure(ctx context.Context, r *result) {
 		}
 		r.gate = append(r.gate, w.measureGate(ctx, a, rounds))
 	}
+	all := r.unmounts().since
+	if took := percentile(all, 99); r.promised > 0 && took >= r.promised {
+		r.losses.add(gateLate, "of 99 %% of %d unmounts it took up to %s ms, want below %s", len(all), ms(took), ms(r.promised))
+	}
 }
 
 // blow is the storm itself.
 func (w *world) blow(ctx context.Context, r *result, churn *churn, judge *judge) {
 	w.say("the storm begins, seed %d", w.opt.seed)
 	before := w.reasons()
-	stormy, end := context.WithTimeout(ctx, w.opt.time)
+	stormy, over := context.WithTimeout(ctx, w.opt.time)
+	defer over()
+	churning, end := context.WithCancel(ctx)
 	defer end()
 	churned := make(chan error, 1)
-	go func() { churned <- churn.run(stormy, w.opt.workers) }()
+	go func() { churned <- churn.run(churning, w.opt.workers) }()
 	r.weather = newWeather(w.opt.seed)
 	begin := time.Now()
-	err := r.weather.blow(stormy, w.scene, w.opt.cycles)
+	err := r.weather.blow(stormy, w.scene, w.opt.cycles, func() error { return judge.awaitAnother(ctx, patience) })
 	r.lasted = time.Since(begin)
 	end()
 	w.must(err, "making weather")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -9,9 +10,10 @@ import (
 
 // options is what the command line says.
 type options struct {
-	time    time.Duration // how long the storm lasts at most
+	time    time.Duration // how long the storm lasts at most, 0: there is none
 	cycles  int           // mount changes at most, 0: no limit
-	rounds  int           // measurements of the gate, of unmounts
+	rounds  int           // measurements of the gate, of each kind of unmount
+	p99     time.Duration // how long 99 % of them may take, 0: however long
 	live    int           // claims at once
 	workers int           // that create and delete claims
 	seed    uint64
@@ -22,8 +24,9 @@ type options struct {
 
 const usage = `Usage: storm [flags]
 
-Mounts, unmounts and swaps a pool as fast as it can while claims come and go, then compares the
-world. Exit code 1 if anything was lost. Wants root, and what make builds in .build.
+Measures the time from an unmount to the closed gate; then mounts, unmounts and swaps the pool as fast as
+it can while claims come and go, and compares the world. Exit code 1 if a gate closed too late or anything
+was lost. Wants root, and what make builds in .build; -time 0 only measures, on an idle machine.
 
 `
 
@@ -32,10 +35,11 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("storm", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	short := flags.Bool("short", false, "the form for every change: -time 20s -rounds 100")
-	flags.DurationVar(&o.time, "time", 10*time.Minute, "the storm ends after this time")
+	short := flags.Bool("short", false, "the form for every change: -time 20s -rounds 100 -p99 0")
+	flags.DurationVar(&o.time, "time", 10*time.Minute, "the storm ends after this time; 0: there is none")
 	flags.IntVar(&o.cycles, "cycles", 0, "or after so many mount changes; 0: whenever the time is over")
-	flags.IntVar(&o.rounds, "rounds", 1000, "how often the time from an unmount to the closed gate is measured; 0: never")
+	flags.IntVar(&o.rounds, "rounds", 1000, "how often the time from an unmount to the closed gate is measured, of each kind; 0: never")
+	flags.DurationVar(&o.p99, "p99", 20*time.Millisecond, "how long that may take for 99 % of the unmounts; 0: however long")
 	flags.IntVar(&o.live, "live", 100, "how many claims exist at once")
 	flags.IntVar(&o.workers, "workers", 4, "how many create and delete claims")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the storm's random choices")
@@ -48,8 +52,11 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if *short {
 		o.shorten(flags)
 	}
-	if o.live < 1 || o.workers < 1 || o.time <= 0 {
-		return o, fmt.Errorf("-live, -workers and -time must be positive")
+	switch {
+	case o.live < 1 || o.workers < 1:
+		return o, errors.New("-live and -workers must be positive")
+	case o.time < 0 || o.p99 < 0 || o.rounds < 0 || o.time == 0 && o.rounds == 0:
+		return o, errors.New("-time, -p99 and -rounds cannot be negative, and -time or -rounds must be positive")
 	}
 	return o, nil
 }
@@ -63,5 +70,8 @@ func (o *options) shorten(flags *flag.FlagSet) {
 	}
 	if !said["rounds"] {
 		o.rounds = 100
+	}
+	if !said["p99"] {
+		o.p99 = 0
 	}
 }

@@ -68,9 +68,18 @@ func newWeather(seed uint64) *weather {
 	return &weather{random: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}, busy: map[string]int{}}
 }
 
-// blow goes on until the context ends or so many cycles are done (0: no limit).
-func (w *weather) blow(ctx context.Context, s *scene, cycles int) error {
+// lullEvery is after how many cycles the weather rests until somebody could work.
+const lullEvery = 50
+
+// blow goes on until the context ends or so many cycles are done (0: no limit), with a lull at the
+// beginning and now and then.
+func (w *weather) blow(ctx context.Context, s *scene, cycles int, lull func() error) error {
 	for ; ctx.Err() == nil && (cycles == 0 || w.cycles < cycles); w.cycles++ {
+		if w.cycles%lullEvery == 1 {
+			if err := lull(); err != nil {
+				return err
+			}
+		}
 		a := acts[w.random.IntN(len(acts))]
 		if err := w.once(s, a); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
