@@ -123,7 +123,7 @@ func (s *scene) awaitNotice(r *report) {
 	if _, err := os.ReadFile(s.marker()); err != nil {
 		s.Fault(nothingDone, "the cache does not answer, so nothing is proven: %v", err)
 	}
-	if r.yanked > comesBack+slack || status.Reason != "Unreadable" {
+	if r.yanked > comesBack+s.slack || status.Reason != "Unreadable" {
 		s.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
 	}
 }

@@ -22,7 +22,7 @@ const (
 	otherPool   = "claims of the other pool that were not made"
 	notFed      = "times when the watchdog was not fed"
 	grown       = "things that grew over the looks"
-	slowEnd     = "shutdowns of 5 s or more"
+	slowEnd     = "shutdowns that took too long"
 	noStart     = "starts beside the hang that failed"
 	notBack     = "pools that did not come back by themselves"
 	notSettled  = "claims and removals that did not go through"
@@ -135,7 +135,7 @@ func (s *scene) watchGate(p *pool) closed {
 		return c
 	}
 	c.took, c.message = status.Since.Sub(began), status.Message
-	if c.took > c.within+slack || status.Reason != "NotAnswering" {
+	if c.took > c.within+s.slack || status.Reason != "NotAnswering" {
 		s.Fault(notClosed, "%s: after %s, %s: %s", p.call, c.took, status.Reason, status.Message)
 	}
 	return c
@@ -163,7 +163,7 @@ func (s *scene) end(rd *round, pools []*pool, killable bool) {
 	}
 	err := eventually(gone)
 	rd.end = time.Since(began)
-	if err != nil || rd.end >= shutdown {
+	if err != nil || rd.end >= max(shutdown, s.slack) {
 		s.Fault(slowEnd, "%s: %s, %v", rd.what, rd.end, err)
 	}
 	if killable {
@@ -197,7 +197,7 @@ func (s *scene) recover(ctx context.Context, rd *round, pools []*pool) {
 		s.Blame(notBack, err)
 	}
 	rd.back = time.Since(began)
-	if rd.back > comesBack+slack {
+	if rd.back > comesBack+s.slack {
 		s.Fault(notBack, "%s: after %s", rd.what, rd.back)
 	}
 	for _, p := range pools {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
@@ -21,6 +22,7 @@ type scene struct {
 	doomed hosttest.Image
 	dir    string // of the pool to be yanked
 	number int    // of rounds
+	slack  time.Duration
 }
 
 // pool is one that hangs.
@@ -32,9 +34,9 @@ type pool struct {
 	volumes    map[string]string // by claim
 }
 
-func build(ctx context.Context, t *trial.Trial) *scene {
+func build(ctx context.Context, t *trial.Trial, slack time.Duration) *scene {
 	t.Start(ctx)
-	s := &scene{Trial: t}
+	s := &scene{Trial: t, slack: slack}
 	at := filepath.Join(hosttest.Dir(t), fast)
 	t.Pool(ctx, fast, at, func() { hosttest.Mkfs(t, "ext4", 128).Mount(t, at) })
 	s.dir = filepath.Join(hosttest.Dir(t), "yanked")
