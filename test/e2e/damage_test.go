@@ -132,6 +132,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 					made++
 				} else {
 					failed++
+					h.wantTree(whole(victim.Name)...) // nothing half-made, between two tries
 				}
 				w.deleteClaim(fmt.Sprint("victim-", room)) // removals go on in a full pool
 				w.must(w.WaitVolumeGone(w.soon(), victim.Name))
