@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,14 +46,18 @@ func field(text []byte, word string) int {
 	return n
 }
 
-// look makes the daemon look at every pool so many times, by mount events, and compares what it has
-// before and after. The first tenth is to reach the level.
+// look makes the daemon look at every pool so many times, by mount events, and compares what it has in
+// the beginning with what it has in the end. Each moves to and fro while calls are tried again, so it is
+// read after each tenth: the most of the first three, and the least of the last three. What grows with the
+// looks shows in these all the same.
 func (s *scene) look(ctx context.Context, r *report, pools []*pool, n int) {
 	began := time.Now()
-	s.looks(ctx, pools, n/10)
-	r.before = s.usage()
-	s.looks(ctx, pools, n-n/10)
-	r.after, r.looked = s.usage(), time.Since(began)
+	var read []usage
+	for range 10 {
+		s.looks(ctx, pools, n/10)
+		read = append(read, s.usage())
+	}
+	r.before, r.after, r.looked = each(read[:3], slices.Max), each(read[7:], slices.Min), time.Since(began)
 	for _, c := range []struct {
 		what               string
 		before, after, may int
@@ -66,6 +71,16 @@ func (s *scene) look(ctx context.Context, r *report, pools []*pool, n int) {
 			s.Fault(grown, "%s: %d before, %d after %d looks", c.what, c.before, c.after, n)
 		}
 	}
+}
+
+// each is the most, or the least, of everything.
+func each(all []usage, of func([]int) int) usage {
+	var kib, threads, descriptors, goroutines []int
+	for _, u := range all {
+		kib, threads = append(kib, u.kib), append(threads, u.threads)
+		descriptors, goroutines = append(descriptors, u.descriptors), append(goroutines, u.goroutines)
+	}
+	return usage{of(kib), of(threads), of(descriptors), of(goroutines)}
 }
 
 // looks makes mount events until each pool was looked at n times more, by the daemon's own count.

@@ -53,7 +53,7 @@ func (r *report) print(t *trial.Trial) {
 }
 
 func (r *report) printLooks() {
-	fmt.Printf("\n%d looks at each pool while all hang, in %.0f s: before and after\n", r.looks, r.looked.Seconds())
+	fmt.Printf("\n%d looks at each pool while all hang, in %.0f s: the most in the beginning and the least in the end\n", r.looks, r.looked.Seconds())
 	fmt.Printf("  memory %d and %d KiB, threads %d and %d, descriptors %d and %d, goroutines %d and %d\n",
 		r.before.kib, r.after.kib, r.before.threads, r.after.threads, r.before.descriptors, r.after.descriptors, r.before.goroutines, r.after.goroutines)
 }
