@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,7 @@ func newJudge(ctx context.Context, client kubernetes.Interface, namespace string
 	if !cache.WaitForCacheSync(ctx.Done(), volumes.HasSynced, claims.HasSynced) {
 		return nil, errors.New("the claims and volumes cannot be watched")
 	}
+	c.existing = func() int { return len(j.claims.ListKeys()) }
 	return j, nil
 }
 
@@ -202,14 +204,17 @@ func (j *judge) compare(want map[string]bool, losses *losses) {
 	}
 }
 
-// settle waits until nothing is unsettled, and answers what is at the end of its patience.
+// settle waits until nothing is unsettled, and answers what is when nothing was settled for so long.
 func (j *judge) settle(ctx context.Context, patience time.Duration) (losses, time.Duration) {
 	begin := time.Now()
+	least, since := math.MaxInt, begin
 	for {
 		l := j.unsettled()
-		took := time.Since(begin)
-		if l.sum() == 0 || took > patience || ctx.Err() != nil {
-			return l, took
+		if n := l.sum(); n < least {
+			least, since = n, time.Now()
+		}
+		if least == 0 || time.Since(since) > patience || ctx.Err() != nil {
+			return l, time.Since(begin)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -19,7 +19,7 @@ type options struct {
 	seed    uint64
 	daemon  string
 	keepLog string
-	settle  time.Duration // how long everything may take to settle
+	settle  time.Duration // how long nothing may settle
 }
 
 const usage = `Usage: storm [flags]
@@ -43,7 +43,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 100, "how many claims exist at once")
 	flags.IntVar(&o.workers, "workers", 4, "how many create and delete claims")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the storm's random choices")
-	flags.DurationVar(&o.settle, "settle", patience, "how long everything may take to settle after the storm")
+	flags.DurationVar(&o.settle, "settle", patience, "how long nothing may settle after the storm, before the rest is called lost")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	if err := flags.Parse(args); err != nil {
