@@ -137,9 +137,9 @@ func TestUnion(t *testing.T) {
 // A table with a fault, or with an operation in which nobody was killed, proves nothing.
 func TestReport(t *testing.T) {
 	fine, faulty, idle := &row{name: "fine", kills: 1}, &row{name: "faulty", kills: 1}, &row{name: "idle"}
-	cut := &row{name: "cut", kills: 1, all: true, missed: []string{response + " #9", request + " #7"}}
-	some := &row{name: "some", kills: 1, missed: []string{"fsync pool #1"}}
-	most := &row{name: "most", kills: 1, all: true, missed: some.missed}
+	cut := &row{name: "cut", kills: 1, all: true, points: 20, missed: []string{response + " #9", request + " #7"}}
+	some := &row{name: "some", kills: 1, points: 9, missed: []string{"fsync pool #1"}}
+	most := &row{name: "most", kills: 1, all: true, points: 9, missed: some.missed}
 	faulty.blame("killed at x", []fault{{double, "y"}})
 	faulty.blame("killed at z", nil)
 	for want, all := range map[bool][]report{true: {{fine}, {fine, cut, some}}, false: {{}, {fine, faulty}, {fine, idle}, {fine, most}}} {

@@ -26,7 +26,8 @@
 // Into how many pieces the two sides cut the same requests and answers differs from run to run, so that
 // the last of many pieces may not come again. It is tried ten times and then told as missed. No state is
 // untried for that: ten runs in a row had fewer pieces, and the pieces of such a run are all points that were
-// tried. Any other point that is missed makes the program fail.
+// tried. Nor does a call on the disk come again that the daemon made because two of its workers met. More
+// than one missed point in ten of an operation make the program fail.
 //
 // # What it caught
 //
