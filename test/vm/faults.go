@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +13,22 @@ import (
 
 // disabled: the same machine, booted with AppArmor in SELinux's place.
 func (p *play) disabled() {
-	p.need("a machine with SELinux off", func() (string, error) {
-		if _, err := p.cold(baseConfig, "apparmor=1"); err != nil {
+	p.need("a machine with SELinux off, and the package", func() (string, error) {
+		o := p.options(p.image.file("booted.qcow2"))
+		o.Kernel = "apparmor=1"
+		if err := loadPackage(o); err != nil {
+			return "", err
+		}
+		if err := p.boot(o); err != nil {
+			return "", err
+		}
+		if _, err := p.dpkg(); err != nil {
+			return "", err
+		}
+		if err := p.loadConfig(o, etc, node, baseConfig); err != nil {
+			return "", err
+		}
+		if _, err := p.configure(baseConfig); err != nil {
 			return "", err
 		}
 		return p.expect("getenforce", "Disabled")
@@ -121,19 +136,24 @@ filesystem = "nfs4"
 device = "127.0.0.1:/"
 `
 
+// nfsServer are the commands that start one, with no export yet.
+var nfsServer = []string{
+	"setenforce 0", // the policy keeps an administrator's shell from starting the server's programs
+	"modprobe nfsd && (mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd)",
+	"echo 5 > /proc/fs/nfsd/nfsv4gracetime; echo 5 > /proc/fs/nfsd/nfsv4leasetime; mkdir -p /export && chmod 0700 /export",
+	"rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",
+}
+
 // nfs: a server that goes away, over this machine's own loopback, which the API's traffic does not use.
 func (p *play) nfs() {
 	p.need("a machine", func() (string, error) { return p.fresh(nfsConfig) })
 	p.need("an NFS server and its pool", func() (string, error) {
-		return p.doAll(
-			"setenforce 0", // the policy keeps an administrator's shell from starting the server's programs
-			"modprobe nfsd && (mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd)",
-			"echo 5 > /proc/fs/nfsd/nfsv4gracetime; echo 5 > /proc/fs/nfsd/nfsv4leasetime; mkdir -p /export && chmod 0700 /export",
-			"exportfs -o rw,sync,no_root_squash,fsid=0,no_subtree_check 127.0.0.1:/export && rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",
+		return p.doAll(append(slices.Clone(nfsServer),
+			"exportfs -o rw,sync,no_root_squash,fsid=0,no_subtree_check 127.0.0.1:/export",
 			"hostpath-provisioner prepare net",
 			"mount -t nfs4 -o vers=4.2,hard,timeo=50,retrans=2 127.0.0.1:/ /srv/net",
 			"hostpath-provisioner prepare net",
-		)
+		)...)
 	})
 	p.need("pools and daemon", p.poolsAndStart)
 	var claim, dir string

@@ -86,7 +86,7 @@ func buildImage(ctx context.Context, at image) error {
 
 // bootOnce boots the machine and saves its state, from which later runs start in seconds.
 func bootOnce(ctx context.Context, at image) error {
-	m, err := boot(ctx, machineOptions{Image: at, Root: at.file("booted.qcow2"), Backing: "root.img", Dir: string(at)})
+	m, err := boot(ctx, machineOptions{Image: at, Root: at.file("booted.qcow2"), Backing: at.file("root.img"), Dir: string(at)})
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,14 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -27,14 +30,20 @@ func output(name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// installed are the files of the product, as its packages place them.
-var installed = map[string]string{
-	"usr/lib/systemd/system/hostpath-provisioner.service":            "systemd/hostpath-provisioner.service",
-	"usr/lib/sysusers.d/hostpath-provisioner.conf":                   "packaging/sysusers.conf",
-	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.te": "selinux/hostpath_provisioner.te",
-	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.fc": "selinux/hostpath_provisioner.fc",
-	"usr/share/hostpath-provisioner/selinux/hostpath_provisioner.if": "selinux/hostpath_provisioner.if",
-	"usr/libexec/hostpath-provisioner/selinux-module":                "selinux/selinux-module",
+// packageFile is what make packages built for this machine.
+func packageFile() (string, error) {
+	dir := os.Getenv("HOSTPATH_PACKAGES")
+	if dir == "" {
+		dir = filepath.Join(rig.Root(), ".build", "packages")
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "hostpath-provisioner_*_amd64.deb"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d packages for amd64 in %s (build one with: make packages)", len(found), dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
 }
 
 // baseConfig has the two pools that every chapter starts with.
@@ -49,53 +58,76 @@ path = "/srv/big"
 filesystem = "xfs"
 `
 
-// load writes a tar with the product, this configuration and a kubeconfig to the disk from which the
-// machine unpacks it.
-func (p *play) load(o machineOptions, config string) error {
-	files := map[string][]byte{"etc/hostpath-provisioner/config.toml": []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))}
-	busybox, err := exec.LookPath("busybox") // what a container's image has
-	if err != nil {
-		return err
-	}
-	if files["usr/local/share/busybox"], err = os.ReadFile(busybox); err != nil {
-		return err
-	}
-	if files["usr/bin/hostpath-provisioner"], err = os.ReadFile(product()); err != nil {
-		return err
-	}
-	for name, source := range installed {
-		if files[name], err = os.ReadFile(filepath.Join(rig.Root(), source)); err != nil {
-			return err
-		}
-	}
-	if files["etc/hostpath-provisioner/kubeconfig"], err = p.kubeconfig(); err != nil {
-		return err
-	}
+// archived is a file for the machine, with its mode.
+type archived struct {
+	mode int64
+	data []byte
+}
+
+// load writes files as a tar to the disk from which the machine unpacks them.
+func (o machineOptions) load(files map[string]archived) error {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	for name, data := range files {
-		mode := int64(0o644)
-		switch {
-		case strings.Contains(name, "/bin/"), strings.Contains(name, "/libexec/"), strings.HasSuffix(name, "/busybox"):
-			mode = 0o755
-		case strings.HasSuffix(name, "kubeconfig"):
-			mode = 0o600
-		}
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
+	for name, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg}); err != nil {
 			return err
 		}
-		if _, err := w.Write(data); err != nil {
+		if _, err := w.Write(f.data); err != nil {
 			return err
 		}
 	}
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(o.disk(filesDisk), archive.Bytes(), 0o600)
+	// In place: a running machine has the disk open, and the end of the archive is in it.
+	disk, err := os.OpenFile(o.disk(filesDisk), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = disk.Write(archive.Bytes())
+	return errors.Join(err, disk.Close())
+}
+
+const etc = "etc/hostpath-provisioner"
+
+// unpacked are the commands that unpack what load wrote.
+const unpacked = "tar -x --no-same-owner -f /dev/vdb -C / && blockdev --flushbufs /dev/vdb"
+
+// loadPackage loads the package, and what a container's image has.
+func loadPackage(o machineOptions) error {
+	files := map[string]archived{}
+	deb, err := packageFile()
+	if err != nil {
+		return err
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return err
+	}
+	for name, source := range map[string]string{"root/hostpath-provisioner.deb": deb, "usr/local/share/busybox": busybox} {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		files[name] = archived{0o755, data}
+	}
+	return o.load(files)
+}
+
+// loadConfig loads a configuration with the chapter's provisioner, and the node's kubeconfig.
+func (p *play) loadConfig(o machineOptions, dir, node, config string) error {
+	kubeconfig, err := p.kubeconfig(node)
+	if err != nil {
+		return err
+	}
+	return o.load(map[string]archived{
+		dir + "/config.toml": {0o644, []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))},
+		dir + "/kubeconfig":  {0o600, kubeconfig},
+	})
 }
 
 // kubeconfig is a node's, with the address at which the machine reaches this host's loopback.
-func (p *play) kubeconfig() ([]byte, error) {
+func (p *play) kubeconfig(node string) ([]byte, error) {
 	file := filepath.Join(p.dir, "kubeconfig")
 	if err := p.cluster.ServiceAccountKubeconfig(p.ctx, "hostpath-provisioner", "hostpath-provisioner", node, file); err != nil {
 		return nil, err
@@ -111,39 +143,96 @@ func (p *play) kubeconfig() ([]byte, error) {
 	return bytes.Replace(data, []byte(here), []byte(there), 1), nil
 }
 
-// fresh starts a machine from the saved state with the product unpacked in it, not yet started.
+// fresh starts a machine on which the package is installed and configured, and the daemon not started.
 func (p *play) fresh(config string) (string, error) {
-	o := p.options()
+	if p.installed == "" {
+		if err := p.install(); err != nil {
+			return "", fmt.Errorf("installing the package: %w", err)
+		}
+	}
+	o := p.options(filepath.Join(p.installed, "root.qcow2"))
+	o.State = filepath.Join(p.installed, "state")
+	if err := p.loadConfig(o, etc, node, config); err != nil {
+		return "", err
+	}
+	if err := p.boot(o); err != nil {
+		return "", err
+	}
+	return p.configure(config)
+}
+
+// configure puts the configuration in place of the package's.
+func (p *play) configure(config string) (string, error) {
+	steps := []string{unpacked, "restorecon -R /etc/hostpath-provisioner"}
+	if config != baseConfig { // as docs/selinux.md says of pools that are new
+		steps = append(steps, script+" pools")
+	}
+	return p.doAll(append(steps, "systemctl daemon-reload")...)
+}
+
+// install makes what all chapters but one begin with: the image's machine, with the package that was
+// built, installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
+// most of a minute here.
+func (p *play) install() error {
+	name := p.name
+	defer func() { p.name = name }()
+	p.name = "installed"
+	o := p.options(p.image.file("booted.qcow2"))
 	o.State = p.image.file("state")
-	if err := p.load(o, config); err != nil {
-		return "", err
-	}
-	return "", p.unpack(o)
-}
-
-// cold is fresh, booted with these words for the kernel.
-func (p *play) cold(config, kernel string) (string, error) {
-	o := p.options()
-	o.Kernel = kernel
-	if err := p.load(o, config); err != nil {
-		return "", err
-	}
-	return "", p.unpack(o)
-}
-
-func (p *play) options() machineOptions {
-	dir := filepath.Join(p.dir, p.name)
-	os.MkdirAll(dir, 0o700)
-	return machineOptions{Image: p.image, Root: filepath.Join(dir, "root.qcow2"), Backing: "booted.qcow2", Dir: dir}
-}
-
-func (p *play) unpack(o machineOptions) (err error) {
-	if p.machine, err = boot(p.ctx, o); err != nil {
+	if err := loadPackage(o); err != nil {
 		return err
 	}
-	_, err = p.doAll("tar -x --no-same-owner -f /dev/vdb -C /", "systemd-sysusers hostpath-provisioner.conf",
-		"ln -s ../../../bin/hostpath-provisioner /usr/lib/systemd/system-generators/hostpath-provisioner-generator",
-		"restorecon -R /usr/bin/hostpath-provisioner /usr/lib/systemd /etc/hostpath-provisioner && systemctl daemon-reload")
+	if err := p.boot(o); err != nil {
+		return err
+	}
+	defer func() { p.machine.kill(); p.machine = nil }()
+	if _, err := p.dpkg(); err != nil {
+		return err
+	}
+	if err := p.loadConfig(o, etc, node, baseConfig); err != nil {
+		return err
+	}
+	if _, err := p.doAll(unpacked, script+" pools"); err != nil {
+		return err
+	}
+	if err := p.freeze(filepath.Join(o.Dir, "state")); err != nil {
+		return err
+	}
+	p.installed = o.Dir
+	return nil
+}
+
+// dpkg installs the package, as docs/install.md says.
+func (p *play) dpkg() (string, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
+	defer cancel()
+	begin := time.Now()
+	out, err := p.machine.do(ctx, unpacked+" && dpkg -i /root/hostpath-provisioner.deb")
+	if err == nil && !strings.Contains(out, "is installed and not started") {
+		err = fmt.Errorf("dpkg -i did not say what comes next:\n%s", out)
+	}
+	p.say("     the package is installed by dpkg and its scripts (%.0fs)", time.Since(begin).Seconds())
+	return "", err
+}
+
+// freeze saves the running machine with its root disk. Disks that are not mounted must not be read from
+// its memory by those who start from it.
+func (p *play) freeze(state string) error {
+	if _, err := p.do("sync; echo 3 > /proc/sys/vm/drop_caches"); err != nil {
+		return err
+	}
+	return p.machine.save(state)
+}
+
+// options of a machine on a fresh disk over this one.
+func (p *play) options(backing string) machineOptions {
+	dir := filepath.Join(p.dir, p.name)
+	os.MkdirAll(dir, 0o700)
+	return machineOptions{Image: p.image, Root: filepath.Join(dir, "root.qcow2"), Backing: backing, Dir: dir}
+}
+
+func (p *play) boot(o machineOptions) (err error) {
+	p.machine, err = boot(p.ctx, o)
 	return err
 }
 

@@ -32,7 +32,7 @@ var disks = []struct {
 type machineOptions struct {
 	Image   image
 	Root    string // the root disk, a qcow2 file; made over Backing if it is missing
-	Backing string // a file of the image
+	Backing string // another disk's file
 	Dir     string // for disks and sockets
 	State   string // a saved state to start from in place of a boot
 	Kernel  string // more words for the kernel's command line
@@ -97,9 +97,9 @@ func (o machineOptions) makeDisks(ctx context.Context) error {
 	if _, err := os.Stat(o.Root); err == nil {
 		return nil
 	}
-	backing, format := o.Image.file(o.Backing), "raw"
-	if filepath.Dir(o.Root) == string(o.Image) {
-		backing = o.Backing // relative, because the directory gets its final name later
+	backing, format := o.Backing, "raw"
+	if filepath.Dir(o.Root) == filepath.Dir(backing) {
+		backing = filepath.Base(backing) // because the directory may get its final name later
 	}
 	if strings.HasSuffix(o.Backing, ".qcow2") {
 		format = "qcow2"

@@ -38,6 +38,7 @@ type play struct {
 	services  int // started for one command
 	machine   *machine
 	name      string // of the chapter
+	installed string // the directory of the machine with the package; "" before there is one
 	verdicts  []verdict
 }
 
@@ -222,10 +223,13 @@ func (p *play) soon() (context.Context, context.CancelFunc) {
 }
 
 // claim makes a claim in the pool of that name and answers its name.
-func (p *play) claim(pool string) (string, error) {
+func (p *play) claim(pool string, edits ...func(*corev1.PersistentVolumeClaim)) (string, error) {
 	p.claims++
 	claim := cluster.Claim(p.namespace, fmt.Sprintf("claim-%d", p.claims), p.class(pool), "1Mi")
 	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": node}
+	for _, edit := range edits {
+		edit(claim)
+	}
 	_, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Create(p.ctx, claim, metav1.CreateOptions{})
 	return claim.Name, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,22 +16,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// power: the machine is killed in the middle of a churn and booted again, as often as -cuts says. The
+// coldEvery is how many cuts there are to each that is followed by a boot from all disks as they were cut.
+const coldEvery = 10
+
+// power: the machine is killed in the middle of a churn and started again, as often as -cuts says. The
 // control plane lives on this host and remembers what it was told.
+//
+// All that the daemon writes is on three disks: two pools and the one of its state directory. A start
+// after a cut is a machine from before the first daemon, restored, which mounts them as they were cut. The
+// kernel reads nothing of them from the memory that was restored: they were not mounted when it was
+// saved. What is spared is the boot of a kernel and of Debian's services, and that the root disk is cut
+// too; that, once in coldEvery cuts, is not spared.
 func (p *play) power() {
-	p.need("a machine with pools on ext4 and xfs, and a daemon", func() (string, error) {
-		if _, err := p.fresh(baseConfig); err != nil {
-			return "", err
-		}
-		if _, err := p.poolsAndStart(); err != nil {
-			return "", err
-		}
-		return p.do("sync") // fstab and the program are not what the cut is about
-	})
+	p.need("a machine with pools on ext4 and xfs, and the daemon's state on a third disk", p.threeDisks)
+	p.need("the daemon writes on these disks alone", p.nothingOnRoot)
 	random := rand.New(rand.NewPCG(p.opt.seed, 1))
 	before := len(p.verdicts)
 	for round := 1; round <= p.opt.cuts; round++ {
-		if !p.step(fmt.Sprintf("power cut %d of %d", round, p.opt.cuts), func() (string, error) { return p.cut(random) }) {
+		cold := round%coldEvery == 0 || round == p.opt.cuts && p.opt.cuts < coldEvery
+		if !p.step(fmt.Sprintf("power cut %d of %d", round, p.opt.cuts), func() (string, error) { return p.cut(random, cold) }) {
 			break // the world is not what the next round would start from
 		}
 	}
@@ -42,8 +47,87 @@ func (p *play) power() {
 	p.say("%d of %d power cuts survived", survived, p.opt.cuts)
 }
 
+const (
+	stateDir = "/var/lib/hostpath-provisioner"
+	mountAll = "mount " + stateDir + " && mount /srv/fast && mount /srv/big"
+)
+
+// threeDisks saves the machine as the rounds restore it: nothing mounted, no daemon since it was booted.
+func (p *play) threeDisks() (string, error) {
+	if _, err := p.fresh(baseConfig); err != nil {
+		return "", err
+	}
+	if _, err := p.doAll(
+		"mkfs.ext4 -q /dev/vde && echo '/dev/vde "+stateDir+" ext4 defaults,nofail 0 0' >> /etc/fstab",
+		"mount /dev/vde "+stateDir+" && restorecon "+stateDir,
+	); err != nil {
+		return "", err
+	}
+	if _, err := p.pools(); err != nil {
+		return "", err
+	}
+	if _, err := p.do("umount /srv/fast /srv/big " + stateDir); err != nil {
+		return "", err
+	}
+	if err := p.freeze(p.saved("state")); err != nil {
+		return "", err
+	}
+	if err := os.Rename(p.machine.opt.Root, p.saved("qcow2")); err != nil {
+		return "", err
+	}
+	return "", p.again(false)
+}
+
+// saved is a file of the machine that the rounds start from.
+func (p *play) saved(what string) string { return filepath.Join(p.dir, p.name, "saved."+what) }
+
+// again starts the machine on its disks as they are: restored on a fresh root disk, or booted from the
+// one it had.
+func (p *play) again(cold bool) error {
+	o := p.machine.opt
+	if cold {
+		o.State = ""
+		if err := p.boot(o); err != nil {
+			return err
+		}
+		_, err := p.machine.until(p.ctx, limit, "mountpoint -q "+stateDir+" && mountpoint -q /srv/fast && mountpoint -q /srv/big")
+		return err
+	}
+	o.State, o.Backing = p.saved("state"), p.saved("qcow2")
+	if err := os.RemoveAll(o.Root); err != nil {
+		return err
+	}
+	if err := p.boot(o); err != nil {
+		return err
+	}
+	_, err := p.do(mountAll)
+	return err
+}
+
+// nothingOnRoot starts the daemon, lets it work, and looks for what changed on the root disk.
+func (p *play) nothingOnRoot() (string, error) {
+	if _, err := p.do("sync; sleep 0.1; touch /run/before"); err != nil {
+		return "", err
+	}
+	if _, err := p.start(); err != nil {
+		return "", err
+	}
+	for _, pool := range []string{"fast", "big"} {
+		claim, _, err := p.bound(pool)
+		if err != nil {
+			return "", err
+		}
+		if err := p.drop(claim); err != nil {
+			return "", err
+		}
+	}
+	// The root disk alone, as it is under what is mounted. Two private temporary directories are the
+	// service manager's.
+	return p.expect("mkdir /run/root && mount --bind / /run/root && find /run/root -cnewer /run/before ! -path '*/tmp' ! -path '*/tmp/systemd-private-*'; umount /run/root; echo looked", "looked", "!/run")
+}
+
 // cut is one round.
-func (p *play) cut(random *rand.Rand) (string, error) {
+func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 	c := &churn{p: p, random: rand.New(rand.NewPCG(random.Uint64(), 2)), seen: map[string]bool{}}
 	ctx, end := context.WithCancel(p.ctx)
 	var work sync.WaitGroup
@@ -63,13 +147,10 @@ func (p *play) cut(random *rand.Rand) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := p.bootAgain(); err != nil {
+	if err := p.again(cold); err != nil {
 		return "", err
 	}
-	// The daemon is not enabled: this is the disk as the cut left it.
-	if _, err := p.machine.until(p.ctx, limit, "mountpoint -q /srv/fast && mountpoint -q /srv/big"); err != nil {
-		return "", err
-	}
+	// The daemon is not enabled: these are the disks as the cut left them.
 	if err := p.compare(told); err != nil {
 		return "", fmt.Errorf("after the cut: %w", err)
 	}
@@ -80,7 +161,8 @@ func (p *play) cut(random *rand.Rand) (string, error) {
 	if err == nil && len(told.exist) == 0 {
 		err = fmt.Errorf("the cut found no volume")
 	}
-	return fmt.Sprintf("%d existed, %d were gone, %d under way; %s", len(told.exist), len(told.gone), told.underWay, settled), err
+	how := map[bool]string{true: "booted: ", false: ""}[cold]
+	return fmt.Sprintf("%s%d existed, %d were gone, %d under way; %s", how, len(told.exist), len(told.gone), told.underWay, settled), err
 }
 
 // churn makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
@@ -184,7 +266,8 @@ func (c *churn) told() (told, error) {
 
 // compare looks at the disk before the daemon does.
 func (p *play) compare(t told) error {
-	out, err := p.do("ls -A /srv/fast /srv/big; ls -A /srv/fast/.hostpath-provisioner/volumes /srv/big/.hostpath-provisioner/volumes")
+	out, err := p.do("ls -A /srv/fast /srv/big; ls -A /srv/fast/.hostpath-provisioner/volumes /srv/big/.hostpath-provisioner/volumes; " +
+		"for p in fast big; do cmp " + stateDir + "/pools/$p.json /srv/$p/.hostpath-provisioner/pool.json || exit 1; done")
 	if err != nil {
 		return err
 	}

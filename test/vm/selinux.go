@@ -16,13 +16,10 @@ func (p *play) selinux() {
 		}
 		return p.expect("getenforce", "Enforcing")
 	})
+	p.need("the package's scripts have compiled and loaded the policy module", func() (string, error) {
+		return p.expect("semodule -l | grep hostpath", "hostpath_provisioner_pools", "hostpath_provisioner\n")
+	})
 	p.step("a type that the policy has not closes the pool, and check says so", p.unknownType)
-	p.step("without the policy module check says that nothing confines the daemon", func() (string, error) {
-		return p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing")
-	})
-	p.need("the policy module compiles and loads here", func() (string, error) {
-		return p.expect(script+" install 2>&1; semodule -l | grep hostpath", "hostpath_provisioner_pools", "hostpath_provisioner\n", "selinux-module: loaded")
-	})
 	p.need("pools on ext4 and xfs are prepared, and get the module's type", func() (string, error) {
 		if _, err := p.pools(); err != nil {
 			return "", err
@@ -66,7 +63,11 @@ func (p *play) selinux() {
 		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*var_log_t'", "{ write }")
 	})
 	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
-	p.step("without the module a service is not confined, and goes on", p.removeModule)
+	p.step("without the module a service is not confined, check says so, and it goes on", p.removeModule)
+	p.step("the package is purged: its own files go, volumes stay", func() (string, error) {
+		return p.expect("dpkg --purge hostpath-provisioner 2>&1; ls -d /etc/hostpath-provisioner /var/lib/hostpath-provisioner; ls -d /srv/fast/pvc-* | wc -l",
+			"cannot access '/etc/hostpath-provisioner'", "cannot access '/var/lib/hostpath-provisioner'", "!\n0\n")
+	})
 }
 
 // expect runs a command, whatever its exit code, and looks for each text in its output; with "!" before
@@ -253,6 +254,9 @@ func (p *play) noDenials() (string, error) {
 
 func (p *play) removeModule() (string, error) {
 	if _, err := p.expect(script+" remove >/dev/null 2>&1; semodule -l | grep -c hostpath_provisioner", "0"); err != nil {
+		return "", err
+	}
+	if _, err := p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing"); err != nil {
 		return "", err
 	}
 	if _, err := p.do("chcon -R -t var_lib_t /srv/fast/.hostpath-provisioner && chcon -t var_lib_t /srv/fast && systemctl restart hostpath-provisioner"); err != nil {
