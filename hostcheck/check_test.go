@@ -81,6 +81,19 @@ var faults = []struct {
 		f.MountPoint.MountID, f.Path.MountID = 3, 3
 	}},
 	{"bound onto itself", func(e *Expect, f *Facts) { f.Under.Identity = f.MountPoint.Identity }},
+	{"root is squashed", func(e *Expect, f *Facts) {
+		f.Mounts = slices.Clone(f.Mounts)
+		f.Mounts[1].FSType, f.Mounts[1].Source = "nfs4", "files:/"
+		e.Filesystem, e.Device, e.SELinuxType = "nfs4", "files:/", ""
+		f.Failed, f.Refused = "reading /srv/disk/pool/.hostpath-provisioner/pool.json: marker: permission denied", true
+		f.Space, f.Marker, f.Label = Space{}, MarkerFact{}, LabelFact{}
+	}},
+	{"root may not look for the path", func(e *Expect, f *Facts) {
+		f.Mounts = slices.Clone(f.Mounts)
+		f.Mounts[1].FSType, f.Mounts[1].Source = "nfs4", "files:/"
+		e.Filesystem, e.Device = "nfs4", "files:/"
+		f.Path, f.Refused = Entry{Kind: Failing, Error: "permission denied"}, true
+	}},
 	{"path missing", func(e *Expect, f *Facts) { f.Path = Entry{Kind: Missing} }},
 	{"path is a file", func(e *Expect, f *Facts) { f.Path = Entry{Kind: NotDir} }},
 	{"path behind a link", func(e *Expect, f *Facts) { f.Path = Entry{Kind: Symlink} }},

@@ -23,6 +23,8 @@ type Facts struct {
 	Waited     time.Duration `json:"waited,omitempty"`
 	// Failed is a question that the filesystem answered with an error, and the error.
 	Failed string `json:"failed,omitempty"`
+	// Refused says that the error of Path or Failed is a permission that this process, as root, has not.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Kind is what was found at a path.

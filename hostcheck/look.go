@@ -134,6 +134,7 @@ func (l *looker) gatherMounted(f *Facts, v view, e enter) {
 func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 	f.Path = entry(fd, err)
 	if err != nil {
+		f.Refused = refused(err)
 		return
 	}
 	defer unix.Close(fd)
@@ -151,8 +152,13 @@ func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)
 	if f.Marker, err = marker(fd, deep); err != nil {
-		f.Failed = question + ": " + err.Error()
+		f.Failed, f.Refused = question+": "+err.Error(), refused(err)
 	}
+}
+
+// refused is what nobody on this host says to root.
+func refused(err error) bool {
+	return unix.Geteuid() == 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM))
 }
 
 // freshly says whether the costly part has to be looked at anew.

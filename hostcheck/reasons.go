@@ -11,6 +11,7 @@ const (
 	ReasonNotMounted           = "NotMounted"           // nothing is mounted at mount_point
 	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
 	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount
+	ReasonRootSquashed         = "RootSquashed"         // the file server takes this host's root for somebody else
 	ReasonWrongMount           = "WrongMount"           // another mount stands between mount_point and path, or on path
 	ReasonMountsChanging       = "MountsChanging"       // the mounts changed while they were looked at
 	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one

@@ -2,6 +2,7 @@ package hostcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +17,7 @@ var rules = []rule{
 	mountTableUnreadable,
 	onMountPoint(missing), onMountPoint(notADirectory), onMountPoint(symlinkInPath), onMountPoint(unreadable),
 	notMounted, rootFilesystem, mountedOnItself,
+	rootSquashed,
 	onPath(missing), onPath(notADirectory), onPath(symlinkInPath), onPath(unreadable),
 	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, wrongDevice, readOnly,
 	notAnswering, failing,
@@ -95,6 +97,23 @@ func mountedOnItself(v view) (Finding, bool) {
 		"%s is mounted over itself, so that an unmount would not be seen", v.want.MountPoint)
 }
 
+// squashing are the filesystems whose servers can take a host's root for somebody else: root_squash of
+// exports(5), of the capabilities of CephFS clients, server.root-squash of Gluster volumes.
+var squashing = []string{"nfs", "nfs4", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs"}
+
+func (v view) squashed() bool {
+	return v.placed && v.saw.Refused && slices.Contains(squashing, v.on.FSType)
+}
+
+func rootSquashed(v view) (Finding, bool) {
+	said := v.saw.Failed
+	if said == "" {
+		said = v.want.Path + ": " + v.saw.Path.Error
+	}
+	return when(v.squashed(), Close, ReasonRootSquashed,
+		"the file server of %s does not let this host's root in (root_squash): %s", v.on.Point, said)
+}
+
 func wrongMount(v view) (Finding, bool) {
 	bad := v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID
 	if !bad && v.saw.Path.Kind == OtherMount {
@@ -163,5 +182,5 @@ func roughly(d time.Duration) time.Duration {
 }
 
 func failing(v view) (Finding, bool) {
-	return when(v.saw.Failed != "", Close, ReasonUnreadable, "%s", v.saw.Failed)
+	return when(v.saw.Failed != "" && !v.squashed(), Close, ReasonUnreadable, "%s", v.saw.Failed)
 }

@@ -26,6 +26,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonNotMounted:           "mount it, then run: hostpath-provisioner check POOL",
 	hostcheck.ReasonRootFilesystem:       "unmount MOUNT and mount the pool's own storage there; for a plain directory set require_mount = false in [pool.POOL]",
 	hostcheck.ReasonMountedOnItself:      "unmount MOUNT once; in a service, remove ReadWritePaths= and BindPaths= that name it",
+	hostcheck.ReasonRootSquashed:         "export it to this host with no_root_squash; see docs/shared.md",
 	hostcheck.ReasonWrongMount:           "look at: findmnt -R MOUNT; then unmount what stands in between, or set mount_point of [pool.POOL] to it",
 	hostcheck.ReasonMountsChanging:       "wait for the mounts to settle, then run: hostpath-provisioner check POOL",
 	hostcheck.ReasonWrongFilesystem:      "look at: findmnt MOUNT; then mount the right one, or correct filesystem in [pool.POOL]",
