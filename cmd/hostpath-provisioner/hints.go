@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -74,7 +75,15 @@ var errorHints = []struct {
 	{selinux.ErrNoLabels, "volumes there have the label that the mount has: mount option context=, see mount(8)"},
 	{context.Canceled, "run it again: it goes on where it was"},
 	{hostcheck.ErrMarkerDamaged, "put a sound copy in the place of the file that is named; run with --replace to write what this host remembers anew"},
-	{fs.ErrPermission, "run it as root"},
+	{fs.ErrPermission, permissionHint(os.Geteuid())},
+}
+
+// permissionHint: what root is refused, it is not refused by file modes.
+func permissionHint(user int) string {
+	if user != 0 {
+		return "run it as root"
+	}
+	return "root itself was refused: by a file server, which then has to export with no_root_squash (docs/shared.md), or by SELinux (ausearch -m avc)"
 }
 
 // poolHint is what helps a pool against a finding.

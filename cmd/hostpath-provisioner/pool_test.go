@@ -7,10 +7,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,6 +190,17 @@ gone other bound
 	silent := show(join(disks, objects{err: errors.New("refused")}))
 	if strings.Contains(silent, stateOrphaned) || !strings.Contains(silent, "fast 1-bound unknown\n") || !strings.Contains(silent, "fast 9-kept retained\n") {
 		t.Errorf("without the API:\n%s", silent)
+	}
+}
+
+// Who is root already is not told to become it.
+func TestRefusedToRoot(t *testing.T) {
+	err := &fs.PathError{Op: "chmod", Path: "/pool", Err: syscall.EPERM}
+	if got := hintFor(err); !strings.Contains(got, "no_root_squash") { // tests run as root
+		t.Errorf("hint %q", got)
+	}
+	if got := permissionHint(1000); got != "run it as root" {
+		t.Errorf("hint %q", got)
 	}
 }
 
