@@ -132,6 +132,24 @@ func (c *churn) isDoomed(uid string) bool {
 	return c.doomed[uid]
 }
 
+// living are the UIDs of the claims that nobody asked to delete.
+func (c *churn) living() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]bool{}
+	for _, name := range c.names {
+		all[c.uids[name]] = true
+	}
+	return all
+}
+
+// moved says whether claims were made and deleted since the last count.
+func (c *churn) moved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made > 0 && c.deleted > 0
+}
+
 // count is the claims made and deleted since it was asked last.
 func (c *churn) count() (made, deleted int) {
 	c.mu.Lock()

@@ -233,6 +233,15 @@ func (s *sky) reset() tally {
 	return was
 }
 
+// saw answers whether each of these faults happened since the last reset.
+func (s *sky) saw(all []fault) func() bool {
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !slices.ContainsFunc(all, func(f fault) bool { return s.tally.faults[f] == 0 })
+	}
+}
+
 // early throws a coin for whether a request is refused before the server hears of it.
 func (s *sky) early() bool {
 	s.mu.Lock()

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -254,6 +256,31 @@ func (j *judge) limbo(pv string) bool {
 	}
 	_, err := os.Lstat(j.file(pv))
 	return err == nil || j.lenient
+}
+
+// fresh counts the volumes with data whose claims are to stay and are not among these.
+func (j *judge) fresh(earlier map[string]bool) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, uid := range j.written {
+		if !earlier[uid] && !j.churn.isDoomed(uid) {
+			n++
+		}
+	}
+	return n
+}
+
+// went counts the claims among these that were deleted and have no directory any more.
+func (j *judge) went(earlier map[string]bool) (n int) {
+	for uid := range earlier {
+		if !j.churn.isDoomed(uid) {
+			continue
+		}
+		if _, err := os.Lstat(j.scene.Path("pvc-" + uid)); errors.Is(err, fs.ErrNotExist) {
+			n++
+		}
+	}
+	return n
 }
 
 // orphans are the volumes with data that no claim has.

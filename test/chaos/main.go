@@ -91,6 +91,8 @@ type world struct {
 	skewed string  // the daemon with another clock, once it is built
 	kept   int     // orphans
 	back   int     // claims that were deleted and came back
+
+	earlier map[string]bool // UIDs of the claims that etcd's data was kept with
 }
 
 // failure ends the program: the story could not be played.

@@ -41,7 +41,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 60, "how many claims exist at once")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	only := flags.String("only", "", "phases to play after the fair one, with commas; all: "+strings.Join(phaseNames(), ","))
-	flags.DurationVar(&o.settle, "settle", 100*time.Second, "how long everything may take to settle after a phase")
+	flags.DurationVar(&o.settle, "settle", 3*time.Minute, "how long everything may take to settle after a phase, and what a phase has to see to come")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	if err := flags.Parse(args); err != nil {
