@@ -42,6 +42,8 @@ type Options struct {
 	// for what it tests. --kcm-qps=0, --kcm-burst=0 and --scheduler-qps=0
 	// bring upstream's back.
 	ExtraArgs []string
+	// Env is added to the program's environment.
+	Env []string
 }
 
 // Cluster is a running control plane. Its methods that start and stop it are
@@ -85,7 +87,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		"--dir=" + c.opt.Dir,
 		"--kcm-qps=1000", "--kcm-burst=2000", "--scheduler-qps=1000",
 	}, c.opt.ExtraArgs...)
-	process, err := startProcess(ctx, c.opt.Binary, args, c.opt.Stdout)
+	process, err := startProcess(ctx, c.opt, args)
 	if err != nil {
 		return fmt.Errorf("start the control plane in %s: %w", c.opt.Dir, err)
 	}

@@ -25,9 +25,10 @@ type process struct {
 }
 
 // startProcess returns when the child has printed a line "ready".
-func startProcess(ctx context.Context, binary string, args []string, stdout io.Writer) (*process, error) {
-	ready := &readyLine{next: stdout, seen: make(chan struct{})}
-	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
+func startProcess(ctx context.Context, o Options, args []string) (*process, error) {
+	ready := &readyLine{next: o.Stdout, seen: make(chan struct{})}
+	p := &process{cmd: exec.Command(o.Binary, args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), o.Env...)
 	p.cmd.Stdout = ready
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -32,6 +32,7 @@ type Options struct {
 	Metrics string   // address that the daemon serves its metrics on; empty: none
 	MiB     int      // size of the pool's filesystem
 	Args    []string // more flags of the control plane
+	Env     []string // more of its environment
 }
 
 // Scene is what was built. Its fields are for reading.
@@ -58,7 +59,7 @@ func Build(ctx context.Context, t hosttest.T, o Options) *Scene {
 	}
 	s := &Scene{Name: o.Name, Class: o.Name, dir: hosttest.Dir(t)}
 	var err error
-	s.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t), ExtraArgs: o.Args})
+	s.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t), ExtraArgs: o.Args, Env: o.Env})
 	must(err, "starting the control plane")
 	config := s.Cluster.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"

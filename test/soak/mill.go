@@ -9,11 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -87,9 +90,28 @@ func (m *mill) grind(ctx context.Context, n int) error {
 func (m *mill) make(ctx context.Context, i int) error {
 	claim := cluster.Claim(m.scene.Namespace, fmt.Sprintf("c%06d", i), m.scene.Class, "1Mi")
 	claim.Annotations = map[string]string{plan.SelectedNode: m.scene.Name, plan.StorageProvisioner: m.scene.Name}
-	_, err := m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	return patiently(func() error {
+		_, err := m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+		return err
+	}, apierrors.IsAlreadyExists)
+}
+
+// patiently makes a request again that the API server had no time for, as it may happen within an hour
+// on a busy machine. done is what it answers if it had done it nevertheless.
+func patiently(ask func() error, done func(error) bool) error {
+	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8}, busy, ask)
+	if err != nil && done(err) {
+		return nil
+	}
 	return err
 }
+
+func busy(err error) bool {
+	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
+func never(error) bool { return false }
 
 func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(), end context.CancelCauseFunc) {
 	doomed := map[string]bool{} // volumes whose claim was deleted
@@ -120,7 +142,11 @@ func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
 	core, claim := m.scene.Client.CoreV1(), pv.Spec.ClaimRef.Name
 	claims := core.PersistentVolumeClaims(m.scene.Namespace)
 	bind := fmt.Appendf(nil, `{"spec":{"volumeName":%q}}`, pv.Name)
-	if _, err := claims.Patch(ctx, claim, types.MergePatchType, bind, metav1.PatchOptions{}); err != nil {
+	err := patiently(func() error {
+		_, err := claims.Patch(ctx, claim, types.MergePatchType, bind, metav1.PatchOptions{})
+		return err
+	}, never)
+	if err != nil {
 		return err
 	}
 	if pv.UID[0]%3 != 0 {
@@ -128,12 +154,15 @@ func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
 			return err
 		}
 	}
-	if err := claims.Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
+	err = patiently(func() error { return claims.Delete(ctx, claim, metav1.DeleteOptions{}) }, apierrors.IsNotFound)
+	if err != nil {
 		return err
 	}
 	release := []byte(`{"status":{"phase":"Released"}}`)
-	_, err := core.PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, release, metav1.PatchOptions{}, "status")
-	return err
+	return patiently(func() error {
+		_, err := core.PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, release, metav1.PatchOptions{}, "status")
+		return err
+	}, apierrors.IsNotFound)
 }
 
 func (m *mill) count() {
