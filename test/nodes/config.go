@@ -2,6 +2,10 @@ package nodes
 
 import "fmt"
 
+// imageName is what pods name as their image. No registry has it: "localhost" is nobody's, and pods
+// say imagePullPolicy Never.
+const imageName = "localhost/hostpath-nodes:1"
+
 // containerdConfig is in version 2 of the format, which containerd 1.6 wants and 2.x still reads.
 // What the machine may not allow is left out: raised OOM scores, huge pages, AppArmor profiles.
 func containerdConfig(cni string) string {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/image"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -121,11 +122,10 @@ func build(w *world, name string) string {
 func (w *world) makeArchive() string {
 	busybox, err := exec.LookPath("busybox")
 	w.must(err, "looking for busybox")
+	archive, err := image.Busybox(imageName, busybox)
+	w.must(err, "reading busybox")
 	name := filepath.Join(w.dir, "image.tar")
-	f, err := os.Create(name)
-	w.must(err, "writing the image")
-	w.must(writeImage(f, busybox), "writing the image")
-	w.must(f.Close(), "writing the image")
+	w.must(archive.Save(name), "writing the image")
 	return name
 }
 

@@ -1,4 +1,4 @@
-package nodes
+package image
 
 import (
 	"archive/tar"
@@ -18,17 +18,21 @@ func TestImage(t *testing.T) {
 	if err := os.WriteFile(program, []byte("a program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	image, err := Busybox("localhost/image:1", program)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b bytes.Buffer
-	if err := writeImage(&b, program); err != nil {
+	if err := image.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	archive := untar(t, b.Bytes())
 	blob := func(d descriptor) []byte {
 		data, found := archive["blobs/sha256/"+d.Digest[len("sha256:"):]]
-		if sum := fmt.Sprintf("sha256:%x", sha256.Sum256(data.data)); !found || sum != d.Digest || len(data.data) != d.Size {
-			t.Fatalf("%s of %d bytes: found %t, %s, %d bytes", d.Digest, d.Size, found, sum, len(data.data))
+		if sum := fmt.Sprintf("sha256:%x", sha256.Sum256(data.Data)); !found || sum != d.Digest || len(data.Data) != d.Size {
+			t.Fatalf("%s of %d bytes: found %t, %s, %d bytes", d.Digest, d.Size, found, sum, len(data.Data))
 		}
-		return data.data
+		return data.Data
 	}
 	var index struct{ Manifests []descriptor }
 	var manifest struct {
@@ -40,8 +44,8 @@ func TestImage(t *testing.T) {
 			DiffIDs []string `json:"diff_ids"`
 		}
 	}
-	unmarshal(t, archive["index.json"].data, &index)
-	if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != imageName {
+	unmarshal(t, archive["index.json"].Data, &index)
+	if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != "localhost/image:1" {
 		t.Errorf("the image is named %q", got)
 	}
 	unmarshal(t, blob(index.Manifests[0]), &manifest)
@@ -50,17 +54,17 @@ func TestImage(t *testing.T) {
 		t.Errorf("layers %v, diff_ids %v", manifest.Layers, config.RootFS.DiffIDs)
 	}
 	layer := untar(t, blob(manifest.Layers[0]))
-	if f := layer["bin/busybox"]; string(f.data) != "a program" || f.mode != 0o755 {
-		t.Errorf("bin/busybox: %q, mode %o", f.data, f.mode)
+	if f := layer["bin/busybox"]; string(f.Data) != "a program" || f.Mode != 0o755 {
+		t.Errorf("bin/busybox: %q, mode %o", f.Data, f.Mode)
 	}
-	if layer["bin/sh"].link != "busybox" || len(layer) != 1+len(applets) {
+	if layer["bin/sh"].Link != "busybox" || len(layer) != 1+len(applets) {
 		t.Errorf("the layer has %v", layer)
 	}
 }
 
-func untar(t *testing.T, archive []byte) map[string]file {
+func untar(t *testing.T, archive []byte) map[string]File {
 	t.Helper()
-	files := map[string]file{}
+	files := map[string]File{}
 	r := tar.NewReader(bytes.NewReader(archive))
 	for {
 		h, err := r.Next()
@@ -74,7 +78,7 @@ func untar(t *testing.T, archive []byte) map[string]file {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[h.Name] = file{name: h.Name, data: data, link: h.Linkname, mode: h.Mode}
+		files[h.Name] = File{Name: h.Name, Data: data, Link: h.Linkname, Mode: h.Mode}
 	}
 }
 
