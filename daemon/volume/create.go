@@ -43,7 +43,13 @@ func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir s
 	return filepath.Join(p.path, spec.Directory), err
 }
 
+// create tries first what is right for nearly all: nothing is there. Each call that makes something
+// replaces nothing, so that they say it if something is. What lies in the trash or the archive
+// without a record has no say.
 func (s *session) create(spec Spec) error {
+	if err := s.make(spec); !errors.Is(err, errBegun) {
+		return err
+	}
 	old, place, err := s.find(spec.PV)
 	recorded := !errors.Is(err, ErrNotRecorded)
 	if !recorded {
@@ -55,7 +61,10 @@ func (s *session) create(spec Spec) error {
 	case place == InTrash, place == InArchive:
 		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
 	case place != InPool:
-		return s.make(spec, recorded || place == InStaging)
+		if err := s.takeBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
+			return err
+		}
+		return s.make(spec)
 	case !recorded:
 		return fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign)
 	case old.Directory != spec.Directory || old.ClaimUID != spec.ClaimUID:
@@ -79,7 +88,11 @@ func (s *session) again(spec Spec) error {
 	return s.sync("")
 }
 
-// make makes a volume of which at most a record or a staging directory is there.
+// errBegun: there is something of the volume already.
+var errBegun = errors.New("it was begun already")
+
+// make makes a volume of which nothing is there. errBegun says that something is; a record that was
+// begun for it (<pv>.json.new) may be there then, too.
 //
 //	record written      a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made..mode  and staging/<pv>: swept, or made again
@@ -89,14 +102,12 @@ func (s *session) again(spec Spec) error {
 //	pool durable        a volume without an object: published, or Undo
 //
 // A power cut can undo the last steps, but whoever sees "renamed" sees "durable" (TestPowerCut).
-func (s *session) make(spec Spec, begun bool) error {
+func (s *session) make(spec Spec) error {
 	staging, volumes := s.dirs[stagingDir], s.dirs[volumesDir]
-	if begun {
-		if err := s.takeBack(spec.PV, staging, volumes); err != nil {
-			return err
-		}
-	}
 	err := s.prepare(spec)
+	if errors.Is(err, errBegun) {
+		return err
+	}
 	if err == nil {
 		// From here on there is a volume. NOREPLACE: what appeared since we looked is not ours, and
 		// as long as staging/<pv> is there, everybody can tell.
@@ -106,17 +117,17 @@ func (s *session) make(spec Spec, begun bool) error {
 			s.pool.did("pool durable")
 			return err
 		}
-		err = fmt.Errorf("directory %q: %w", spec.Directory, err)
 		if errors.Is(err, unix.EEXIST) {
-			err = fmt.Errorf("%w: %w", ErrForeign, err)
+			err = ErrForeign
 		}
+		err = fmt.Errorf("directory %q: %w", spec.Directory, err)
 	}
 	return errors.Join(err, s.takeBack(spec.PV, staging, volumes))
 }
 
 // prepare does everything up to the moment in which the volume can be put in its place.
 func (s *session) prepare(spec Spec) error {
-	record, err := s.writeRecord(spec.Record)
+	record, err := s.beginRecord(spec.Record)
 	if err != nil {
 		return err
 	}
@@ -156,7 +167,23 @@ func (s *session) settle(record, dir int) error {
 	)
 }
 
-func (s *session) writeRecord(r Record) (fd int, err error) {
+// beginRecord writes the first record of a volume, errBegun if it has one.
+func (s *session) beginRecord(r Record) (fd int, err error) {
+	there, err := exists(s.dirs[volumesDir], r.PV+recordSuffix)
+	switch {
+	case err != nil:
+		return -1, wrap("looking for a record", err)
+	case there:
+		return -1, errBegun
+	}
+	if fd, err = s.writeRecord(r, createFile); errors.Is(err, unix.EEXIST) {
+		return -1, errBegun
+	}
+	return fd, err
+}
+
+// writeRecord writes a record under its new name by write, which is createFile or writeNew.
+func (s *session) writeRecord(r Record, write func(dir int, name string, text []byte) (int, error)) (fd int, err error) {
 	if r.Created.IsZero() {
 		r.Created = time.Now().UTC().Truncate(time.Second)
 	}
@@ -168,7 +195,7 @@ func (s *session) writeRecord(r Record) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, err = writeNew(volumes, s.newName(r.PV), text)
+	fd, err = write(volumes, s.newName(r.PV), text)
 	return fd, wrap("writing the record", err)
 }
 
@@ -205,6 +232,9 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	err = selinux.CreatedAs(spec.Label, func() error {
 		return again(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
 	})
+	if errors.Is(err, unix.EEXIST) {
+		return -1, errBegun
+	}
 	if err != nil {
 		return -1, wrap("making the directory", err)
 	}

@@ -267,7 +267,7 @@ func (s *session) rewrite(r Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
-	fd, err := s.writeRecord(r)
+	fd, err := s.writeRecord(r, writeNew)
 	if err != nil {
 		return err
 	}

@@ -96,15 +96,20 @@ func readFile(dir int, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// writeNew writes a file that replaces one of the same name, and leaves it open: not yet durable.
+// writeNew is createFile for a file that replaces one of the same name.
 func writeNew(dir int, name string, text []byte) (fd int, err error) {
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
-	fd, err = open(dir, name, flags, 0o600, beneath)
+	fd, err = createFile(dir, name, text)
 	if errors.Is(err, unix.EEXIST) {
 		if err = remove(dir, name, 0); err == nil {
-			fd, err = open(dir, name, flags, 0o600, beneath)
+			fd, err = createFile(dir, name, text)
 		}
 	}
+	return fd, err
+}
+
+// createFile writes a file that was not there (EEXIST), and leaves it open: not yet durable.
+func createFile(dir int, name string, text []byte) (fd int, err error) {
+	fd, err = open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
 	if err != nil {
 		return -1, err
 	}
