@@ -47,7 +47,15 @@ func (s *shutter) drop() {
 type answering struct {
 	Disk
 	shutter *shutter
+	seats   chan struct{} // held by those who make a volume now
 }
+
+// seats is how many volumes are made in a pool at once, of the claims that are worked on: enough for
+// disks that are slow to answer, because those who wait for the same directory's fsync share it. More of
+// them take processor time from the API server (make bench).
+const seats = 16
+
+var errShut = fmt.Errorf("%w: it was closed before the call was answered", ErrMoved)
 
 func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, error) {
 	type answer struct {
@@ -74,7 +82,7 @@ func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, 
 		case <-slow.C:
 			signal(s.kick)
 		case <-shut:
-			return none, fmt.Errorf("%w: it was closed before the call was answered", ErrMoved)
+			return none, errShut
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}
@@ -87,6 +95,14 @@ func (a answering) do(ctx context.Context, call func() error) error {
 }
 
 func (a answering) Create(ctx context.Context, id mounts.Identity, m Making) error {
+	select {
+	case a.seats <- struct{}{}:
+		defer func() { <-a.seats }() // also when the call is left behind: it keeps nobody from a pool that opens again
+	case <-a.shutter.shut():
+		return errShut
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return a.do(ctx, func() error { return a.Disk.Create(ctx, id, m) })
 }
 

@@ -82,7 +82,7 @@ func New(o Options) *Controller {
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		shutter := &shutter{kick: kick, every: o.Deadline / 4}
-		p.Disk = answering{p.Disk, shutter}
+		p.Disk = answering{p.Disk, shutter, make(chan struct{}, seats)}
 		c.rooms[p.Name] = &room{
 			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1),

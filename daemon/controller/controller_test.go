@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -86,7 +87,9 @@ func TestAnsweringLetsGoWhenThePoolCloses(t *testing.T) {
 	defer close(s.free)
 	shutter := &shutter{}
 	answered := make(chan error)
-	go func() { answered <- answering{s, shutter}.Create(t.Context(), mounts.Identity{}, Making{}) }()
+	go func() {
+		answered <- answering{s, shutter, make(chan struct{}, 1)}.Create(t.Context(), mounts.Identity{}, Making{})
+	}()
 	<-s.entered
 	select {
 	case err := <-answered:
@@ -97,6 +100,33 @@ func TestAnsweringLetsGoWhenThePoolCloses(t *testing.T) {
 	if err := <-answered; !errors.Is(err, ErrMoved) {
 		t.Errorf("got %v, want ErrMoved, which is tried again", err)
 	}
+}
+
+// A call that hangs for ever keeps no other claim of the pool waiting once that closed and opened again;
+// nor does one that waits for it stay when the pool closes.
+func TestAnsweringGivesSeatsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{entered: make(chan struct{}, 2), free: make(chan struct{})}
+		defer close(s.free)
+		disk := answering{s, &shutter{every: time.Hour}, make(chan struct{}, 1)}
+		answers := make(chan error, 2)
+		create := func() { answers <- disk.Create(t.Context(), mounts.Identity{}, Making{}) }
+		for range 2 { // and once more when the pool has opened again
+			go create()
+			go create()
+			synctest.Wait()
+			if n := len(s.entered); n != 1 {
+				t.Fatalf("%d volumes are made at once, with one seat", n)
+			}
+			<-s.entered
+			disk.shutter.drop()
+			for range 2 {
+				if err := <-answers; !errors.Is(err, ErrMoved) {
+					t.Errorf("got %v, want ErrMoved, which is tried again", err)
+				}
+			}
+		}
+	})
 }
 
 // A pool that closed and opened again lets the next calls wait.
