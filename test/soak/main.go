@@ -50,9 +50,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	short := flags.Bool("short", false, "the form for every change: -claims 3000 -rounds 2")
+	short := flags.Bool("short", false, "the form for every change: -warm 1500 -claims 1500 -rounds 1, where not said otherwise")
 	flags.IntVar(&o.claims, "claims", 100000, "how many claims are made and deleted after the warm-up")
-	flags.IntVar(&o.warm, "warm", 2000, "how many before: events are remembered, and pools of memory fill")
+	flags.IntVar(&o.warm, "warm", 5000, "how many before: events are remembered, and pools of memory fill")
 	flags.IntVar(&o.live, "live", 200, "how many exist at once")
 	flags.IntVar(&o.rounds, "rounds", 10, "how often it is measured")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
@@ -62,11 +62,13 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	}
 	said := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
-	if *short && !said["claims"] {
-		o.claims = 3000
-	}
-	if *short && !said["rounds"] {
-		o.rounds = 2
+	for name, brief := range map[string]struct {
+		is *int
+		to int
+	}{"warm": {&o.warm, 1500}, "claims": {&o.claims, 1500}, "rounds": {&o.rounds, 1}} {
+		if *short && !said[name] {
+			*brief.is = brief.to
+		}
 	}
 	if o.warm < 1 || o.live < 1 || o.rounds < 1 || o.claims < o.rounds {
 		return o, errors.New("-warm, -live and -rounds must be positive, and -claims not less than -rounds")
@@ -188,7 +190,7 @@ func (w *world) round(ctx context.Context, n, done int) sample {
 
 // empty waits until the pool has nothing in it.
 func (w *world) empty(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		directories, records, leftovers, err := w.scene.Disk()

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/retry"
@@ -88,12 +88,20 @@ func (m *mill) grind(ctx context.Context, n int) error {
 
 // make makes a claim that the daemon may provision at once.
 func (m *mill) make(ctx context.Context, i int) error {
-	claim := cluster.Claim(m.scene.Namespace, fmt.Sprintf("c%06d", i), m.scene.Class, "1Mi")
-	claim.Annotations = map[string]string{plan.SelectedNode: m.scene.Name, plan.StorageProvisioner: m.scene.Name}
 	return patiently(func() error {
-		_, err := m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+		_, err := m.claims().Create(ctx, m.claim(fmt.Sprintf("c%06d", i)), metav1.CreateOptions{})
 		return err
 	}, apierrors.IsAlreadyExists)
+}
+
+func (m *mill) claims() clientcorev1.PersistentVolumeClaimInterface {
+	return m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace)
+}
+
+func (m *mill) claim(name string) *corev1.PersistentVolumeClaim {
+	claim := cluster.Claim(m.scene.Namespace, name, m.scene.Class, "1Mi")
+	claim.Annotations = map[string]string{plan.SelectedNode: m.scene.Name, plan.StorageProvisioner: m.scene.Name}
+	return claim
 }
 
 // patiently makes a request again that the API server had no time for, as it may happen within an hour
@@ -137,13 +145,13 @@ func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(),
 	}
 }
 
-// use binds a volume, writes into it, as two of three pods would, deletes its claim and releases it.
+// use binds a volume, writes into it, as two of three pods would, deletes its claim and releases it. Whole
+// objects are written: a patch costs the API server more than the rest.
 func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
-	core, claim := m.scene.Client.CoreV1(), pv.Spec.ClaimRef.Name
-	claims := core.PersistentVolumeClaims(m.scene.Namespace)
-	bind := fmt.Appendf(nil, `{"spec":{"volumeName":%q}}`, pv.Name)
+	claim := m.claim(pv.Spec.ClaimRef.Name)
+	claim.UID, claim.Spec.VolumeName = pv.Spec.ClaimRef.UID, pv.Name
 	err := patiently(func() error {
-		_, err := claims.Patch(ctx, claim, types.MergePatchType, bind, metav1.PatchOptions{})
+		_, err := m.claims().Update(ctx, claim, metav1.UpdateOptions{})
 		return err
 	}, never)
 	if err != nil {
@@ -154,13 +162,13 @@ func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
 			return err
 		}
 	}
-	err = patiently(func() error { return claims.Delete(ctx, claim, metav1.DeleteOptions{}) }, apierrors.IsNotFound)
+	err = patiently(func() error { return m.claims().Delete(ctx, claim.Name, metav1.DeleteOptions{}) }, apierrors.IsNotFound)
 	if err != nil {
 		return err
 	}
-	release := []byte(`{"status":{"phase":"Released"}}`)
+	pv.Status.Phase, pv.ResourceVersion = corev1.VolumeReleased, ""
 	return patiently(func() error {
-		_, err := core.PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, release, metav1.PatchOptions{}, "status")
+		_, err := m.scene.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
 		return err
 	}, apierrors.IsNotFound)
 }
