@@ -31,7 +31,6 @@ func controllerManagerFlags(dir *state.Dir, s settings, kubeconfig string) []str
 		"--leader-elect=false",
 		// No port of its own: nobody scrapes it, and a port could be taken.
 		"--secure-port=0",
-		"--controllers=*",
 		// It makes this directory, and its default is under /usr.
 		"--flex-volume-plugin-dir=" + dir.Path("flexvolume"),
 		// Each controller under its own ServiceAccount, whose role allows what

@@ -134,7 +134,7 @@ func (w *world) must(err error, doing string) {
 // token, and it forgets at once what was. At its defaults etcd would keep ten minutes' revisions and an
 // hour's events, which at a fast machine's pace is what its quota of 2 GiB allows.
 var plane = []string{
-	"--kcm-flag=--controllers=serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller",
+	"--kcm-flag=--controllers=serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller",
 	"--apiserver-flag=--disable-admission-plugins=StorageObjectInUseProtection",
 	"--apiserver-flag=--etcd-compaction-interval=1m", "--apiserver-flag=--event-ttl=5m",
 }
