@@ -177,7 +177,9 @@ func (g *generation) status() Status {
 	s.NodeUnknown = s.Ready && !known
 	counts := g.countVolumes()
 	for i, state := range g.gate.All() {
-		s.Pools = append(s.Pools, poolStatus(state, g.cfg.Pools[i].Path, counts[g.cfg.Pools[i].Name]))
+		pool := poolStatus(state, g.cfg.Pools[i])
+		pool.Volumes, pool.Worker = counts[pool.Name], nodeOf(g.controller.Worker(pool.Name))
+		s.Pools = append(s.Pools, pool)
 	}
 	s.Sentence = sentence(s)
 	if g.badReload.Load() {

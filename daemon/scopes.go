@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,9 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 		return
 	}
 	g.controller.LeaseChanged(now.Name, kube.LeaseOf(now))
+	if was == nil || kube.LeaseOf(was).Holder != kube.LeaseOf(now).Holder {
+		signal(g.d.changed)
+	}
 }
 
 // identity is this daemon as the holder of leases: the node, and this host's run since its kernel
@@ -59,6 +63,9 @@ func identity(node string) string {
 	}
 	return node + "_" + string(boot[:8])
 }
+
+// nodeOf is the node in an identity.
+func nodeOf(identity string) string { return identity[:max(0, strings.LastIndexByte(identity, '_'))] }
 
 // allVolumes is everything that watchVolumes brings.
 func (g *generation) allVolumes() controller.Store[*corev1.PersistentVolume] {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -42,6 +43,8 @@ type PoolStatus struct {
 	Size     uint64    `json:"size"`
 	Free     uint64    `json:"free"`    // what new volumes may take
 	Volumes  int       `json:"volumes"` // volume objects of this node in this pool
+	Scope    string    `json:"scope"`
+	Worker   string    `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
 }
 
 // ReadStatus reads the status that a daemon left in its runtime directory. The error is
@@ -72,10 +75,11 @@ func (s Status) write(runtimeDir string) error {
 	return os.Rename(name+".new", name)
 }
 
-func poolStatus(s gate.State, path string, volumes int) PoolStatus {
+// poolStatus is what the gate says of a configured pool.
+func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	p := PoolStatus{
-		Name: s.Report.Pool, Path: path, Open: s.Open(), Since: s.Since,
-		Size: s.Report.Size, Free: s.Report.Free, Volumes: volumes,
+		Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Open: s.Open(), Since: s.Since,
+		Size: s.Report.Size, Free: s.Report.Free,
 	}
 	p.Reason, p.Message = s.Closed()
 	for _, f := range s.Report.Findings {

@@ -268,7 +268,7 @@ func TestStatus(t *testing.T) {
 	good := daemon.Status{
 		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
-		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: 9 << 30, Volumes: 12}},
+		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: 9 << 30, Volumes: 12}},
 	}
 	put := func(st daemon.Status) {
 		text, err := json.Marshal(st)
@@ -282,7 +282,9 @@ func TestStatus(t *testing.T) {
 	bad := good
 	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
 	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
-		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Warnings: []string{"the directory /srv/new has mode 0755"}})
+		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Warnings: []string{"the directory /srv/new has mode 0755"}},
+		daemon.PoolStatus{Name: "files", Path: "/srv/files", Open: true, Scope: "shared", Worker: "node-b"},
+		daemon.PoolStatus{Name: "more", Path: "/srv/more", Open: true, Scope: "shared"})
 	put(bad)
 	s.says("nothing is well")
 	s.call("status")

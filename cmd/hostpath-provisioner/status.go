@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // errNoDaemon says that nobody could tell a status.
@@ -76,11 +77,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	fmt.Fprintf(w, "node %s, provisioner %s\n%s\n\n", s.Node, s.Provisioner, s.Sentence)
 	table := newTable(w, "POOL", "PATH", "VERDICT", "SINCE", "VOLUMES", "FREE")
 	for _, pool := range s.Pools {
-		verdict := "open"
-		if !pool.Open {
-			verdict = "closed: " + pool.Reason
-		}
-		table.row(pool.Name, pool.Path, verdict, age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.Free, pool.Size))
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.Free, pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -94,6 +91,21 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+func verdictOf(pool daemon.PoolStatus) string {
+	verdict := "open"
+	if !pool.Open {
+		verdict = "closed: " + pool.Reason
+	}
+	switch {
+	case pool.Scope != plan.ScopeShared:
+		return verdict
+	case pool.Worker == "":
+		return verdict + "; no node works in it"
+	default:
+		return verdict + "; " + pool.Worker + " works in it"
+	}
 }
 
 // age is how long ago something was, as people say it; "" for never.

@@ -78,6 +78,21 @@ func (r *room) why(here string) string {
 	return "no node can work in it; here " + here
 }
 
+// Worker is the holder of a shared pool's lease, as it was last seen, if it works in the pool: "" where
+// nobody does, and for pools that are not shared.
+func (c *Controller) Worker(pool string) (holder string) {
+	r := c.rooms[pool]
+	if r == nil || r.tenure == nil {
+		return ""
+	}
+	r.tenure.mu.Lock()
+	defer r.tenure.mu.Unlock()
+	if l := r.tenure.lease; l != nil && !l.Speaks {
+		return l.Holder
+	}
+	return ""
+}
+
 // fence asks the API whether this daemon still holds the lease, in the same term. A holder that was
 // paused learns here that it is one no more.
 func (c *Controller) fence(ctx context.Context, r *room) error {

@@ -95,6 +95,12 @@ func TestShared(t *testing.T) {
 		w.must(w.WaitVolumeGone(w.soon(), all[i]))
 	}
 	leader.wantTree(whole(all[2:5]...)...)
+	for _, n := range nodes {
+		w.eventually(n.node+" says that "+leader.node+" works in the pool", func() bool {
+			out, _ := n.Call("status")
+			return strings.Contains(out, "open; "+leader.node+" works in it")
+		})
+	}
 }
 
 // The leader's mount goes: it leaves the lease at once, and another node makes the volume that was
