@@ -3,16 +3,19 @@
 //
 // It boots a Debian machine under qemu, without KVM, so that it runs wherever its packages do. The
 // image is built once from Debian's packages (image/build.sh) and kept, with the state of the booted
-// machine, outside the repository under a name that is a hash of the recipe. Each chapter starts from that
-// state in some seconds, copies the daemon in, and talks to a real control plane on this host, which
-// survives whatever happens to the machine: what the API was told before a power cut is compared with
-// what the disk has after it. All of it runs in a network namespace with nothing but loopback.
+// machine, outside the repository under a name that is a hash of the recipe. In each run dpkg installs
+// the built package on it, with the package's own scripts, and that machine's state is kept for the
+// run: each chapter starts from it in some seconds, gets a configuration, and talks to a real control
+// plane on this host, which survives whatever happens to the machine: what the API was told before a
+// power cut is compared with what the disk has after it. All of it runs in a network namespace with
+// nothing but loopback.
 //
 // Chapters (-only):
 //
-//	selinux   the policy module compiles, loads and confines; labels at birth, check, relabel, restorecon
-//	disabled  the same machine without SELinux
+//	selinux   the package's policy module confines; labels at birth, check, relabel, restorecon; purge
+//	disabled  the same machine without SELinux, on which the package is installed anew
 //	nfs       the network to the server cut, the server stopped, the export withdrawn
+//	shared    two nodes on one export: every way in which the leader loses it, and root_squash
 //	devices   a suspended device, and one on which every request fails
 //	boot      reboot with one of two pools missing
 //	power     SIGKILL of the machine under a churn of claims, -cuts times
@@ -22,6 +25,14 @@
 // is read past it (O_DIRECT) every few seconds; that read fails (Unreadable) or does not come back
 // (NotAnswering).
 //
+// After a power cut the machine is not booted each time, which would take longer than everything else
+// of a round. Everything that the daemon writes is on three disks of its own: two pools and its state
+// directory; that there is nothing else is looked at first. The machine that is restored was saved with none of them
+// mounted and before a daemon ever ran, and its kernel keeps nothing of a disk that is not open; so it finds what the
+// cut left, and replays the journals, as one that boots does. What is spared is the start of a kernel
+// and of Debian's services, which know nothing of the daemon; and the root disk is not cut. Each tenth
+// round spares nothing: it boots from all disks, the root disk too, as they were cut.
+//
 // Seen red, with the product broken on purpose:
 //
 //	fsync that does nothing            log, on ext4 and xfs: a volume that was told to exist is lost at
@@ -29,6 +40,8 @@
 //	the marker read through the cache  devices: neither a suspended nor a failing device is noticed
 //	no setattr for volumes in policy   selinux: no claim is served (a mistake of the first policy)
 //	no getattr of what is not ours     selinux: the pool's listing fails at an unlabelled lost+found
+//	no mountpoint for the state's type power: the disk of the state directory is not mounted at boot (a
+//	                                   mistake of the policy until this was tried)
 //
 // The package will not test what the host's own kernel can show (crashes, quotas, hostile tenants), has
 // no opinion on how fast anything is in an emulated machine, and loads no policy into this host.

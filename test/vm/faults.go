@@ -28,7 +28,7 @@ func (p *play) disabled() {
 		if err := p.loadConfig(o, etc, node, baseConfig); err != nil {
 			return "", err
 		}
-		if _, err := p.configure(baseConfig); err != nil {
+		if _, err := p.configure(); err != nil {
 			return "", err
 		}
 		return p.expect("getenforce", "Disabled")
@@ -138,7 +138,9 @@ device = "127.0.0.1:/"
 
 // nfsServer are the commands that start one, with no export yet.
 var nfsServer = []string{
-	"setenforce 0", // the policy keeps an administrator's shell from starting the server's programs
+	// The policy keeps an administrator's shell from starting the server's programs, and the generator
+	// of the units' drop-ins from writing them.
+	"setenforce 0; systemctl daemon-reload",
 	"modprobe nfsd && (mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd)",
 	"echo 5 > /proc/fs/nfsd/nfsv4gracetime; echo 5 > /proc/fs/nfsd/nfsv4leasetime; mkdir -p /export && chmod 0700 /export",
 	"rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",
@@ -229,6 +231,7 @@ func (p *play) devices() {
 	p.need("a machine", func() (string, error) { return p.fresh(dmConfig) })
 	p.need("a pool on a device-mapper device", func() (string, error) {
 		return p.doAll(
+			script+" pools",
 			"modprobe dm-mod; "+linear+" | dmsetup create pooldm && mkfs.ext4 -q /dev/mapper/pooldm",
 			"hostpath-provisioner prepare dm && mount /dev/mapper/pooldm /srv/dm && hostpath-provisioner prepare dm",
 		)

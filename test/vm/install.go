@@ -158,16 +158,13 @@ func (p *play) fresh(config string) (string, error) {
 	if err := p.boot(o); err != nil {
 		return "", err
 	}
-	return p.configure(config)
+	return p.configure()
 }
 
-// configure puts the configuration in place of the package's.
-func (p *play) configure(config string) (string, error) {
-	steps := []string{unpacked, "restorecon -R /etc/hostpath-provisioner"}
-	if config != baseConfig { // as docs/selinux.md says of pools that are new
-		steps = append(steps, script+" pools")
-	}
-	return p.doAll(append(steps, "systemctl daemon-reload")...)
+// configure puts the configuration in place of the package's. The policy module knows the pools of
+// baseConfig; chapters with others tell it, where it matters.
+func (p *play) configure() (string, error) {
+	return p.doAll(unpacked, "restorecon -R /etc/hostpath-provisioner", "systemctl daemon-reload")
 }
 
 // install makes what all chapters but one begin with: the image's machine, with the package that was

@@ -44,6 +44,7 @@ var chapters = []chapter{
 	{"selinux", (*play).selinux},
 	{"disabled", (*play).disabled},
 	{"nfs", (*play).nfs},
+	{"shared", (*play).shared},
 	{"devices", (*play).devices},
 	{"boot", (*play).bootWithoutAPool},
 	{"power", (*play).power},
