@@ -13,7 +13,7 @@
 // Chapters (-only):
 //
 //	selinux   the package's policy module confines; labels at birth, check, relabel, restorecon; purge
-//	disabled  the same machine without SELinux, on which the package is installed anew
+//	disabled  the same machine, booted without SELinux
 //	nfs       the network to the server cut, the server stopped, the export withdrawn
 //	shared    two nodes on one export: every way in which the leader loses it, and root_squash
 //	devices   a suspended device, and one on which every request fails

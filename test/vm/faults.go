@@ -13,22 +13,8 @@ import (
 
 // disabled: the same machine, booted with AppArmor in SELinux's place.
 func (p *play) disabled() {
-	p.need("a machine with SELinux off, and the package", func() (string, error) {
-		o := p.options(p.image.file("booted.qcow2"))
-		o.Kernel = "apparmor=1"
-		if err := loadPackage(o); err != nil {
-			return "", err
-		}
-		if err := p.boot(o); err != nil {
-			return "", err
-		}
-		if _, err := p.dpkg(); err != nil {
-			return "", err
-		}
-		if err := p.loadConfig(o, etc, node, baseConfig); err != nil {
-			return "", err
-		}
-		if _, err := p.configure(); err != nil {
+	p.need("a machine with SELinux off", func() (string, error) {
+		if _, err := p.cold(baseConfig, "apparmor=1"); err != nil {
 			return "", err
 		}
 		return p.expect("getenforce", "Disabled")
@@ -231,7 +217,6 @@ func (p *play) devices() {
 	p.need("a machine", func() (string, error) { return p.fresh(dmConfig) })
 	p.need("a pool on a device-mapper device", func() (string, error) {
 		return p.doAll(
-			script+" pools",
 			"modprobe dm-mod; "+linear+" | dmsetup create pooldm && mkfs.ext4 -q /dev/mapper/pooldm",
 			"hostpath-provisioner prepare dm && mount /dev/mapper/pooldm /srv/dm && hostpath-provisioner prepare dm",
 		)

@@ -145,29 +145,47 @@ func (p *play) kubeconfig(node string) ([]byte, error) {
 
 // fresh starts a machine on which the package is installed and configured, and the daemon not started.
 func (p *play) fresh(config string) (string, error) {
+	o, err := p.onInstalled()
+	if err != nil {
+		return "", err
+	}
+	o.State = filepath.Join(p.installed, "state")
+	return p.configure(o, config)
+}
+
+// cold is fresh, booted with these words for the kernel.
+func (p *play) cold(config, kernel string) (string, error) {
+	o, err := p.onInstalled()
+	if err != nil {
+		return "", err
+	}
+	o.Kernel = kernel
+	return p.configure(o, config)
+}
+
+// onInstalled are the options of a machine on the disk with the package.
+func (p *play) onInstalled() (machineOptions, error) {
 	if p.installed == "" {
 		if err := p.install(); err != nil {
-			return "", fmt.Errorf("installing the package: %w", err)
+			return machineOptions{}, fmt.Errorf("installing the package: %w", err)
 		}
 	}
-	o := p.options(filepath.Join(p.installed, "root.qcow2"))
-	o.State = filepath.Join(p.installed, "state")
+	return p.options(filepath.Join(p.installed, "root.qcow2")), nil
+}
+
+// configure starts the machine and puts the configuration in place of the package's. The policy module
+// knows the pools on disks by then.
+func (p *play) configure(o machineOptions, config string) (string, error) {
 	if err := p.loadConfig(o, etc, node, config); err != nil {
 		return "", err
 	}
 	if err := p.boot(o); err != nil {
 		return "", err
 	}
-	return p.configure()
-}
-
-// configure puts the configuration in place of the package's. The policy module knows the pools of
-// baseConfig; chapters with others tell it, where it matters.
-func (p *play) configure() (string, error) {
 	return p.doAll(unpacked, "restorecon -R /etc/hostpath-provisioner", "systemctl daemon-reload")
 }
 
-// install makes what all chapters but one begin with: the image's machine, with the package that was
+// install makes what all chapters begin with: the image's machine, with the package that was
 // built, installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
 // most of a minute here.
 func (p *play) install() error {
@@ -186,7 +204,7 @@ func (p *play) install() error {
 	if _, err := p.dpkg(); err != nil {
 		return err
 	}
-	if err := p.loadConfig(o, etc, node, baseConfig); err != nil {
+	if err := p.loadConfig(o, etc, node, dmConfig); err != nil {
 		return err
 	}
 	if _, err := p.doAll(unpacked, script+" pools"); err != nil {
