@@ -35,7 +35,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonWrongDevice:          "look at: findmnt MOUNT; then mount the right one, or correct device in [pool.POOL]",
 	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
 	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; the pool comes back by itself",
-	hostcheck.ReasonUnreadable:           "look at: dmesg; the disk or the network under MOUNT fails",
+	hostcheck.ReasonUnreadable:           "look at: dmesg; the disk or the network under MOUNT fails, or its server does not export it to this host any more",
 	hostcheck.ReasonNotImmutable:         "run: hostpath-provisioner prepare POOL",
 	hostcheck.ReasonImmutableUnknown:     "put MOUNT on a filesystem with chattr +i, or set immutable = \"warn\" in [pool.POOL]",
 	hostcheck.ReasonLookNotPermitted:     "run it as root; a service needs CAP_SYS_ADMIN and @mount in SystemCallFilter=",
