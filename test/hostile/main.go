@@ -17,9 +17,11 @@
 // It does not test what package daemon/volume tests of a purge alone (TestPurgeHostile and those
 // after it), and it does not hang the pool (test/hang).
 //
-// A breakage of the product that made it red: with flags that are not cleared (clearFlags in daemon/volume),
+// Breakages of the product that made it red: with flags that are not cleared (clearFlags in daemon/volume),
 // volumes with an immutable directory kept their PersistentVolume, and immutable files stayed, on all three
-// filesystems. What did not: opening without RESOLVE_NO_XDEV, since unlink(2) of a mount point is EBUSY before.
+// filesystems. With os.RemoveAll in place of the purge: immutable files, files that are written meanwhile,
+// directories that are moved and a leased file stayed; of two mounts one was reported, and a mount that hangs
+// was waited for. What did not: opening without RESOLVE_NO_XDEV, since unlink(2) of a mount point is EBUSY before.
 package main
 
 import (
