@@ -78,7 +78,7 @@ func (m *member) cable(state string) error {
 // closes and opens wait for the member's gate, and answer what its status says.
 func (m *member) closes(reasons string) (string, error) {
 	begin := time.Now()
-	out, err := m.p.machine.until(m.p.ctx, limit, m.shell(`hostpath-provisioner status | grep -E "^net .*closed: (`+reasons+`) "`))
+	out, err := m.p.machine.until(m.p.ctx, limit, m.shell(`hostpath-provisioner status | grep -E "^net .*closed: (`+reasons+`); "`))
 	if err != nil {
 		out, _, _ := m.p.machine.ask(m.p.ctx, m.shell("hostpath-provisioner status"))
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -87,7 +87,7 @@ func (m *member) closes(reasons string) (string, error) {
 }
 
 func (m *member) opens() error {
-	_, err := m.p.machine.until(m.p.ctx, limit, m.shell(`hostpath-provisioner status | grep -E "^net .* open "`))
+	_, err := m.p.machine.until(m.p.ctx, limit, m.shell(`hostpath-provisioner status | grep -E "^net .* open; "`))
 	return err
 }
 
