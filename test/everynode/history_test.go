@@ -41,14 +41,12 @@ func TestFinalizerTakenOff(t *testing.T) {
 	for _, h := range hosts {
 		h.wantTree(whole(pv)...)
 		h.write(pv)
+		h.published(pv)
 		h.Kill()
 	}
 	w.must(os.Remove(hosts[2].in(pv, "data"))) // a pod may have one that is empty as well
 	w.deleteClaim("data")
-	w.deleteVolume(pv)
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	w.must(err)
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.forceOff(pv)
 	for _, h := range hosts {
 		h.run()
 		h.kept(pv)
@@ -56,6 +54,52 @@ func TestFinalizerTakenOff(t *testing.T) {
 	for _, h := range hosts[:2] {
 		h.wantData(pv)
 	}
+}
+
+// forceOff deletes a volume and takes its finalizer off.
+func (w *world) forceOff(pv string) {
+	w.Helper()
+	w.deleteVolume(pv)
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	w.must(err)
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+}
+
+const unpublished = `"unpublished": true`
+
+// published waits until the record says nothing else.
+func (h *host) published(pv string) {
+	h.w.Helper()
+	h.w.eventually("the record of "+pv+" says that it has an object", func() bool {
+		text, err := os.ReadFile(filepath.Join(h.ours("volumes"), pv+".json"))
+		return err == nil && !strings.Contains(string(text), unpublished)
+	})
+}
+
+// A daemon dies between the directory and the object, and the claim goes meanwhile: what a record says of
+// its directory is believed, and only an empty one is removed. The kill itself is test/crash's.
+func TestNeverPublished(t *testing.T) {
+	w := newWorld(t)
+	h := w.host("a").run()
+	class := w.class("c", immediate)
+	empty, full := w.claim("empty", class, "1Mi"), w.claim("full", class, "1Mi")
+	w.bound("empty")
+	w.bound("full")
+	h.published(empty)
+	h.published(full)
+	h.write(full)
+	h.Kill()
+	for name, pv := range map[string]string{"empty": empty, "full": full} {
+		record := filepath.Join(h.ours("volumes"), pv+".json")
+		text, err := os.ReadFile(record)
+		w.must(err)
+		w.must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
+		w.deleteClaim(name)
+		w.forceOff(pv)
+	}
+	h.run()
+	h.kept(full)
+	h.wantData(full)
 }
 
 // The claim went while a node was off, and before it is back an operator makes the object again by hand,
