@@ -116,8 +116,9 @@ func (w *world) weigh(p phase, r *row) {
 		// Of a machine that had other things to do meanwhile: what it would have been at the claims' pace.
 		w.fair = max(r.rate(), float64(r.tally.sum())/float64(r.made)*float64(w.opt.rate))
 	}
-	if limit := p.bound * w.fair; p.bound > 0 && r.rate() > limit {
-		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted: %.1f times those of the fair weather", r.rate(), limit, p.bound)
+	r.limit = p.bound * w.fair
+	if p.bound > 0 && r.rate() > r.limit {
+		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted: %.1f times those of the fair weather", r.rate(), r.limit, p.bound)
 	}
 	if !w.scene.Alive() {
 		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.scene.Daemon.Log(), 2000))

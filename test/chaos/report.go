@@ -11,6 +11,7 @@ import (
 // row is what came of a phase.
 type row struct {
 	phase         phase
+	limit         float64       // requests a second that were let pass
 	lasted        time.Duration // the unkindness
 	settled       time.Duration // until all was well, after it
 	made, deleted int           // claims
@@ -45,7 +46,7 @@ func (r *result) print() {
 	for _, row := range r.rows {
 		bound, faults := "", 0
 		if row.phase.bound > 0 {
-			bound = fmt.Sprintf("%.0f", row.phase.bound*r.rows[0].rate())
+			bound = fmt.Sprintf("%.0f", row.limit)
 		}
 		for _, n := range row.tally.faults {
 			faults += n
