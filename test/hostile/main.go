@@ -21,7 +21,8 @@
 // volumes with an immutable directory kept their PersistentVolume, and immutable files stayed, on all three
 // filesystems. With os.RemoveAll in place of the purge: immutable files, files that are written meanwhile,
 // directories that are moved and a leased file stayed; of two mounts one was reported, and a mount that hangs
-// was waited for. What did not: opening without RESOLVE_NO_XDEV, since unlink(2) of a mount point is EBUSY before.
+// was waited for. With a purge that empties what a mount point shows, as rm -rf does: the directory outside was
+// empty after "mounts inside", on all three filesystems. What did not: opening without RESOLVE_NO_XDEV, since unlink(2) of a mount point is EBUSY before.
 package main
 
 import (
