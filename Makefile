@@ -50,7 +50,7 @@ e2e: build $(BUILD)/controlplane
 	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m -p 1 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
-TRIALS := crash storm hang hostile
+TRIALS := crash storm hang hostile chaos soak
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
 	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
 

@@ -27,9 +27,9 @@ type sample struct {
 
 	rss        int // KiB, VmRSS of proc(5)
 	heap       int // KiB, the least that was allocated over some garbage collections
-	fds        int
+	fds        int // the least number meanwhile
 	threads    int
-	goroutines int
+	goroutines int // the least number meanwhile
 }
 
 const heading = "  claims  a second  RSS KiB  heap KiB  descriptors  threads  goroutines"
@@ -85,19 +85,27 @@ func (g *gauge) measure(ctx context.Context) (s sample, err error) {
 		if begin < 0 {
 			begin = now
 		}
-		if heap := page["go_memstats_alloc_bytes"] / 1024; s.heap == 0 || heap < s.heap {
-			s.heap = heap
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.pid))
+		if err != nil {
+			return s, err
 		}
-		s.goroutines = page["go_goroutines"]
+		s.heap = least(s.heap, page["go_memstats_alloc_bytes"]/1024)
+		s.goroutines, s.fds = least(s.goroutines, page["go_goroutines"]), least(s.fds, len(fds))
 	}
 	status, err := g.status()
 	if err != nil {
 		return s, err
 	}
 	s.rss, s.threads = status["VmRSS"], status["Threads"]
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.pid))
-	s.fds = len(fds)
-	return s, err
+	return s, nil
+}
+
+// least: what a look at the pool opens and starts is gone in the next moment; what leaked is not.
+func least(was, is int) int {
+	if was == 0 {
+		return is
+	}
+	return min(was, is)
 }
 
 // quiet waits for a second in which the daemon used at most 10 ms of processor time: its events are

@@ -8,6 +8,11 @@
 // The last measurement may not be more than 5 % above the first (see grown), in anything but threads, which have a
 // limit; neither may the pool have anything left. What is wrong is printed, and the exit code is 1.
 //
+// Broken on purpose, it was red for a descriptor that stays open after each session in the pool (5 for a
+// claim: 2,522 after 500 of them, 5,022 after 1,000), and for a ledger of the controller that forgets no
+// claim (880 KiB of heap in 4,000 claims, 220 bytes for one). What is let pass hides 440 bytes a claim in
+// the short form, and 5 in the whole one.
+//
 // It does not measure speed, and it knows no faults: chaos and storm do.
 package main
 
@@ -50,7 +55,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	short := flags.Bool("short", false, "the form for every change: -warm 1500 -claims 1500 -rounds 1, where not said otherwise")
+	short := flags.Bool("short", false, "the form for every change: -warm 1200 -claims 1200 -rounds 1, where not said otherwise")
 	flags.IntVar(&o.claims, "claims", 100000, "how many claims are made and deleted after the warm-up")
 	flags.IntVar(&o.warm, "warm", 5000, "how many before: events are remembered, and pools of memory fill")
 	flags.IntVar(&o.live, "live", 200, "how many exist at once")
@@ -65,7 +70,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	for name, brief := range map[string]struct {
 		is *int
 		to int
-	}{"warm": {&o.warm, 1500}, "claims": {&o.claims, 1500}, "rounds": {&o.rounds, 1}} {
+	}{"warm": {&o.warm, 1200}, "claims": {&o.claims, 1200}, "rounds": {&o.rounds, 1}} {
 		if *short && !said[name] {
 			*brief.is = brief.to
 		}
