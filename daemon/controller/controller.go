@@ -122,12 +122,12 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			c.staff(ctx, r, &all)
 		}
 		all.Go(func() {
-			c.work(ctx, c.mixing.claims, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
+			c.work(ctx, c.mixing.namespaces, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
 		})
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	c.mixing.claims.ShutDown()
+	c.mixing.namespaces.ShutDown()
 	for _, r := range c.rooms {
 		r.claims.ShutDown()
 		r.volumes.ShutDown()
@@ -137,11 +137,14 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	c.resign()
 }
 
+// removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
+const removers = 16
+
 func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
 	for range c.Workers {
 		all.Go(func() { c.work(ctx, r.claims, func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }) })
 	}
-	for range 4 {
+	for range removers {
 		all.Go(func() {
 			c.work(ctx, r.volumes, func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) })
 		})

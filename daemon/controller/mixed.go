@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,34 +11,65 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// mixing looks, after a claim got its volume, for a pod that uses it beside claims which choose their
-// nodes differently. It asks only where that can be: see plan.MayMix.
+// mixing looks, after claims got their volumes, for pods that use them beside claims which choose their
+// nodes differently. It asks only where that can be (plan.MayMix), and once for all the claims of a
+// namespace that came within a moment.
 type mixing struct {
-	claims queue
-	named  atomic.Bool // a claim that names its node was seen
+	namespaces queue
+	named      atomic.Bool // a claim that names its node was seen
 
-	mu   sync.Mutex
-	told map[string]time.Time // by pod UID
+	mu    sync.Mutex
+	fresh map[string]map[string]bool // claims that were provisioned, by namespace
+	told  map[string]time.Time       // by pod UID
 }
 
-func newMixing() *mixing { return &mixing{claims: newQueue(), told: map[string]time.Time{}} }
+// moment is how long claims are gathered.
+const moment = time.Second
 
-// mixes queues a claim that was provisioned.
+func newMixing() *mixing {
+	return &mixing{namespaces: newQueue(), fresh: map[string]map[string]bool{}, told: map[string]time.Time{}}
+}
+
+// mixes notes a claim that was provisioned.
 func (c *Controller) mixes(claim *corev1.PersistentVolumeClaim) {
 	if claim.Annotations[plan.ProvisionOnNode] != "" {
 		c.mixing.named.Store(true)
 	}
 	if c.mixing.named.Load() || plan.MayMix(claim, c.World.Classes.List()) {
-		c.mixing.claims.Add(claimItem(claim))
+		c.mixing.add(claim.Namespace, claim.Name)
 	}
 }
 
-// lookForMix warns the pods that use a claim. Pods that run already were lucky.
+func (m *mixing) add(namespace, claim string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fresh[namespace] == nil {
+		m.fresh[namespace] = map[string]bool{}
+		m.namespaces.AddAfter(item{namespace: namespace}, moment)
+	}
+	m.fresh[namespace][claim] = true
+}
+
+// take answers the claims of a namespace that were noted, and forgets them.
+func (m *mixing) take(namespace string) map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	claims := m.fresh[namespace]
+	delete(m.fresh, namespace)
+	return claims
+}
+
+// lookForMix warns the pods that use such claims. Pods that run already were lucky.
 func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, error) {
+	fresh := c.mixing.take(i.namespace)
 	var pods []*corev1.Pod
 	err := c.API.EachPod(ctx, i.namespace, "status.phase=Pending", func(pod *corev1.Pod) {
-		if names := plan.PodClaimNames(pod); len(names) > 1 && slices.Contains(names, i.name) {
-			pods = append(pods, pod.DeepCopy()) // it is a part of its page, which goes
+		names := plan.PodClaimNames(pod)
+		for _, name := range names {
+			if len(names) > 1 && fresh[name] {
+				pods = append(pods, pod.DeepCopy()) // it is a part of its page, which goes
+				return
+			}
 		}
 	})
 	for _, pod := range pods {

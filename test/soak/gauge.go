@@ -65,8 +65,8 @@ func grown(first, last sample) (wrong []string) {
 
 // threadsMax: Go ends no thread, and whoever waits for the disk needs one. How many do at once is
 // chance, so that the number may grow after the warm-up, but not beyond those that make volumes (16, the
-// seats of daemon/controller), those that remove them (5), and what the runtime and the pool's loop take.
-const threadsMax = 16 + 5 + 43
+// seats of daemon/controller), those that remove them (16 and 1), and what the runtime and the pool's loop take.
+const threadsMax = 16 + 17 + 43
 
 // cycles is how many garbage collections are awaited. The daemon has no way to ask for one: each page
 // of metrics makes garbage, so pages are asked for until there was enough of it.

@@ -22,7 +22,7 @@ func TestGrown(t *testing.T) {
 		"goroutines by 5 %":      {func(s *sample) { s.goroutines += 9 }, nil},
 		"goroutines by more":     {func(s *sample) { s.goroutines += 10 }, []string{"goroutines: 180, and now 190"}},
 		"threads of the workers": {func(s *sample) { s.threads = threadsMax }, nil},
-		"one thread more":        {func(s *sample) { s.threads = threadsMax + 1 }, []string{"threads: 65, at most 64 were wanted"}},
+		"one thread more":        {func(s *sample) { s.threads = threadsMax + 1 }, []string{"threads: 77, at most 76 were wanted"}},
 	} {
 		last := first
 		c.change(&last)
