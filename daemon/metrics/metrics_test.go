@@ -107,3 +107,40 @@ func TestServe(t *testing.T) {
 		t.Errorf("Serve ended with %v", err)
 	}
 }
+
+// A reload ends the server of the old configuration: a scrape that it was answering gets its answer. It
+// got an EOF when the server was closed.
+func TestServeEndsWithItsAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	asked, refused := make(chan struct{}), make(chan struct{})
+	ended, answered := make(chan error, 1), make(chan error, 1)
+	go func() {
+		ended <- New("v1", func() map[string]int { return nil }).Serve(ctx, l, func() error { close(asked); <-refused; return nil })
+	}()
+	go func() {
+		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
+		if err == nil && r.StatusCode != 200 {
+			err = errors.New(r.Status)
+		}
+		answered <- err
+	}()
+	<-asked
+	cancel()
+	for err == nil { // the server takes nobody else any more
+		var c net.Conn
+		if c, err = net.Dial("tcp", l.Addr().String()); err == nil {
+			c.Close()
+		}
+	}
+	close(refused)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve ended with %v", err)
+	}
+}

@@ -11,8 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Serve answers /metrics and /healthz on the listener until ctx ends. healthy says what is wrong, nil
-// if nothing is. Limits are small: this is a page for one scraper on the same host.
+// grace is for requests that are being answered when the server is to end: a reload is no reason for a
+// scrape to fail.
+const grace = time.Second
+
+// Serve answers /metrics and /healthz on the listener until ctx ends, and then what was asked before.
+// healthy says what is wrong, nil if nothing is. Limits are small: this is a page for one scraper on the
+// same host.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy func() error) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
@@ -24,10 +29,21 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy func() erro
 		fmt.Fprintln(w, "ok")
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(patience) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(l) // returns when Shutdown begins
+	if !stop() {
+		<-ended
 	}
-	return nil
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
