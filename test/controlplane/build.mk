@@ -15,3 +15,11 @@ $(BUILD)/kubectl: controlplane-force
 # Only for tests with real nodes.
 $(BUILD)/kubelet: controlplane-force
 	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/kubelet
+
+# Only for a cluster made by kubeadm.
+KUBEADM := $(addprefix $(BUILD)/,kubeadm kube-apiserver kube-controller-manager kube-scheduler)
+$(KUBEADM): controlplane-force
+	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/$(@F)
+
+$(BUILD)/etcd: controlplane-force
+	@test/controlplane/build.sh $@ go.etcd.io/etcd/server/v3
