@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd
+.PHONY: build demo test lint unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -102,10 +102,13 @@ check-packages: deps-systemd packages ## lintian, rpmlint, and a second build th
 	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/check.sh
 
 # The packages, and newer ones to upgrade to, on a booted systemd with a real control plane.
-test-systemd: deps-systemd packages $(BUILD)/controlplane ## the packages on a booted Debian, in a container
+test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl ## the packages on a booted Debian, in a container
 	@rm -rf $(BUILD)/packages-newer
 	@VERSION='$(VERSION)-newer' PACKAGE_VERSION=9999 ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
 	@$(GO) run $(GOFLAGS) ./test/systemd
+
+test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
+	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm
 
 # By hand on a node; packages are the usual way.
 PREFIX ?= /usr

@@ -19,14 +19,17 @@ type machine struct {
 	dir     string // a tmpfs of this mount namespace: the overlay and what is passed in
 	root    string // its root directory, seen from outside
 	shared  string // a folder that it sees, read-only, at /shared
+	pods    bool   // it runs containers, and has the cgroup controllers that they need
 	nspawn  *exec.Cmd
 	exited  chan struct{}
 	cgroups []string
+
+	environment []string // of every command, besides the usual
 }
 
 // newMachine makes the disk: an overlay over the tree, on a tmpfs, which knows immutable flags and is
 // gone with this mount namespace.
-func newMachine(ctx context.Context, tree, dir string) (*machine, error) {
+func newMachine(tree, dir string) (*machine, error) {
 	m := &machine{dir: dir, root: filepath.Join(dir, "root"), shared: filepath.Join(dir, "shared")}
 	if err := syscall.Mount("machine", dir, "tmpfs", 0, "mode=0755"); err != nil {
 		return nil, err
@@ -40,7 +43,8 @@ func newMachine(ctx context.Context, tree, dir string) (*machine, error) {
 	if err := syscall.Mount("machine", m.root, "overlay", 0, layers); err != nil {
 		return nil, fmt.Errorf("an overlay with %s: %w", layers, err)
 	}
-	return m, m.devices()
+	// mmdebstrap copied this machine's name.
+	return m, errors.Join(os.WriteFile(m.path("/etc/hostname"), []byte(node+"\n"), 0o644), m.devices())
 }
 
 // devices are made by the container's own tmpfiles at each boot: a node that is bound from outside
@@ -71,7 +75,7 @@ func (m *machine) boot(ctx context.Context) error {
 	}
 	defer log.Close()
 	m.nspawn = exec.Command("/bin/sh", append([]string{"-c", enter + `exec systemd-nspawn "$@"`, "sh"}, args...)...)
-	m.nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1")
+	m.nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+m.unified())
 	m.nspawn.Stdout, m.nspawn.Stderr = log, log
 	m.nspawn.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.nspawn.Start(); err != nil {
@@ -80,24 +84,6 @@ func (m *machine) boot(ctx context.Context) error {
 	m.exited = make(chan struct{})
 	go func() { m.nspawn.Wait(); close(m.exited) }()
 	return m.wait(ctx)
-}
-
-// makeCgroups makes a cgroup of its own for the container, in each hierarchy that systemd uses: with a
-// shared one a few boots in a hundred come up degraded. enter is a shell's way into them.
-func (m *machine) makeCgroups() (enter string, err error) {
-	m.cgroups = nil
-	for _, hierarchy := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"} {
-		if _, err := os.Stat(filepath.Join(hierarchy, "cgroup.procs")); err != nil {
-			continue
-		}
-		dir := filepath.Join(hierarchy, "hostpath-systemd-"+strconv.Itoa(os.Getpid()))
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return "", err
-		}
-		m.cgroups = append(m.cgroups, dir)
-		enter += "echo $$ >" + dir + "/cgroup.procs; "
-	}
-	return enter, nil
 }
 
 // wait is over when systemd answers and has nothing left to start. There is nobody who would tell that
@@ -131,6 +117,7 @@ func (m *machine) leader() int {
 // command runs in the container.
 func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	enter := []string{"-t", strconv.Itoa(m.leader()), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER="}
+	enter = append(enter, m.environment...)
 	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 }
 
@@ -159,32 +146,4 @@ func (m *machine) close() error {
 	m.nspawn.Process.Kill()
 	<-m.exited
 	return m.dropCgroups()
-}
-
-// dropCgroups removes them with what systemd left in them. A process that was killed leaves its cgroup
-// a moment after it is gone.
-func (m *machine) dropCgroups() (err error) {
-	for _, top := range m.cgroups {
-		for range 100 {
-			if err = removeCgroups(top); err == nil {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
-	return err
-}
-
-// removeCgroups removes a tree of cgroups, from its leaves.
-func removeCgroups(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, removeCgroups(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(err, syscall.Rmdir(dir))
 }

@@ -1,10 +1,13 @@
 // Command systemd installs the built packages on a booted Debian, in a container of systemd-nspawn, and
-// tells step by step what an operator does there: configure, prepare, start, provision against a real
-// control plane, reload, unmount, reboot, upgrade, remove, purge. It exits 0 only if every step held.
+// tells step by step what an operator does there, by the commands of the documents: configure, prepare,
+// start, provision against a real control plane with a real kubectl, reload, unmount, reboot, upgrade,
+// remove, purge. It exits 0 only if every step held.
 //
 // The container is a systemd of its own on a throwaway overlay over a cached tree of Debian packages,
 // in a network namespace where there is only the loopback and the control plane. Nothing of the machine
 // is changed but that cache. It will not show SELinux, udev or a real disk that vanishes: test/vm does.
+//
+// With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod runs.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps (steps_*.go).
 package main
@@ -17,10 +20,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 const insideEnv = "HOSTPATH_SYSTEMD_INSIDE"
@@ -42,7 +49,11 @@ func isolate() int {
 		fmt.Fprintln(os.Stderr, "systemd: this boots a container and needs root")
 		return 1
 	}
-	tree, err := findTree(os.Stdout)
+	of := base
+	if kubeadm() {
+		of = forPods()
+	}
+	tree, err := findTree(os.Stdout, of)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "systemd:", err)
 		return 1
@@ -70,7 +81,7 @@ func run() (code int) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	w := &world{ctx: ctx, begin: time.Now(), tree: os.Getenv(insideEnv)}
+	w := &world{ctx: ctx, begin: time.Now(), tree: os.Getenv(insideEnv), pages: pages.Open(rig.Root())}
 	defer func() {
 		if err := w.close(); err != nil {
 			fmt.Println("cleaning up:", err)
@@ -88,13 +99,22 @@ func run() (code int) {
 			panic(r)
 		}
 	}()
-	w.prepare()
-	for _, s := range story {
+	steps := story
+	if kubeadm() {
+		w.prepareZero()
+		steps = zero
+	} else {
+		w.prepare()
+	}
+	for _, s := range steps {
 		w.step(s)
 	}
-	fmt.Printf("%d steps held, in %s\n", len(story), time.Since(w.begin).Round(time.Second))
+	fmt.Printf("%d steps held, in %s\n", len(steps), time.Since(w.begin).Round(time.Second))
 	return 0
 }
+
+// kubeadm says which story it is.
+func kubeadm() bool { return slices.Equal(os.Args[1:], []string{"kubeadm"}) }
 
 // failure ends the story.
 type failure string

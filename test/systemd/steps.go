@@ -2,15 +2,14 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 )
 
 // story is what is shown, in order.
 var story = []step{
 	{"the .deb installs, starts nothing, says what comes next, and warns of kubevirt's old unit", install},
-	{"the documented commands configure and prepare two pools", configure},
-	{"systemctl enable --now: the daemon becomes ready under its sandbox", start},
+	{"from an empty disk to the first claim by the commands of the pages, with kubectl; and away with it", firstClaim},
+	{"a second pool beside it", configure},
 	{"the sandbox: its own user, six capabilities, no new privileges, a filter, and exposure 2.5 at most", sandbox},
 	{"a claim becomes a volume with its group and set-group-ID bit; of a device the links are seen", provision},
 	{"umount of a pool on the host is not kept busy, and is seen; a remount, too, and the waiting claim goes on", remount},
@@ -25,7 +24,9 @@ var story = []step{
 	{"a reboot with one of two pools missing: the daemon serves the other, then both", reboot},
 	{"an upgrade restarts and loses nothing; so do an older version and another architecture", upgrade},
 	{"the .deb's removal keeps volumes, configuration and state; purging never removes a volume", purge},
-	{"the .rpm installs, starts nothing, works, is upgraded, and goes without a volume", rpm},
+	{"the .rpm installs, starts nothing, works by the README's commands, is upgraded, and goes without a volume", rpm},
+	{"kubectl takes its commands of the other pages", otherPages},
+	{"no command of the pages was left out", everyCommand},
 }
 
 const configuration = `node = "node-a"
@@ -72,45 +73,33 @@ func install(w *world) {
 	}
 }
 
+// It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
+// when a right is taken from the ClusterRole of the package's manifests. It failed when the status was
+// written after systemd was told that the daemon is ready.
+func firstClaim(w *world) {
+	w.product()
+	w.says(w.first(), "Bound", "Provisioned", "default/first")
+	w.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
+	w.noVolumes()
+	w.is("ls -A /srv/fast", ".hostpath-provisioner\nlost+found")
+}
+
 func configure(w *world) {
 	w.put("/etc/hostpath-provisioner/config.toml", configuration)
-	w.docs("install.md", "Configure")
-	w.sh(`mkdir /images
-		for pool in fast data; do truncate -s 64M /images/$pool; mkfs.ext4 -q -L $pool /images/$pool; done
-		echo '/images/data /data ext4 loop,nofail 0 2' >> /etc/fstab`)
-	// No udev here: a label is not found by mount, and the link to the disk is made by hand.
-	w.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", "/images/fast /srv/fast ext4 loop,nofail")
-	w.sh("hostpath-provisioner prepare data; mount /data")
+	w.sh(`truncate -s 64M /images/data; mkfs.ext4 -q -L data /images/data
+		echo '/images/data /data ext4 loop,nofail 0 2' >> /etc/fstab; systemctl daemon-reload
+		hostpath-provisioner prepare data; mount /data`)
 	w.linkDisk()
-	w.sh("hostpath-provisioner prepare data; hostpath-provisioner check")
+	w.sh("hostpath-provisioner prepare data; hostpath-provisioner check; systemctl restart " + service)
 	w.is("stat -c '%a %U' /data/volumes", "700 root")
-}
-
-// linkDisk is udev's part.
-func (w *world) linkDisk() {
-	w.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
-}
-
-// It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
-// without BindReadOnlyPaths=/dev:... (no device has the label). It failed when the status was written
-// after systemd was told that the daemon is ready.
-func start(w *world) {
-	manifests := w.sh("cat /usr/share/hostpath-provisioner/manifests.yaml")
-	w.must(w.cluster.Apply(w.ctx, []byte(manifests)), "applying the manifests of the package")
+	w.status("2 of 2 pools open on node node-a")
 	w.class("fast", "fast")
 	w.class("data", "data")
-	w.kubeconfig()
-	said := w.docs("install.md", "Start")
-	w.says(said, "2 of 2 pools open on node node-a")
 }
 
-// kubeconfig makes the node's, with the rights that the package's manifests give.
-func (w *world) kubeconfig() {
-	file := w.dir + "/kubeconfig"
-	w.must(w.cluster.ServiceAccountKubeconfig(w.ctx, service, service, node, file), "a kubeconfig")
-	text, err := os.ReadFile(file)
-	w.must(err, "reading a kubeconfig")
-	w.put("/etc/hostpath-provisioner/kubeconfig", string(text))
+// linkDisk is udev's part. Without BindReadOnlyPaths=/dev:... in the unit, no device has the label.
+func (w *world) linkDisk() {
+	w.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
 }
 
 // It fails when a capability is taken from the unit.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -34,6 +34,7 @@ type world struct {
 	dir     string
 	m       *machine
 	cluster *cluster.Cluster
+	pages   *pages.Pages
 }
 
 // step is one line of the story: what has to hold, and how that is found out.
@@ -49,8 +50,8 @@ func (w *world) step(s step) {
 	fmt.Printf("         held, %.1fs\n", time.Since(began).Seconds())
 }
 
-// prepare starts what the story needs: the control plane, and the machine with the packages.
-func (w *world) prepare() {
+// prepareMachine makes the machine, and does not boot it.
+func (w *world) prepareMachine(pods bool) {
 	w.must(loopbackUp(), "the loopback")
 	w.must(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), "keeping mounts to ourselves")
 	dir, err := os.MkdirTemp("", "hostpath-systemd-")
@@ -59,23 +60,40 @@ func (w *world) prepare() {
 	for _, sub := range []string{"machine", "plane"} {
 		w.must(os.Mkdir(filepath.Join(dir, sub), 0o755), "a directory")
 	}
+	w.m, err = newMachine(w.tree, filepath.Join(dir, "machine"))
+	w.must(err, "making the machine")
+	w.m.pods = pods
+}
+
+// prepare starts what the story of the packages needs: the control plane, and the machine with them.
+func (w *world) prepare() {
+	w.prepareMachine(false)
 	started := make(chan error, 1)
 	go func() {
 		var err error
-		w.cluster, err = cluster.Start(w.ctx, cluster.Options{Dir: filepath.Join(dir, "plane")})
+		w.cluster, err = cluster.Start(w.ctx, cluster.Options{Dir: filepath.Join(w.dir, "plane")})
 		started <- err
 	}()
-	w.m, err = newMachine(w.ctx, w.tree, filepath.Join(dir, "machine"))
-	w.must(err, "making the machine")
-	w.must(w.passPackages(), "passing the packages")
+	w.must(w.passPackages("packages", "packages-newer"), "passing the packages")
 	w.must(w.m.boot(w.ctx), "booting")
 	w.must(<-started, "starting the control plane")
 	w.must(w.cluster.AddNode(w.ctx, node, nil), "a Node")
+	w.must(w.passKubectl(), "passing kubectl")
+}
+
+// passKubectl makes the machine an administrator's.
+func (w *world) passKubectl() error {
+	if err := copyFile(built("kubectl"), w.m.path("/usr/bin/kubectl"), 0o755); err != nil {
+		return fmt.Errorf("%w (build it with: make .build/kubectl)", err)
+	}
+	config, err := os.ReadFile(w.cluster.Kubeconfig())
+	w.put("/root/.kube/config", string(config))
+	return err
 }
 
 // passPackages copies what was built to where the machine sees it.
-func (w *world) passPackages() error {
-	for _, folder := range []string{"packages", "packages-newer"} {
+func (w *world) passPackages(folders ...string) error {
+	for _, folder := range folders {
 		if err := os.CopyFS(filepath.Join(w.m.shared, folder), os.DirFS(filepath.Join(rig.Root(), ".build", folder))); err != nil {
 			return fmt.Errorf("%w (build them with: make packages)", err)
 		}
@@ -104,11 +122,17 @@ func (w *world) post() {
 	if w.m == nil || w.m.nspawn == nil {
 		return
 	}
-	for _, command := range []string{
+	commands := []string{
 		"systemctl status --no-pager --lines=0 'hostpath-provisioner*'",
 		"journalctl --no-pager -o short-precise -n 60",
 		"findmnt -R / -o TARGET,SOURCE,FSTYPE,OPTIONS | grep -E 'srv|data'",
-	} {
+	}
+	if w.m.pods {
+		commands = append(commands, "grep cgroup /proc/mounts", "ctr -n k8s.io images ls -q", "ctr -n k8s.io containers ls",
+			"journalctl --no-pager -o cat -u containerd -n 40", "journalctl --no-pager -o cat -u kubelet -n 80",
+			"tail -v -n 15 /var/log/pods/*/*/*.log", "kubectl --kubeconfig=/etc/kubernetes/admin.conf get pods,pv,pvc,events -A")
+	}
+	for _, command := range commands {
 		out, _ := w.m.command(context.Background(), "sh", "-c", command).CombinedOutput()
 		fmt.Printf("$ %s\n%s", command, out)
 	}
@@ -179,29 +203,6 @@ func (w *world) eventually(script, want string) {
 // status waits until the service's status line has this.
 func (w *world) status(want string) {
 	w.eventually("systemctl show -P StatusText "+service, want)
-}
-
-var fence = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
-
-// docs runs the commands under a heading of a document, as they stand there but for the replaced parts.
-func (w *world) docs(file, heading string, replace ...string) string {
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", file))
-	w.must(err, "the documentation")
-	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := fence.FindAllStringSubmatch(section, -1)
-	if !found || len(blocks) == 0 {
-		w.failf("docs/%s has no commands under %q", file, heading)
-	}
-	said := ""
-	for _, b := range blocks {
-		script := b[1]
-		for i := 0; i < len(replace); i += 2 {
-			script = strings.ReplaceAll(script, replace[i], replace[i+1])
-		}
-		said += w.sh(script) + "\n"
-	}
-	return said
 }
 
 // put writes a file in the machine.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// runElsewhere are the commands of the pages in accounted that no step runs, and who does.
+var runElsewhere = map[string]string{
+	"install.md, Build the packages": "make, before this begins",
+	"first-claim.md, 1. Kubernetes":  "make test-kubeadm",
+	"first-claim.md, 7. The pod":     "make test-kubeadm: no kubelet is here",
+	"README.md, Two commands":        "whoever tries this project",
+}
+
+// accounted are the pages whose commands are all run.
+var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "README.md"}
+
+// docs runs the commands under a heading of a document, as they stand there but for the replaced parts.
+func (w *world) docs(page, heading string, replace ...string) string {
+	return w.runBlocks(page, heading, nil, replace)
+}
+
+// block is docs for one block of commands under a heading, the first being 0.
+func (w *world) block(number int, page, heading string, replace ...string) string {
+	return w.runBlocks(page, heading, []int{number}, replace)
+}
+
+func (w *world) runBlocks(page, heading string, numbers []int, replace []string) (said string) {
+	blocks, err := w.pages.Take(page, heading, "sh", numbers...)
+	w.must(err, "the documentation")
+	for _, b := range blocks {
+		script := b.Text
+		for i := 0; i < len(replace); i += 2 {
+			if !strings.Contains(script, replace[i]) {
+				w.failf("%s does not say %q", b, replace[i])
+			}
+			script = strings.ReplaceAll(script, replace[i], replace[i+1])
+		}
+		said += w.sh(script) + "\n"
+	}
+	return said
+}
+
+// text is the first block of a language under a heading.
+func (w *world) text(page, heading, language string) string {
+	blocks, err := w.pages.Take(page, heading, language, 0)
+	w.must(err, "the documentation")
+	return blocks[0].Text
+}
+
+// It fails when a page gets a command that no step runs.
+func everyCommand(w *world) { w.allRun(accounted, runElsewhere) }
+
+// allRun wants every command of the pages to have been run, here or elsewhere.
+func (w *world) allRun(of []string, elsewhere map[string]string) {
+	var left []string
+	needed := map[string]bool{}
+	for _, page := range of {
+		blocks, err := w.pages.Left(page)
+		w.must(err, "the documentation")
+		for _, b := range blocks {
+			place := b.Page + ", " + b.Heading
+			needed[place] = true
+			if elsewhere[place] == "" {
+				left = append(left, fmt.Sprintf("no step runs %s:\n%s", b, b.Text))
+			}
+		}
+	}
+	for place := range elsewhere {
+		if !needed[place] {
+			left = append(left, place+" has no command that is run elsewhere")
+		}
+	}
+	if len(left) > 0 {
+		w.failf("%s", strings.Join(left, "\n"))
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+)
+
+// The last step fails for a command that nobody ran, and for an exception that nothing needs.
+func TestAllRun(t *testing.T) {
+	root := t.TempDir()
+	page := "## One\n\n```sh\nfirst\n```\n\n## Two\n\n```sh\nsecond\n```\n"
+	if err := os.Mkdir(filepath.Join(root, "docs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "docs", "page.md"), []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		taken     string
+		elsewhere map[string]string
+		want      string
+	}{
+		{"One", map[string]string{"page.md, Two": "somebody"}, ""},
+		{"One", nil, "second"},
+		{"One", map[string]string{"page.md, Two": "somebody", "page.md, Three": "somebody"}, "page.md, Three"},
+	} {
+		w := &world{pages: pages.Open(root)}
+		if _, err := w.pages.Take("page.md", c.taken, "sh"); err != nil {
+			t.Fatal(err)
+		}
+		if got := failureOf(func() { w.allRun([]string{"page.md"}, c.elsewhere) }); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v: %q, want %q", c.elsewhere, got, c.want)
+		}
+	}
+}
+
+func failureOf(do func()) (said string) {
+	defer func() {
+		if r, is := recover().(failure); is {
+			said = string(r)
+		}
+	}()
+	do()
+	return ""
+}
