@@ -56,7 +56,7 @@ spec:
 // The names of the volumes in operation.md.
 const deleted, given = "pvc-d240bf88-248b-45ab-97cb-ab7296ebd262", "pvc-5e8fede4-05a7-442b-b6d0-6c859f816bf9"
 
-// It fails when kubectl does not know a command, a flag, a kind or a field of a patch.
+// It fails when kubectl does not know a command, a flag (--typ=json), a kind or a field of a patch.
 func otherPages(w *world) {
 	w.put("/theirs.yaml", theirs())
 	w.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given))

@@ -74,7 +74,7 @@ func install(w *world) {
 }
 
 // It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
-// when a right is taken from the ClusterRole of the package's manifests. It failed when the status was
+// when a line is taken from the commands that make the kubeconfig (use-context). It failed when the status was
 // written after systemd was told that the daemon is ready.
 func firstClaim(w *world) {
 	w.product()
