@@ -16,7 +16,7 @@ var selinuxPage = []struct {
 	number  int
 	want    []string
 }{
-	{"Labels", 0, []string{" entries looked at, 0 to relabel\n", "pool fast: 1 volume, 1 entries looked at, 0 relabelled\n"}},
+	{"Labels", 0, []string{" entries looked at, 0 to relabel", "pool fast: 1 volume, 1 entries looked at, 0 relabelled"}},
 	{"The policy module", 0, []string{"selinux-module: loaded", ":hostpath_provisioner_t:s0"}},
 	{"The policy module", 1, []string{"selinux-module: loaded", "relabelled"}},
 	{"The policy module", 2, []string{"(filecon", "/srv/fast\tsystem_u:object_r:hostpath_provisioner_pool_t:s0", "/srv/fast/pvc-1\tsystem_u:object_r:container_file_t:s0"}},
