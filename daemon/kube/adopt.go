@@ -8,7 +8,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,7 +78,7 @@ func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	node := &corev1.Node{}
 	err := c.core.Get().Resource("nodes").Name(name).Timeout(callTimeout).Do(ctx).Into(node)
 	switch {
-	case apierrors.IsNotFound(err):
+	case absent(err, name):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read node %s: %w", name, err)

@@ -137,9 +137,9 @@ func (e *events) write(ctx context.Context, n *note) error {
 		e.notes.wrote(n, count, snapshot.unsaid, time.Now())
 		e.client.trouble.over("events")
 		e.client.trouble.over("event queue")
-	case hopeless(err):
+	case hopeless(err, n.namespace):
 		e.notes.giveUp(n)
-		if !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if !absent(err, n.namespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			e.client.trouble.met("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.about.Kind, n.about.Name, err))
 		}
 	default:
@@ -148,10 +148,10 @@ func (e *events) write(ctx context.Context, n *note) error {
 	return nil
 }
 
-// hopeless is an answer that will be the same tomorrow.
-func hopeless(err error) bool {
+// hopeless is an answer that will be the same tomorrow. What is absent is the namespace.
+func hopeless(err error, namespace string) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsNotFound(err) || apierrors.IsRequestEntityTooLargeError(err)
+		absent(err, namespace) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // put creates the event or raises its count, and answers the count that it now has.
@@ -159,7 +159,7 @@ func (c *Client) put(ctx context.Context, n note) (count int32, err error) {
 	count = n.count + n.unsaid
 	if n.count > 0 {
 		err := c.raise(ctx, n, count)
-		if !apierrors.IsNotFound(err) {
+		if !absent(err, n.name) {
 			return count, err
 		}
 		// The API server forgets events after an hour (--event-ttl).

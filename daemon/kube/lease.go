@@ -58,7 +58,7 @@ func (c *Client) ReadLease(ctx context.Context, name string) (*plan.Lease, error
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
 		Timeout(leaseTimeout).Do(ctx).Into(there)
 	switch {
-	case apierrors.IsNotFound(err):
+	case absent(err, name):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.
 	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).
 		Timeout(callTimeout).Do(ctx).Into(claim)
 	switch {
-	case apierrors.IsNotFound(err):
+	case absent(err, name):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
@@ -29,12 +30,25 @@ func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 	pv := &corev1.PersistentVolume{}
 	err := c.core.Get().Resource("persistentvolumes").Name(name).Timeout(callTimeout).Do(ctx).Into(pv)
 	switch {
-	case apierrors.IsNotFound(err):
+	case absent(err, name):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read volume %s: %w", name, err)
 	}
 	return pv, nil
+}
+
+// absent says whether an error is the API server's word that there is no object of this name. A 404 of
+// something in between, a load balancer without a server behind it, say, names no object, or is an
+// unexpected answer to client-go, which puts the name in itself (apimachinery, pkg/api/errors,
+// NewNotFound and NewGenericServerResponse).
+func absent(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name == name
 }
 
 // NodeCount is how many Nodes the cluster has, by the server's estimate: it sends one, without spec

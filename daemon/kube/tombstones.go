@@ -59,7 +59,7 @@ func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone,
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(pv).
 		Timeout(callTimeout).Do(ctx).Into(lease)
 	switch {
-	case apierrors.IsNotFound(err):
+	case absent(err, pv):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read what became of volume %s: %w", pv, err)

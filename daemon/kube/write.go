@@ -51,7 +51,7 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 			return nil
 		}
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !absent(err, pv.Name) {
 		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
 	}
 	return nil
@@ -67,7 +67,7 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		}
 		err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, at))
 		switch {
-		case err == nil || apierrors.IsNotFound(err):
+		case err == nil || absent(err, pv.Name):
 			return nil
 		case !apierrors.IsInvalid(err) || ctx.Err() != nil:
 			return fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)

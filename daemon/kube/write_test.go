@@ -243,3 +243,45 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A 404 of something in front of the API server, which knows no server, is not its word that an object is
+// gone: nothing is taken for absent, and no event given up. The server's own is.
+func TestStrangersNotFound(t *testing.T) {
+	ctx := t.Context()
+	c, w := newClient(t, Options{})
+	pv := volume("not-found-here", "1", plan.Finalizer)
+	asks := map[string]func() error{
+		"volume":    func() error { _, err := c.GetVolume(ctx, pv.Name); return err },
+		"claim":     func() error { _, err := c.GetClaim(ctx, "default", "none"); return err },
+		"node":      func() error { _, err := c.GetNode(ctx, "none"); return err },
+		"lease":     func() error { _, err := c.ReadLease(ctx, "none"); return err },
+		"tombstone": func() error { _, err := c.ReadTombstone(ctx, "none"); return err },
+		"release":   func() error { return c.ReleaseFinalizer(ctx, pv) },
+		"remove":    func() error { return c.RemoveVolume(ctx, pv) },
+	}
+	for what, ask := range asks {
+		if err := ask(); err != nil {
+			t.Errorf("%s, by the server: %v", what, err)
+		}
+	}
+	bodies := map[string]string{
+		"text/html":        "<html><body><h1>404 Not Found</h1></body></html>",
+		"application/json": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"404 page not found","code":404}`,
+	}
+	for kind, body := range bodies {
+		w.spoilWith(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: http.StatusNotFound, Status: "404 Not Found", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+				Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		})
+		for what, ask := range asks {
+			if err := ask(); !apierrors.IsNotFound(err) {
+				t.Errorf("%s, by a stranger, %s: %v", what, kind, err)
+			}
+		}
+		if hopeless(asks["claim"](), "default") {
+			t.Errorf("%s: an event is given up", kind)
+		}
+	}
+}

@@ -48,6 +48,7 @@ const (
 	tooMany     fault = "429"
 	internal    fault = "500"
 	unavailable fault = "503"
+	nobody      fault = "404"          // of a proxy that knows no server, not about an object
 	half        fault = "half written" // an answer, or an event of a watch
 	silenced    fault = "silenced"     // a watch that delivers nothing more and stays open
 	away        fault = "server away"  // nothing was done to it: the API server did not answer
@@ -60,6 +61,7 @@ var codes = map[fault]metav1.Status{
 	gone:        {Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "The resourceVersion for the provided watch is too old."},
 	tooMany:     {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
 	internal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"},
+	nobody:      {Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "404 page not found"},
 	unavailable: {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "apiserver is shutting down"},
 }
 
@@ -109,14 +111,14 @@ func of(perMille int, faults ...fault) map[fault]int {
 var (
 	fair   = weather{}
 	misery = weather{odds: map[kind]map[fault]int{
-		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
-		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, tooMany, internal, unavailable, half),
+		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, nobody, tooMany, internal, unavailable, half),
+		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, nobody, tooMany, internal, unavailable, half),
 		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
 	}}
 	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
 	// nothing, because that would end the watches on the same connection.
 	refusing = weather{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
-	refused  = of(200, conflict, gone, tooMany, internal, unavailable)
+	refused  = of(166, conflict, gone, nobody, tooMany, internal, unavailable)
 	// dark lets nothing through.
 	dark    = weather{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
 	nothing = of(167, cutBefore, conflict, gone, tooMany, internal, unavailable)

@@ -43,7 +43,7 @@ var phases = []phase{
 
 // What a phase needs to have met.
 var (
-	refusals   = []fault{conflict, gone, tooMany, internal, unavailable}
+	refusals   = []fault{conflict, gone, nobody, tooMany, internal, unavailable}
 	everyFault = append([]fault{cutBefore, cutAfter, delayed, twice, half}, refusals...)
 )
 
