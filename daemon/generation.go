@@ -41,9 +41,11 @@ type generation struct {
 	nodes   *kube.Sieve[*corev1.Node]
 	leases  *kube.Sieve[*coordinationv1.Lease] // of shared pools; nil without one
 
-	trouble   atomic.Value // string: what is wrong with the API
-	ready     atomic.Bool
-	badReload atomic.Bool // the file on disk is not what is in force
+	trouble atomic.Value // string: what is wrong with the API
+	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
+	troubleSince atomic.Int64
+	ready        atomic.Bool
+	badReload    atomic.Bool // the file on disk is not what is in force
 }
 
 // newGeneration connects everything and starts nothing, so that a configuration that cannot work is
@@ -156,14 +158,22 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	signal(g.d.changed)
 }
 
+// outage is how long the API cannot be used before pauses between tries have become long. Shorter troubles
+// come one after the other where every other request fails, and there the pauses are wanted.
+const outage = 10 * time.Second
+
 // onTrouble is told once when the API cannot be used, and with nil when it can again.
 func (g *generation) onTrouble(err error) {
 	if err != nil {
 		g.trouble.Store(err.Error())
+		g.troubleSince.CompareAndSwap(0, time.Now().UnixNano())
 		g.d.Log.Warn("the API cannot be used, work waits: " + err.Error())
 	} else {
 		g.trouble.Store("")
 		g.d.Log.Info("the API answers")
+		if since := g.troubleSince.Swap(0); since != 0 && time.Since(time.Unix(0, since)) > outage {
+			go g.controller.APIAnswers() // onTrouble may be called with a lock held
+		}
 	}
 	signal(g.d.changed)
 }

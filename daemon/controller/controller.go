@@ -225,6 +225,16 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	}
 }
 
+// APIAnswers is told when the API server answers again. What failed meanwhile does not wait for its pause
+// to end, which has grown to half a minute after an hour.
+func (c *Controller) APIAnswers() {
+	c.requeueClaims("")
+	for _, r := range c.rooms {
+		c.requeueVolumes(r)
+		signal(r.recheck)
+	}
+}
+
 func (c *Controller) requeueClaims(pool string) {
 	for _, claim := range c.World.Claims.List() {
 		if p := c.poolOf(claim); pool == "" || p == pool {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
@@ -196,3 +197,30 @@ func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 		t.Errorf("afterwards: %v, undone %q", err, disk.undone)
 	}
 }
+
+// What failed again and again while the API was away is tried at once when it answers.
+func TestAPIAnswers(t *testing.T) {
+	c, r := stand(&api{}, &shelf{})
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
+	pv.Status.Phase = corev1.VolumeReleased
+	c.World = World{Claims: one[*corev1.PersistentVolumeClaim]{claim}, Volumes: one[*corev1.PersistentVolume]{pv}, Classes: none[*storagev1.StorageClass]{}}
+	home := c.rooms[""] // the claim's class is not known
+	for range 10 {
+		home.claims.AddRateLimited(claimItem(claim))
+		r.volumes.AddRateLimited(item{name: pv.Name})
+	}
+	if home.claims.Len()+r.volumes.Len() != 0 {
+		t.Fatal("they do not wait")
+	}
+	c.APIAnswers()
+	if home.claims.Len() != 1 || r.volumes.Len() != 1 || len(r.recheck) != 1 {
+		t.Errorf("%d claims, %d volumes and %d looks at the records are due, want one each", home.claims.Len(), r.volumes.Len(), len(r.recheck))
+	}
+}
+
+// one is a store with one object.
+type one[T any] struct{ object T }
+
+func (o one[T]) Get(string) (T, bool) { return o.object, true }
+func (o one[T]) List() []T            { return []T{o.object} }
