@@ -50,6 +50,10 @@ func (d disk) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	return translate(d.Pool.Trash(ctx, id, pv))
 }
 
+func (d disk) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.PutBack(ctx, id, pv))
+}
+
 func (d disk) Archive(ctx context.Context, id mounts.Identity, pv string) error {
 	return translate(d.Pool.Archive(ctx, id, pv))
 }

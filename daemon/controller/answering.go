@@ -118,6 +118,10 @@ func (a answering) Trash(ctx context.Context, id mounts.Identity, pv string) err
 	return a.do(ctx, func() error { return a.Disk.Trash(ctx, id, pv) })
 }
 
+func (a answering) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.PutBack(ctx, id, pv) })
+}
+
 func (a answering) Archive(ctx context.Context, id mounts.Identity, pv string) error {
 	return a.do(ctx, func() error { return a.Disk.Archive(ctx, id, pv) })
 }

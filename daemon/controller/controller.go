@@ -204,6 +204,9 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 		c.ledger.forget(removedKey(was))
 		v = was
 	}
+	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && v.Status.Phase == corev1.VolumeBound {
+		signal(r.recheck) // it was not made just now: a restored server may have it back
+	}
 	// One that has a directory on each node concerns this one as long as it is there, and when it goes.
 	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) {
 		return

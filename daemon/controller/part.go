@@ -54,6 +54,8 @@ func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentV
 			return 0, err
 		}
 		c.partThere(r, pv)
+	case verdict.Action == plan.PutBack:
+		return 0, c.putPartBack(ctx, r, pv, verdict)
 	case verdict.Action == plan.Ignore && facts.Record != nil:
 		c.partThere(r, pv)
 	default:
@@ -123,6 +125,24 @@ func (c *Controller) partThere(r *room, pv *corev1.PersistentVolume) {
 		c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
 		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
 	}
+}
+
+// putPartBack asks the API whether the object really is in use again: what the watch says may be older
+// than this node's removal of its part.
+func (c *Controller) putPartBack(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) error {
+	now, err := c.API.GetVolume(ctx, pv.Name)
+	if err != nil || now == nil || now.UID != pv.UID || !plan.InUse(now) {
+		return err
+	}
+	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+		return c.partTrouble(r, pv, err)
+	}
+	c.ledger.forget(removedKey(pv))
+	c.ledger.mended(partKey(pv))
+	c.Observer.Part(r.Name, v.Reason)
+	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	return nil
 }
 
 func (c *Controller) partTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
@@ -235,7 +255,7 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 	switch {
 	case record == nil || c.ledger.busy(record.ClaimUID):
 		return nil
-	case record.Place == plan.InTrash, record.Place == plan.InArchive:
+	case record.Place == plan.InTrash, record.Place == plan.Emptying, record.Place == plan.InArchive:
 		r.purges.Add(item{name: pv}) // the answer that it is gone was lost
 		return nil
 	case record.Place != plan.InPool:

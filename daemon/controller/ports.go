@@ -112,6 +112,8 @@ type Maker interface {
 type Remover interface {
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	Archive(ctx context.Context, id mounts.Identity, pv string) error
+	// PutBack undoes Trash, as long as nothing was purged.
+	PutBack(ctx context.Context, id mounts.Identity, pv string) error
 	Retain(ctx context.Context, id mounts.Identity, pv string) error
 	// Purge empties the trash of this volume and forgets its record. It answers how many entries it
 	// had to leave, with the error that names them.

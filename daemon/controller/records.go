@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -22,6 +24,10 @@ const (
 func (c *Controller) keepRecords(ctx context.Context, r *room) {
 	for said := ""; ; {
 		next, words := recheckEvery, ""
+		select { // what was signalled before is seen now
+		case <-r.recheck:
+		default:
+		}
 		if err := c.recheck(ctx, r); err != nil && ctx.Err() == nil {
 			next, words = recheckAgain, err.Error()
 			if words != said {
@@ -60,6 +66,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if err != nil {
 		return err
 	}
+	c.lookForLost(r, records)
 	var first error
 	var again time.Duration
 	failed := 0
@@ -89,6 +96,21 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		return fmt.Errorf("%w (and %d more)", first, failed-1)
 	}
 	return first
+}
+
+// lookForLost has the volumes looked at that are bound and have no directory in the pool: the API server
+// was restored to a day before they were deleted, or somebody removed their directories. The records
+// were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
+func (c *Controller) lookForLost(r *room, records []plan.Record) {
+	there := make(map[string]bool, len(records))
+	for _, record := range records {
+		there[record.PV] = record.Place == plan.InPool
+	}
+	for _, v := range c.World.Volumes.List() {
+		if v.Labels[plan.PoolLabel] == r.Name && v.Status.Phase == corev1.VolumeBound && !there[v.Name] {
+			r.volumes.Add(item{name: v.Name})
+		}
+	}
 }
 
 // record looks at one record whose volume object is not watched: it does not exist, or its label was

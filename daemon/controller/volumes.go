@@ -30,6 +30,9 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		return 0, c.diskTrouble(r, pv, err)
 	}
 	verdict := plan.ForVolume(facts)
+	if verdict.Action == plan.PutBack {
+		return 0, c.putBack(ctx, r, pv, verdict)
+	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
 		c.sayVolume(r, pv, verdict)
 		return verdict.After, nil
@@ -61,8 +64,12 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case record != nil && (record.Place == plan.InTrash || record.Place == plan.InArchive):
-		r.purges.Add(item{name: name})
+	case record != nil && (record.Place == plan.InTrash || record.Place == plan.Emptying || record.Place == plan.InArchive):
+		if _, watched := c.World.Volumes.Get(name); watched {
+			r.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
+		} else {
+			r.purges.Add(item{name: name})
+		}
 	}
 	return nil
 }
@@ -195,6 +202,25 @@ func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verd
 	c.Observer.Volume(r.Name, v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
 	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
+		c.Speaker.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
+	}
+}
+
+// putBack takes a volume out of the trash, whose object and claim a restored API server has again.
+// One worker at a time has a volume, so nobody puts it there meanwhile.
+func (c *Controller) putBack(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) error {
+	if err := c.fence(ctx, r); err != nil {
+		return quiet(err)
+	}
+	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+		return c.diskTrouble(r, pv, err)
+	}
+	c.Observer.Volume(r.Name, v.Reason)
+	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	c.Speaker.Event(*pv.Spec.ClaimRef, corev1.EventTypeNormal, v.Reason, v.Message)
+	return nil
 }
 
 // purge empties one volume's place in the trash, in the background: its object is gone by then.
@@ -202,6 +228,10 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	state := c.Gate.State(r.Name)
 	if !state.Removable() {
 		return 0, nil // the pool's records are gone through when it opens again
+	}
+	if now, watched := c.World.Volumes.Get(pv); watched && plan.InUse(now) {
+		r.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
+		return 0, nil
 	}
 	if going, err := c.mayPurge(ctx, r, pv); !going || err != nil {
 		return 0, quiet(err)

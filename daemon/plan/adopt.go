@@ -220,7 +220,7 @@ func adoptRecord(f AdoptFacts) (AdoptVerdict, bool) {
 	case f.Record == nil:
 		return AdoptVerdict{}, false
 	case f.Record.Place != InPool:
-		return adoptRefuse(true, "", "its directory is in the %s", f.Record.Place)
+		return adoptRefuse(true, "", "its directory is %s", f.Record.Place.words())
 	case f.Record.Directory != AdoptDirectory(f.Pool, f.Volume) || f.Record.ClaimUID != string(f.Volume.Spec.ClaimRef.UID):
 		return adoptRefuse(true, "", "it is recorded as directory %q of claim %s/%s", f.Record.Directory, f.Record.Namespace, f.Record.Claim)
 	}

@@ -256,7 +256,7 @@ func TestForReturn(t *testing.T) {
 		"marks taken off": {func(_ *Record, v *corev1.PersistentVolume) { v.Labels = nil }, ""},
 		"another node's":  {func(_ *Record, v *corev1.PersistentVolume) { v.Labels[NodeLabel] = them }, "node node-b's"},
 		"in the trash":    {func(r *Record, _ *corev1.PersistentVolume) { r.Place = InTrash }, "in the trash"},
-		"gone":            {func(r *Record, _ *corev1.PersistentVolume) { r.Place = Nowhere }, "in the nowhere"},
+		"gone":            {func(r *Record, _ *corev1.PersistentVolume) { r.Place = Nowhere }, "its directory is gone"},
 		"released":        {func(_ *Record, v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "being removed"},
 		"released, to be kept": {func(_ *Record, v *corev1.PersistentVolume) {
 			v.Status.Phase, v.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain

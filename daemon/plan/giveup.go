@@ -23,10 +23,10 @@ func ForReturn(r Record, v *corev1.PersistentVolume, node string) AdoptVerdict {
 	switch {
 	case r.Place == Nowhere && v == nil: // removed; the daemon drops the record
 		return AdoptVerdict{Action: Ignore}
-	case r.Place == InTrash:
-		return refused("it is being removed: its directory is in the trash")
+	case r.Place == InTrash, r.Place == Emptying:
+		return refused("it is being removed: its directory is %s", r.Place.words())
 	case r.Place != InPool:
-		return refused("its directory is in the %s", r.Place)
+		return refused("its directory is %s", r.Place.words())
 	case v == nil:
 		return refused("no volume object has its name")
 	case v.Labels[NodeLabel] != "" && v.Labels[NodeLabel] != NodeLabelValue(node):

@@ -110,13 +110,20 @@ func partThere(f PartFacts) (Verdict, bool) {
 }
 
 // partRemoved: the claim went, this node removed its part, and then the cluster was restored to a day
-// when the claim was there. What is in the trash is not put back, and what is in the archive only by
+// when the claim was there. What is in the trash and whole is put back, what is in the archive only by
 // people.
 func partRemoved(f PartFacts) (Verdict, bool) {
-	if f.Record == nil || f.Record.Place != InTrash && f.Record.Place != InArchive {
+	switch {
+	case f.Record == nil:
+		return Verdict{}, false
+	case f.Record.Place == InTrash:
+		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: "node " + f.Node +
+			": this volume was being deleted when the API server was restored to an earlier day; the node's directory was put back"}, true
+	case f.Record.Place == Emptying, f.Record.Place == InArchive:
+		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.words()), true
+	default:
 		return Verdict{}, false
 	}
-	return f.lacking(ReasonPartRemoved, fmt.Sprintf("the directory of this volume was removed here, it is in the %s", f.Record.Place)), true
 }
 
 func partFull(f PartFacts) (Verdict, bool) {

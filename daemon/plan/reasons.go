@@ -25,6 +25,8 @@ const (
 	ReasonPathMismatch       = "PathMismatch"
 	ReasonNotRecorded        = "NotRecorded"
 	ReasonClaimExists        = "ClaimStillExists"
+	ReasonPutBack            = "VolumePutBack"
+	ReasonVolumeLost         = "VolumeLost"
 	ReasonDeleted            = "Deleted"
 	ReasonArchived           = "Archived"
 	ReasonRetained           = "Retained"

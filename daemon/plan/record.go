@@ -31,7 +31,7 @@ func ForRecord(f RecordFacts) Verdict {
 	switch {
 	case f.Record.Retained, f.published(), f.wanted():
 		return Verdict{Action: Keep}
-	case f.Record.Place == InTrash, f.Record.Place == InArchive:
+	case f.Record.Place == InTrash, f.Record.Place == Emptying, f.Record.Place == InArchive:
 		return Verdict{Action: Finish}
 	case buried:
 		return verdict
@@ -54,12 +54,16 @@ func (f RecordFacts) published() bool {
 }
 
 // wanted: the claim, by UID, still waits for this node, or is bound to an object of this name that
-// was lost. One that was given to another node meanwhile does not want it.
+// was lost. One that was given to another node meanwhile does not want it; and one that waits does not
+// want what is half emptied, but a volume that is made anew.
 func (f RecordFacts) wanted() bool {
 	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
 		return false
 	}
-	return f.Claim.Spec.VolumeName == f.Record.PV || KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...) ||
+	if bound := f.Claim.Spec.VolumeName == f.Record.PV; bound || f.Record.Place == Emptying {
+		return bound
+	}
+	return KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...) ||
 		f.shared() && KeepClaimOfAll(f.Claim, f.Provisioner, f.Aliases...)
 }
 

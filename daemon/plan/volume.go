@@ -10,10 +10,11 @@ import (
 
 // Actions for a volume, beside Ignore, Wait and Refuse.
 const (
-	Delete  Action = "delete"  // directory to the trash, then the object
-	Archive Action = "archive" // directory to the archive, then the object
-	Retain  Action = "retain"  // keep the directory, let the object go
-	LetGo   Action = "let go"  // the directory is gone already: only the object is left
+	Delete  Action = "delete"   // directory to the trash, then the object
+	Archive Action = "archive"  // directory to the archive, then the object
+	Retain  Action = "retain"   // keep the directory, let the object go
+	LetGo   Action = "let go"   // the directory is gone already: only the object is left
+	PutBack Action = "put back" // the object is in use again: its directory comes out of the trash
 )
 
 // Place is where a recorded volume's directory is now.
@@ -23,10 +24,23 @@ type Place string
 const (
 	InPool    Place = "pool"
 	InStaging Place = "staging"
-	InTrash   Place = "trash"
+	InTrash   Place = "trash"    // whole
+	Emptying  Place = "emptying" // in the trash, and its files are going
 	InArchive Place = "archive"
 	Nowhere   Place = "nowhere"
 )
+
+// words say where a directory is that is not in the pool.
+func (p Place) words() string {
+	switch p {
+	case Emptying:
+		return "in the trash, and its files are going"
+	case Nowhere:
+		return "gone"
+	default:
+		return "in the " + string(p)
+	}
+}
 
 // Record is what the disk says of a volume: the proof that its directory is ours.
 type Record struct {
@@ -63,7 +77,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	volumeNotOurs, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	volumeNotOurs, cameBack, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
 }
 
@@ -99,6 +113,30 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 		ours = ours && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
 	}
 	return Verdict{Action: Ignore}, !ours || !Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases)
+}
+
+// cameBack: the volume was removed, and then the API server was restored to a day on which its claim
+// had it. What is whole is put back, of what is not it is said.
+func cameBack(f VolumeFacts) (Verdict, bool) {
+	v, ref := f.Volume, f.Volume.Spec.ClaimRef
+	if v.Status.Phase != corev1.VolumeBound || !f.ClaimExists || OnEveryNode(v) || f.Silent || f.Pool == nil || f.Closed != "" ||
+		f.Unreadable != "" || f.Foreign {
+		return Verdict{}, false
+	}
+	place := Nowhere
+	if f.Record != nil {
+		place = f.Record.Place
+	}
+	if place == InPool || !f.points() {
+		return Verdict{}, false
+	}
+	claim := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
+	if place == InTrash {
+		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
+			"node %s: the volume of %s was being deleted when the API server was restored to an earlier day; its directory was put back", f.Node, claim)}, true
+	}
+	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(
+		"node %s: the directory %s of %s is %s; restore it from a backup, or delete the claim", f.Node, volumePath(v), claim, place.words())}, true
 }
 
 func nothingToDo(f VolumeFacts) (Verdict, bool) {
@@ -177,8 +215,15 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 // pathMismatch compares the path in the object, and never uses it: anybody who may edit the object
 // could write /etc there.
 func pathMismatch(f VolumeFacts) (Verdict, bool) {
-	want := f.Pool.Path + "/" + f.Record.Directory
-	return pathMismatchVerdict(f, want), volumePath(f.Volume) != want || f.Record.PV != f.Volume.Name
+	return pathMismatchVerdict(f, f.Pool.Path+"/"+f.Record.Directory), !f.points()
+}
+
+// points says whether the object points to where its directory is, or would be.
+func (f VolumeFacts) points() bool {
+	if f.Record == nil {
+		return derivable(f)
+	}
+	return volumePath(f.Volume) == f.Pool.Path+"/"+f.Record.Directory && f.Record.PV == f.Volume.Name
 }
 
 func pathMismatchVerdict(f VolumeFacts, want string) Verdict {

@@ -34,6 +34,13 @@ func unrecorded(f *VolumeFacts)   { f.Record = nil }
 func volumeShut(f *VolumeFacts)   { f.Closed = "/srv/fast is not mounted" }
 func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
 
+// cameBackAt is a volume that is in use, and has its directory elsewhere than in the pool.
+func cameBackAt(p Place) func(*VolumeFacts) {
+	return func(f *VolumeFacts) {
+		f.Volume.Status.Phase, f.ClaimExists, f.Record.Place = corev1.VolumeBound, true, p
+	}
+}
+
 func TestVolumePrecedence(t *testing.T) {
 	type change = func(*VolumeFacts)
 	cases := []struct {
@@ -50,6 +57,21 @@ func TestVolumePrecedence(t *testing.T) {
 		{"without provisioned-by", []change{func(f *VolumeFacts) { f.Volume.Annotations = nil }}, Ignore, ""},
 		{"another node's", []change{func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
 		{"bound", []change{phase(corev1.VolumeBound)}, Ignore, ""},
+		{"bound, its claim there", []change{cameBackAt(InPool)}, Ignore, ""},
+		{"bound and in the trash: it came back", []change{cameBackAt(InTrash)}, PutBack, ReasonPutBack},
+		{"bound, deleted and in the trash: its claim has it still", []change{cameBackAt(InTrash), deleting}, PutBack, ReasonPutBack},
+		{"bound and in the trash, retained", []change{cameBackAt(InTrash), keepData}, PutBack, ReasonPutBack},
+		{"bound and in the trash, its claim gone", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.ClaimExists = false }}, Ignore, ""},
+		{"bound and in the trash, another node's", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
+		{"bound and in the trash, and it points elsewhere", []change{cameBackAt(InTrash), pointTo("/etc")}, Ignore, ""},
+		{"bound and in the trash, pool closed", []change{cameBackAt(InTrash), volumeShut}, Ignore, ""},
+		{"bound and half emptied", []change{cameBackAt(Emptying)}, Wait, ReasonVolumeLost},
+		{"bound and gone", []change{cameBackAt(Nowhere)}, Wait, ReasonVolumeLost},
+		{"bound and archived, its record not yet", []change{cameBackAt(InArchive)}, Wait, ReasonVolumeLost},
+		{"bound, neither recorded nor there", []change{cameBackAt(Nowhere), unrecorded}, Wait, ReasonVolumeLost},
+		{"bound, not recorded, and there", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
+		{"bound, its record damaged", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
+		{"released, claim there, in the trash: nothing", []change{cameBackAt(InTrash), phase(corev1.VolumeReleased)}, Wait, ReasonClaimExists},
 		{"deleted before its claim: wait for the claim", []change{phase(corev1.VolumeBound), deleting}, Ignore, ""},
 		{"deleted while pending: its claim may come", []change{phase(corev1.VolumePending), deleting}, Ignore, ""},
 		{"deleted, available, claimRef cleared by somebody", []change{phase(corev1.VolumeAvailable), deleting, func(f *VolumeFacts) { f.Volume.Spec.ClaimRef = nil }}, Delete, ReasonDeleted},
@@ -115,6 +137,10 @@ func TestForRecord(t *testing.T) {
 		{"published, its label taken off", RecordFacts{Volume: unlabelled}, InPool, Keep},
 		{"wanted", RecordFacts{Claim: ready().Claim}, InPool, Keep},
 		{"wanted, and in the trash: its object is not gone for good", RecordFacts{Claim: ready().Claim}, InTrash, Keep},
+		{"wanted, and half emptied: it is made anew", RecordFacts{Claim: ready().Claim}, Emptying, Finish},
+		{"half emptied, and the claim is bound to the lost object", RecordFacts{Claim: bound}, Emptying, Keep},
+		{"half emptied, its object is back", RecordFacts{Volume: here}, Emptying, Keep},
+		{"half emptied", RecordFacts{}, Emptying, Finish},
 		{"retained by an operator", RecordFacts{Record: Record{Retained: true}}, InPool, Keep},
 		{"never published, nobody wants it", RecordFacts{}, InPool, Undo},
 		{"never published, the claim went to another node", RecordFacts{Claim: moved}, InPool, Undo},

@@ -60,7 +60,7 @@ func (s *session) adopt(r Record) error {
 	old, place, err := s.find(r.PV)
 	if errors.Is(err, ErrNotRecorded) {
 		if place, err = s.place(r); err == nil && place != InPool {
-			err = fmt.Errorf("%w: the %s has one of its name", ErrPlace, place)
+			err = place.wrong()
 		}
 		if err != nil {
 			return err
@@ -70,10 +70,11 @@ func (s *session) adopt(r Record) error {
 	switch {
 	case err != nil:
 		return err
-	case old.Directory != r.Directory || old.ClaimUID != r.ClaimUID:
-		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
 	case place != InPool:
-		return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+		return place.wrong()
+	}
+	if err := r.conflicts(old); err != nil {
+		return err
 	}
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error 
 		case err != nil:
 			return err
 		case place != InPool:
-			return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+			return place.wrong()
 		}
 		return s.dropRecord(pv)
 	})

@@ -44,10 +44,16 @@ func (s *session) createShared(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case place == InTrash, place == InArchive:
-		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
-	case old.Directory != spec.Directory || old.ClaimUID != spec.ClaimUID:
-		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+	case place == Emptying, place == InArchive:
+		return place.wrong()
+	}
+	if err := spec.Record.conflicts(old); err != nil {
+		return err
+	}
+	if place == InTrash {
+		if err := s.putBack(old); err != nil {
+			return err
+		}
 	}
 	return s.makeDirectory(spec)
 }
@@ -61,7 +67,7 @@ func (s *session) vacant(r Record) error {
 	case place == InPool:
 		return fmt.Errorf("directory %q: %w", r.Directory, ErrForeign)
 	default:
-		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
+		return place.wrong()
 	}
 }
 

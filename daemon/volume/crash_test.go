@@ -46,6 +46,8 @@ var operations = []struct {
 	{"undo", volume, func(r *rig) error { return r.Undo(context.Background(), r.id, pv) }},
 	{"trash", data, func(r *rig) error { return r.Trash(context.Background(), r.id, pv) }},
 	{"trash what is retained", retained, func(r *rig) error { return r.Trash(context.Background(), r.id, pv) }},
+	{"put back", trashed, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
+	{"create what is in the trash", trashed, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
 	{"purge", trashed, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"archive", data, func(r *rig) error { return r.Archive(context.Background(), r.id, pv) }},
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},

@@ -58,31 +58,38 @@ func (s *session) create(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case place == InTrash, place == InArchive:
-		return fmt.Errorf("%w: it is in the %s already", ErrPlace, place)
+	case place == InTrash && recorded, place == InPool && recorded:
+		if err := spec.Record.conflicts(old); err != nil {
+			return err
+		}
+		return s.again(old, place)
+	case place == InTrash, place == Emptying, place == InArchive:
+		return place.wrong()
 	case place != InPool:
 		if err := s.takeBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
 			return err
 		}
 		return s.make(spec)
-	case !recorded:
-		return fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign)
-	case old.Directory != spec.Directory || old.ClaimUID != spec.ClaimUID:
-		return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
 	default:
-		return s.again(spec)
+		return fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign)
 	}
 }
 
 // again finishes a volume whose directory is in the pool: whoever put it there may have died, or
-// been told of an error, before that was durable.
-func (s *session) again(spec Spec) error {
-	fd, err := s.volumeDir(spec.Directory)
+// been told of an error, before that was durable. One that is in the trash was deleted, and then the
+// API server was restored to a day before it was made: it is the same claim's.
+func (s *session) again(r Record, place Place) error {
+	if place == InTrash {
+		if err := s.putBack(r); err != nil {
+			return err
+		}
+	}
+	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
 		return err
 	}
 	unix.Close(fd)
-	if err := s.settleRecord(spec.PV); err != nil {
+	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
 	return s.sync("")

@@ -6,7 +6,7 @@
 //	<pool>/.hostpath-provisioner/pool.json      the marker (package hostcheck reads it)
 //	<pool>/.hostpath-provisioner/volumes/       a record for each volume: <pv>.json
 //	<pool>/.hostpath-provisioner/staging/       volumes that are being made: <pv>
-//	<pool>/.hostpath-provisioner/trash/         volumes that are being removed: <pv>
+//	<pool>/.hostpath-provisioner/trash/         volumes that are being removed: <pv>, whole; <pv>~, whose files are going
 //	<pool>/.hostpath-provisioner/archive/       volumes that were archived, with their records
 //
 // A record is the proof that a directory is ours. It is on stable storage before the directory is

@@ -56,7 +56,7 @@ func (s *session) place(r Record) (Place, error) {
 	for _, at := range []struct {
 		dir, name string
 		place     Place
-	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {archiveDir, r.Directory, InArchive}} {
+	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {trashDir, r.PV + emptyingSuffix, Emptying}, {archiveDir, r.Directory, InArchive}} {
 		dir, err := s.dir(at.dir)
 		if err != nil {
 			return "", err

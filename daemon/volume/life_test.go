@@ -23,6 +23,8 @@ func TestLife(t *testing.T) {
 		"gone, asked again":    {"Create Trash Purge Trash Purge Undo", ""},
 		"kept":                 {"Create Retain Purge Sweep", "default-data-pvc-1/ volumes/pvc-1.json"},
 		"kept, deleted anyway": {"Create Retain Trash Purge", ""},
+		"put back":             {"Create Trash PutBack PutBack", "default-data-pvc-1/ volumes/pvc-1.json"},
+		"put back, and gone":   {"Create Trash PutBack Trash Purge", ""},
 		"archived":             {"Create Archive Purge", "archive/default-data-pvc-1/ archive/default-data-pvc-1.json"},
 		"made again":           {"Create Trash Purge Create", "default-data-pvc-1/ volumes/pvc-1.json"},
 	} {

@@ -119,6 +119,8 @@ func (c census) place(r Record) Place {
 		return InStaging
 	case c.trash[r.PV]:
 		return InTrash
+	case c.trash[r.PV+emptyingSuffix]:
+		return Emptying
 	case c.archive[r.Directory]:
 		return InArchive
 	case c.root[r.Directory]:
@@ -142,11 +144,13 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 		case err != nil:
 			inv.Damaged = append(inv.Damaged, Damaged{pv + recordSuffix, err})
 			// Whose it is cannot be told, so the usual name stands for it in the trash.
-			claimed[Leftover{InTrash, pv}] = true
+			claimed[Leftover{InTrash, pv}], claimed[Leftover{InTrash, pv + emptyingSuffix}] = true, true
 			continue
 		}
 		inv.Volumes = append(inv.Volumes, Volume{r, c.place(r)})
-		claimed[Leftover{InStaging, pv}], claimed[Leftover{InTrash, pv}], claimed[Leftover{InArchive, r.Directory}] = true, true, true
+		for _, l := range []Leftover{{InStaging, pv}, {InTrash, pv}, {InTrash, pv + emptyingSuffix}, {InArchive, r.Directory}} {
+			claimed[l] = true
+		}
 	}
 	s.archived(inv, c.archive, claimed)
 	for _, at := range []struct {

@@ -19,6 +19,8 @@ const (
 
 	longestSuffix = ".json.12345678.new" // the same of one daemon among several, see Options.Maker
 
+	emptyingSuffix = "~" // of a directory in the trash whose files are going; no PV's name has it
+
 	nameMax = 255 // bytes, limits.h NAME_MAX
 )
 

@@ -23,6 +23,7 @@ func calls(r *rig) map[string]func() error {
 		"Create":     func() error { _, err := r.Create(ctx, r.id, spec("pvc-new")); return err },
 		"Undo":       func() error { return r.Undo(ctx, r.id, pv) },
 		"Trash":      func() error { return r.Trash(ctx, r.id, pv) },
+		"PutBack":    func() error { return r.PutBack(ctx, r.id, pv) },
 		"Archive":    func() error { return r.Archive(ctx, r.id, pv) },
 		"Retain":     func() error { return r.Retain(ctx, r.id, pv) },
 		"Published":  func() error { return r.Published(ctx, r.id, pv) },
@@ -270,17 +271,22 @@ func TestPlaces(t *testing.T) {
 			volume(t, r)
 			must(t, os.Remove(filepath.Join(r.path, spec(pv).Directory)))
 		},
+		"emptying": func(t testing.TB, r *rig) {
+			trashed(t, r)
+			stopAt(r, "purge begun", func() error { _, err := r.Purge(t.Context(), r.id, pv); return err })
+		},
 		"staging": func(t testing.TB, r *rig) {
 			volume(t, r)
 			must(t, os.Rename(filepath.Join(r.path, spec(pv).Directory), r.meta("staging", pv)))
 		},
 	}
 	want := map[string]map[string]error{
-		"Create":  {"trash": ErrPlace, "archive": ErrPlace},
-		"Undo":    {"pool": ErrNotEmpty, "retained": ErrRetained, "trash": ErrPlace, "archive": ErrPlace},
+		"Create":  {"emptying": ErrPlace, "archive": ErrPlace},
+		"Undo":    {"pool": ErrNotEmpty, "retained": ErrRetained, "trash": ErrPlace, "emptying": ErrPlace, "archive": ErrPlace},
 		"Trash":   {"archive": ErrPlace, "staging": ErrPlace},
-		"Archive": {"trash": ErrPlace, "staging": ErrPlace},
-		"Retain":  {"trash": ErrPlace, "archive": ErrPlace, "staging": ErrPlace},
+		"PutBack": {"absent": ErrNotRecorded, "emptying": ErrPlace, "archive": ErrPlace, "staging": ErrPlace, "nowhere": ErrPlace},
+		"Archive": {"trash": ErrPlace, "emptying": ErrPlace, "staging": ErrPlace},
+		"Retain":  {"trash": ErrPlace, "emptying": ErrPlace, "archive": ErrPlace, "staging": ErrPlace},
 		"Purge":   {"pool": ErrPlace, "staging": ErrPlace},
 	}
 	for call, refused := range want {

@@ -60,12 +60,15 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	if err := s.open(stagingDir, volumesDir, trashDir, archiveDir); err != nil {
 		return Purged{}, err
 	}
+	if err := p.beginPurge(ctx, s, pv); err != nil {
+		return Purged{}, err
+	}
 	purged, err := s.empty(ctx, pv)
 	if err != nil {
 		return purged, err
 	}
-	// The volume's lock is taken only now: emptying takes minutes, and Create and Lookup see that it
-	// is in the trash.
+	// The volume's lock is not held in between: emptying takes minutes, and Create and Lookup see that
+	// it goes on.
 	unlock, err := p.lock(ctx, pv)
 	if err != nil {
 		return purged, err
@@ -74,15 +77,37 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	return purged, s.finishPurge(pv)
 }
 
-// empty empties and removes trash/<pv>, if it is there.
-func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
+// beginPurge gives a volume in the trash the name that says that its files are going. A crash before
+// it leaves a volume that can be put back, one after it a volume that cannot. The rename comes before
+// the first removal on stable storage, too: a journal keeps the order of names, and so does a server.
+func (p *Pool) beginPurge(ctx context.Context, s *session, pv string) error {
+	unlock, err := p.lock(ctx, pv)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	trash := s.dirs[trashDir]
-	there, err := exists(trash, pv)
+	err = move(trash, pv, trash, pv+emptyingSuffix)
+	if errors.Is(err, unix.EPERM) { // made immutable through a descriptor that was open
+		unflag(trash, pv)
+		err = move(trash, pv, trash, pv+emptyingSuffix)
+	}
+	if errors.Is(err, unix.ENOENT) { // begun earlier, or gone
+		return nil
+	}
+	s.pool.did("purge begun")
+	return wrap("beginning to empty", err)
+}
+
+// empty empties and removes trash/<pv>~, if it is there.
+func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
+	trash, name := s.dirs[trashDir], pv+emptyingSuffix
+	there, err := exists(trash, name)
 	if err != nil || !there {
 		return Purged{}, err
 	}
 	e := newEmptier(ctx, s, trash)
-	e.entry(trash, pv, "")
+	e.entry(trash, name, "")
 	s.pool.did("emptied")
 	if e.stopped != nil {
 		return e.purged, e.stopped
@@ -110,7 +135,7 @@ func (s *session) finishPurge(pv string) error {
 	case r.Retained:
 		return nil
 	default:
-		return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+		return place.wrong()
 	}
 }
 

@@ -170,18 +170,21 @@ func TestPurgeMountInside(t *testing.T) {
 	hosttest.Mount(t, "--bind", filepath.Join(outside, "file"), filepath.Join(dir, "b", "file"))
 	must(t, r.Trash(t.Context(), r.id, pv))
 	purged, err := r.Purge(t.Context(), r.id, pv)
-	want := `pool "fast": volume "pvc-1": not everything could be removed: 1 removed, 2 left: "pvc-1/a/mount": something is mounted on it, "pvc-1/b/file": something is mounted on it`
+	want := `pool "fast": volume "pvc-1": not everything could be removed: 1 removed, 2 left: "pvc-1~/a/mount": something is mounted on it, "pvc-1~/b/file": something is mounted on it`
 	if !errors.Is(err, ErrLeft) || purged.Left != 2 || sortedPaths(err) != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	if got := tree(t, outside); !strings.Contains(got, "not ours") {
 		t.Errorf("what was mounted was touched:\n%s", got)
 	}
-	if _, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != InTrash {
+	if _, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != Emptying {
 		t.Errorf("%v, %s", err, place)
 	}
-	hosttest.Unmount(t, r.meta("trash", pv, "a", "mount"))
-	hosttest.Unmount(t, r.meta("trash", pv, "b", "file"))
+	if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Leftovers) > 0 || inventory.Volumes[0].Place != Emptying {
+		t.Errorf("%v, %+v", err, inventory)
+	}
+	hosttest.Unmount(t, r.meta("trash", pv+"~", "a", "mount"))
+	hosttest.Unmount(t, r.meta("trash", pv+"~", "b", "file"))
 	_, err = r.Purge(t.Context(), r.id, pv)
 	must(t, err)
 	if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Volumes)+len(inventory.Leftovers) > 0 {
@@ -257,11 +260,11 @@ func TestPurgeNeverEmpty(t *testing.T) {
 	}
 	must(t, unix.Mknodat(held, "0", unix.S_IFREG, 0))
 	purged, err := r.Purge(t.Context(), r.id, pv)
-	want := `pool "fast": volume "pvc-1": not everything could be removed: 8 removed, 1 left: "pvc-1": directory not empty`
+	want := `pool "fast": volume "pvc-1": not everything could be removed: 8 removed, 1 left: "pvc-1~": directory not empty`
 	if !errors.Is(err, ErrLeft) || err.Error() != want || purged.Removed != passMax || passes != passMax {
 		t.Errorf("%d passes, got %v\nwant %s", passes, err, want)
 	}
-	if got := tree(t, r.meta("trash", pv)); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
+	if got := tree(t, r.meta("trash", pv+"~")); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
 		t.Errorf("not shut out:\n%s", got)
 	}
 }

@@ -45,10 +45,31 @@ type Place string
 const (
 	InPool    Place = "pool"
 	InStaging Place = "staging"
-	InTrash   Place = "trash"
+	InTrash   Place = "trash"    // whole: PutBack brings it back
+	Emptying  Place = "emptying" // in the trash, and its files are going
 	InArchive Place = "archive"
 	Nowhere   Place = "nowhere"
 )
+
+// conflicts says what an older record of the volume has that this one does not, nil if they agree.
+func (r Record) conflicts(old Record) error {
+	if old.Directory == r.Directory && old.ClaimUID == r.ClaimUID {
+		return nil
+	}
+	return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+}
+
+// wrong is the error of a call that does not work there.
+func (p Place) wrong() error {
+	switch p {
+	case Emptying:
+		return fmt.Errorf("%w: it is in the trash, and its files are going", ErrPlace)
+	case Nowhere:
+		return fmt.Errorf("%w: it is nowhere", ErrPlace)
+	default:
+		return fmt.Errorf("%w: it is in the %s", ErrPlace, p)
+	}
+}
 
 // encode writes a record as people will read it: one field a line.
 func (r Record) encode() ([]byte, error) {

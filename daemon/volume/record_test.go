@@ -77,7 +77,7 @@ func TestDamagedRecord(t *testing.T) {
 			all := calls(r)
 			all["Create"] = func() error { _, err := r.Create(t.Context(), r.id, spec(pv)); return err }
 			all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
-			for _, call := range []string{"Create", "Undo", "Trash", "Archive", "Retain", "Purge", "Lookup"} {
+			for _, call := range []string{"Create", "Undo", "Trash", "PutBack", "Archive", "Retain", "Purge", "Lookup"} {
 				if err := all[call](); !errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) != (name == "newer") {
 					t.Errorf("%s: got %v, want ErrDamaged", call, err)
 				}

@@ -98,8 +98,8 @@ func (s *session) at(r Record, place Place) (dir int, name string, err error) {
 	case InArchive:
 		dir, err = s.dir(archiveDir)
 		return dir, r.Directory, err
-	default: // in staging it is half made, and made again with the right label
-		return -1, "", fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+	default: // half made, and made again with the right label, or half removed
+		return -1, "", place.wrong()
 	}
 }
 

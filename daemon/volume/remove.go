@@ -22,8 +22,8 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 			return err
 		case r.Retained:
 			return ErrRetained
-		case place == InTrash, place == InArchive:
-			return fmt.Errorf("%w: it is in the %s", ErrPlace, place)
+		case place == InTrash, place == Emptying, place == InArchive:
+			return place.wrong()
 		case place == InPool:
 			if err := s.removeEmpty(r); err != nil {
 				return err
@@ -102,6 +102,48 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	})
 }
 
+// PutBack moves a volume's directory from the trash to its place in the pool, durably: its removal was
+// begun, and then its object and its claim were there again, because the API server was restored to an
+// earlier day. One that is in its place is fine. ErrPlace says that nothing whole is left to put back.
+func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		r, place, err := s.find(pv)
+		switch {
+		case err != nil:
+			return err
+		case place == InTrash:
+			if err := s.putBack(r); err != nil {
+				return err
+			}
+		case place != InPool:
+			return place.wrong()
+		}
+		return s.sync("", trashDir) // also when the rename was an earlier call's
+	})
+}
+
+// putBack moves what is in the trash. The rename replaces nothing: what has the volume's name in the
+// pool by now is somebody else's.
+func (s *session) putBack(r Record) error {
+	trash, err := s.dir(trashDir)
+	if err != nil {
+		return err
+	}
+	err = move(trash, r.PV, s.root, r.Directory)
+	if errors.Is(err, unix.EPERM) { // a pod that had it open may have made it immutable since
+		unflag(trash, r.PV)
+		err = move(trash, r.PV, s.root, r.Directory)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		err = ErrForeign
+	}
+	if err != nil {
+		return fmt.Errorf("putting back directory %q: %w", r.Directory, err)
+	}
+	s.pool.did("put back")
+	return nil
+}
+
 // outgoing finds a volume that is to be moved to one of our directories, and opens what that takes. A
 // volume in staging, or in the other place that volumes are moved to, cannot be. With neither record
 // nor directory there is nothing to move, and the place is "".
@@ -115,8 +157,8 @@ func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, e
 		return r, "", s.notRecorded(pv)
 	case err != nil:
 		return r, "", err
-	case place == InStaging, place == other:
-		return r, "", fmt.Errorf("%w: it is in %s", ErrPlace, place)
+	case place == InStaging, place == other, place == Emptying && other == InTrash:
+		return r, "", place.wrong()
 	}
 	return r, place, nil
 }
@@ -231,8 +273,8 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 			return nil
 		case err != nil:
 			return err
-		case place == InTrash, place == InArchive, place == InStaging:
-			return fmt.Errorf("%w: it is in %s", ErrPlace, place)
+		case place != InPool && place != Nowhere:
+			return place.wrong()
 		}
 		if r.Retained {
 			return errors.Join(s.settleRecord(pv), s.sync(volumesDir))

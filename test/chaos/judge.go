@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,13 +216,16 @@ func (j *judge) compare(claims []corev1.PersistentVolumeClaim, want map[string]b
 		l.add(leaked, "%v", err)
 		return
 	}
-	for _, name := range leftovers {
-		l.add(leaked, "%s in staging, trash or archive", name)
-	}
-	// A claim that was deleted and came back with a restored server may have lost its directory before.
+	// A claim that was deleted and came back with a restored server may have lost its directory before, or
+	// some of its files. One that is whole in the trash is to be put back.
 	back := map[string]bool{}
 	for _, c := range claims {
 		back["pvc-"+string(c.UID)] = j.churn.isDoomed(string(c.UID))
+	}
+	for _, name := range leftovers {
+		if pv, emptied := strings.CutSuffix(name, "~"); !emptied || !back[pv] {
+			l.add(leaked, "%s in staging, trash or archive", name)
+		}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

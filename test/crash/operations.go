@@ -23,7 +23,7 @@ const (
 	beforeVisible  = "rename staging/PV to pool/PV #1" // a record and a staging directory
 	afterVisible   = "fsync pool #1"                   // a directory, in its place
 	afterTrash     = "fsync trash #1"                  // a directory in the trash, with its object
-	duringPurge    = "remove trash/PV/data #1"         // one without its object
+	duringPurge    = "remove trash/PV~/data #1"        // one without its object
 	beforeForget   = "remove volumes/PV.json #1"       // a record, and nothing else
 	afterArchive   = "fsync archive #1"                // a directory in the archive
 	beforeArchived = "rename volumes/PV.json to archive/PV.json #1"

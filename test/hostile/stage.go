@@ -190,7 +190,7 @@ func (s *stage) waitRemoved(ctx context.Context, a *act, began time.Time, want [
 
 // removed: neither directory nor record.
 func (s *stage) removed(pv string) bool {
-	for _, name := range []string{pv, ".hostpath-provisioner/trash/" + pv, ".hostpath-provisioner/volumes/" + pv + ".json"} {
+	for _, name := range []string{pv, ".hostpath-provisioner/trash/" + pv, ".hostpath-provisioner/trash/" + pv + "~", ".hostpath-provisioner/volumes/" + pv + ".json"} {
 		if _, err := os.Lstat(filepath.Join(s.dir, name)); !os.IsNotExist(err) {
 			return false
 		}

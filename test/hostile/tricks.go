@@ -248,7 +248,7 @@ func holding(_ *stage, dir string, _ sizes) (func(), error) {
 func mounting(s *stage, dir string, _ sizes) (func(), error) {
 	err := errors.Join(os.MkdirAll(dir+"/a/bound", 0o755), os.WriteFile(dir+"/a/file", nil, 0o600), os.WriteFile(dir+"/gone", nil, 0o600),
 		unix.Mount(s.outside, dir+"/a/bound", "", unix.MS_BIND, ""), unix.Mount(filepath.Join(s.outside, "file"), dir+"/a/file", "", unix.MS_BIND, ""))
-	trash := filepath.Join(s.dir, ".hostpath-provisioner/trash", filepath.Base(dir))
+	trash := filepath.Join(s.dir, ".hostpath-provisioner/trash", filepath.Base(dir)+"~")
 	return func() {
 		_ = unix.Unmount(trash+"/a/bound", unix.MNT_DETACH)
 		_ = unix.Unmount(trash+"/a/file", unix.MNT_DETACH)
@@ -265,5 +265,5 @@ func hanging(s *stage, dir string, _ sizes) (func(), error) {
 		return nil, err
 	}
 	fs.Silence()
-	return func() { fs.Stop(filepath.Join(s.dir, ".hostpath-provisioner/trash", filepath.Base(dir), "hung")) }, nil
+	return func() { fs.Stop(filepath.Join(s.dir, ".hostpath-provisioner/trash", filepath.Base(dir)+"~", "hung")) }, nil
 }
