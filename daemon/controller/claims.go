@@ -123,6 +123,9 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
+	if unchanged, err := c.unchanged(ctx, f.Claim); err != nil || !unchanged {
+		return lag, err
+	}
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
 		return 0, c.apiTrouble(claimRef(f.Claim), err)
@@ -138,6 +141,20 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 		Message: fmt.Sprintf("volume %s is %s in pool %s", pv.Name, whereOf(f), f.Pool.Name)}, r.Name)
 	c.mixes(f.Claim)
 	return 0, nil
+}
+
+// unchanged asks the API server for a claim that is only remembered, because the watch broke. The object
+// of a claim that a restored server has forgotten would be released at once, and then removed, together
+// with what was in the directory before. What became of the claim the watch says when it is there again.
+func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	if c.World.Claims.Watched() {
+		return true, nil
+	}
+	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
+	if err != nil {
+		return false, c.apiTrouble(claimRef(claim), err)
+	}
+	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
 }
 
 func whereOf(f plan.ClaimFacts) string {

@@ -21,12 +21,18 @@ type Store[T any] interface {
 	List() []T
 }
 
+// Watched is a Store that knows whether it is kept up to date at this moment, or only remembers.
+type Watched[T any] interface {
+	Store[T]
+	Watched() bool
+}
+
 // World is what the daemon watches.
 type World struct {
-	Claims  Store[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim)
-	Classes Store[*storagev1.StorageClass]       // those of our provisioner
-	Volumes Store[*corev1.PersistentVolume]      // those of this node
-	Nodes   Store[*corev1.Node]                  // this node alone
+	Claims  Watched[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim)
+	Classes Store[*storagev1.StorageClass]         // those of our provisioner
+	Volumes Store[*corev1.PersistentVolume]        // those of this node
+	Nodes   Store[*corev1.Node]                    // this node alone
 }
 
 // Reader reads single objects from the API itself, before something that cannot be undone.

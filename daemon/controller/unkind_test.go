@@ -28,6 +28,7 @@ var errAway = errors.New("away")
 type api struct {
 	API
 	away        bool
+	claim       *corev1.PersistentVolumeClaim
 	counts      int
 	asked       []string
 	assignments int
@@ -48,7 +49,8 @@ func (a *api) GetVolume(_ context.Context, name string) (*corev1.PersistentVolum
 }
 
 func (a *api) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
-	return nil, a.err()
+	a.asked = append(a.asked, "claim")
+	return a.claim, a.err()
 }
 
 func (a *api) SetSelectedNode(context.Context, *corev1.PersistentVolumeClaim, string) (bool, error) {
@@ -91,6 +93,7 @@ type none[T any] struct{}
 
 func (none[T]) Get(string) (t T, ok bool) { return t, false }
 func (none[T]) List() []T                 { return nil }
+func (none[T]) Watched() bool             { return true }
 
 type deafObserver struct{ Observer }
 
@@ -224,3 +227,33 @@ type one[T any] struct{ object T }
 
 func (o one[T]) Get(string) (T, bool) { return o.object, true }
 func (o one[T]) List() []T            { return []T{o.object} }
+func (one[T]) Watched() bool          { return false }
+
+// No object is made for a claim that is only remembered, unless the API server has it just so: a restored
+// server that does not know the claim would release the object, and what was in the directory would go.
+func TestRememberedClaimIsAskedFor(t *testing.T) {
+	remembered := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", ResourceVersion: "7"}}
+	other, later := remembered.DeepCopy(), remembered.DeepCopy()
+	other.UID, later.ResourceVersion = "v", "8"
+	for name, c := range map[string]struct {
+		api      *api
+		want     bool
+		failed   bool
+		requests int
+		claims   Watched[*corev1.PersistentVolumeClaim]
+	}{
+		"watched":                 {&api{away: true}, true, false, 0, none[*corev1.PersistentVolumeClaim]{}},
+		"the same":                {&api{claim: remembered}, true, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"forgotten":               {&api{}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"another of its name":     {&api{claim: other}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"changed meanwhile":       {&api{claim: later}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"the server answers none": {&api{away: true, claim: remembered}, false, true, 1, one[*corev1.PersistentVolumeClaim]{}},
+	} {
+		stood, _ := stand(c.api, &shelf{})
+		stood.World.Claims = c.claims
+		got, err := stood.unchanged(t.Context(), remembered)
+		if got != c.want || (err != nil) != c.failed || len(c.api.asked) != c.requests {
+			t.Errorf("%s: %v, %v, after asking %q", name, got, err, c.api.asked)
+		}
+	}
+}

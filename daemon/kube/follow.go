@@ -144,6 +144,8 @@ func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error
 		return apierrors.IsTooManyRequests(err), fmt.Errorf("watch: %w", err)
 	}
 	defer w.Stop()
+	s.watched.Store(true)
+	defer s.watched.Store(false)
 	goOn, silent, err := s.follow(ctx, w, lasts, well)
 	if err != nil {
 		return false, fmt.Errorf("watch: %w", err)

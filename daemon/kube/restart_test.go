@@ -40,9 +40,11 @@ func TestServerDies(t *testing.T) {
 	running(t, c.Volumes("node-a", nil))
 
 	t.Run("killed", func(t *testing.T) {
+		eventually(t, "a watch", s.Watched)
 		if err := private.Kill(); err != nil {
 			t.Fatal(err)
 		}
+		eventually(t, "the end of the watch", func() bool { return !s.Watched() })
 		eventually(t, "the trouble", func() bool { return len(told.read()) > 0 })
 		earlierDay(t, dir)
 		if err := private.Restart(ctx); err != nil {
@@ -69,6 +71,7 @@ func TestServerDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.expect(t, "+old 1", "+new 1", "-old 1", "+old 1", "-new 1")
+		eventually(t, "another watch", s.Watched)
 	})
 	t.Run("asked for what it has forgotten", func(t *testing.T) { expiry(t, c, w, private) })
 }

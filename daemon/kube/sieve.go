@@ -39,6 +39,7 @@ type Sieve[T Object] struct {
 	synced  chan struct{}
 	refresh chan struct{}
 	heard   atomic.Int64 // nanoseconds since the epoch
+	watched atomic.Bool  // a watch is under way
 
 	mu    sync.RWMutex
 	items map[string]T
@@ -98,6 +99,10 @@ func (s *Sieve[T]) Refresh() {
 	default:
 	}
 }
+
+// Watched says whether a watch is under way. While it is not, what is kept is only remembered: the
+// server may be another one by now, or one whose data was restored.
+func (s *Sieve[T]) Watched() bool { return s.watched.Load() }
 
 // LastHeard is when the API server last answered about this resource: with a page, an event, a
 // bookmark, or by accepting a watch. Zero is never. A watch on which nothing happens may rightly be

@@ -32,7 +32,7 @@ type phase struct {
 // phases are in this order because the daemon forgets its patience with a bad API only after five good
 // seconds: after misery it is started anew.
 var phases = []phase{
-	{name: "refused", play: (*world).refused, bound: 3, needs: append([]fault{cutBefore}, refusals...)},
+	{name: "refused", play: (*world).refused, bound: 2.5, needs: append([]fault{cutBefore}, refusals...)},
 	{name: "killed", play: (*world).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*world).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*world).miserable, bound: 3, needs: everyFault},
