@@ -91,7 +91,7 @@ func (c *Client) Flush(ctx context.Context) error {
 		if err := c.events.write(ctx, n); err != nil {
 			c.events.mu.Lock()
 			defer c.events.mu.Unlock()
-			return fmt.Errorf("%d events are not written: %w", len(c.events.notes.queue), err)
+			return fmt.Errorf("%d events are not written: %w", c.events.notes.waiting(), err)
 		}
 	}
 }

@@ -256,13 +256,16 @@ func TestFullQueue(t *testing.T) {
 		if kept := add(c.kind, fmt.Sprint("more", i)); kept != c.kept {
 			t.Errorf("%d: kept %v", i, kept)
 		}
-		first = append(first, q.queue[0].message+" "+q.queue[1].message)
+		first = append(first, q.queue[0].message)
+		for _, n := range q.fresh {
+			first = append(first, n.message)
+		}
 	}
-	if got, want := fmt.Sprint(first), "[w0 n1 w0 fill0 w0 fill0 fill0 fill1]"; got != want {
+	if got, want := fmt.Sprint(first), "[w0 n1 w0 more1 w0 fill0]"; got != want {
 		t.Errorf("the queue begins with %s, want %s", got, want)
 	}
-	if len(q.queue) != queueLength || len(q.known) != queueLength || q.dropped != [2]int64{3, 1} {
-		t.Errorf("%d queued, %d known, dropped %v", len(q.queue), len(q.known), q.dropped)
+	if q.waiting() != queueLength || len(q.known) != queueLength || q.dropped != [2]int64{3, 1} {
+		t.Errorf("%d queued, %d known, dropped %v", q.waiting(), len(q.known), q.dropped)
 	}
 }
 
@@ -274,8 +277,40 @@ func TestMemoryIsBounded(t *testing.T) {
 		n, _ := q.next(now, false, false)
 		q.wrote(n, 1, 1, now)
 	}
-	if len(q.known) != memory || len(q.past) != memory || len(q.queue) != 0 {
-		t.Errorf("%d known, %d past, %d queued", len(q.known), len(q.past), len(q.queue))
+	if len(q.known) != memory || len(q.past) != memory || q.waiting() != 0 {
+		t.Errorf("%d known, %d past, %d queued", len(q.known), len(q.past), q.waiting())
+	}
+}
+
+// One that is written for the first time is fresh; what is said again meanwhile waits as a repeat does,
+// and so does what was remembered. Whatever place it has, it leaves the queue once.
+func TestNormalEventsSaidAgain(t *testing.T) {
+	q := notes{known: map[string]*note{}}
+	now := time.Now()
+	say := func(message string) { q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: message}, now) }
+	say("a")
+	say("b")
+	a, _ := q.next(now, false, false)
+	say("a") // while it is being written
+	q.wrote(a, 1, 1, now)
+	b, _ := q.next(now, false, false)
+	q.wrote(b, 1, 1, now)
+	if a.message != "a" || b.message != "b" || q.waiting() != 1 {
+		t.Fatalf("%q, then %q, %d left", a.message, b.message, q.waiting())
+	}
+	say("b")
+	for range 2 {
+		n, _ := q.next(now.Add(repeatEvery), false, false)
+		q.wrote(n, 2, 1, now.Add(repeatEvery))
+	}
+	if q.waiting() != 0 || a.count != 2 || b.count != 2 || len(q.past) != 2 {
+		t.Errorf("%d left, written %d and %d times, %d remembered", q.waiting(), a.count, b.count, len(q.past))
+	}
+	say("c")
+	say("d")
+	q.giveUp(q.known[q.fresh[1].key()])
+	if c, _ := q.next(now, false, false); c.message != "c" || q.waiting() != 1 {
+		t.Errorf("%q, %d left", c.message, q.waiting())
 	}
 }
 

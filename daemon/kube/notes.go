@@ -43,7 +43,8 @@ type note struct {
 // concurrent use, and it knows no clock.
 type notes struct {
 	known   map[string]*note // queued or remembered, by event name
-	queue   []*note          // in the order in which they came
+	queue   []*note          // Warnings, and what was written before and is said again; in the order in which they came
+	fresh   []*note          // Normal ones that were never written; of a burst of them only the first is looked at
 	past    []*note          // remembered, oldest first
 	dropped [2]int64         // that could not be kept: Normal, Warning
 }
@@ -62,24 +63,52 @@ func (q *notes) add(n note, now time.Time) bool {
 	known.unsaid++
 	if known.unsaid == 1 {
 		known.added = now
-		q.queue = append(q.queue, known)
+		q.enqueue(known)
 		q.past = slices.DeleteFunc(q.past, func(p *note) bool { return p == known })
 	}
-	return len(q.queue) <= queueLength || q.dropOne()
+	return q.waiting() <= queueLength || q.dropOne()
+}
+
+// waiting is how many notes are to be written.
+func (q *notes) waiting() int { return len(q.queue) + len(q.fresh) }
+
+func (q *notes) enqueue(n *note) {
+	if n.count == 0 && n.kind == corev1.EventTypeNormal {
+		q.fresh = append(q.fresh, n)
+	} else {
+		q.queue = append(q.queue, n)
+	}
+}
+
+func (q *notes) dequeue(n *note) {
+	same := func(p *note) bool { return p == n }
+	switch {
+	case len(q.fresh) > 0 && q.fresh[0] == n: // nearly always
+		q.fresh[0], q.fresh = nil, q.fresh[1:]
+	case n.kind == corev1.EventTypeNormal:
+		q.fresh = slices.DeleteFunc(q.fresh, same)
+		fallthrough
+	default:
+		q.queue = slices.DeleteFunc(q.queue, same)
+	}
 }
 
 // dropOne makes room: the oldest Normal event goes, and a Warning only if there is nothing else.
 func (q *notes) dropOne() bool {
-	at := slices.IndexFunc(q.queue, func(n *note) bool { return n.kind == corev1.EventTypeNormal })
-	normal := at >= 0
-	if !normal {
-		at = 0
-		q.dropped[1]++
-	} else {
-		q.dropped[0]++
+	normals := func(n *note) bool { return n.kind == corev1.EventTypeNormal }
+	oldest, normal := q.fresh, true
+	if len(oldest) == 0 {
+		at := slices.IndexFunc(q.queue, normals)
+		normal = at >= 0
+		oldest = q.queue[max(at, 0):]
 	}
-	delete(q.known, q.queue[at].key())
-	q.queue = slices.Delete(q.queue, at, at+1)
+	if normal {
+		q.dropped[0]++
+	} else {
+		q.dropped[1]++
+	}
+	delete(q.known, oldest[0].key())
+	q.dequeue(oldest[0])
 	return normal
 }
 
@@ -87,7 +116,8 @@ func (q *notes) dropOne() bool {
 // is none, after says when to ask again; 0 is when something is added. A hurry lets nothing wait.
 func (q *notes) next(now time.Time, busy, hurry bool) (n *note, after time.Duration) {
 	var normal *note
-	for _, n := range q.queue {
+	for i := range len(q.queue) + min(len(q.fresh), 1) {
+		n := q.at(i)
 		wait := n.wait(now, busy)
 		switch {
 		case wait > 0 && !hurry:
@@ -101,6 +131,14 @@ func (q *notes) next(now time.Time, busy, hurry bool) (n *note, after time.Durat
 		}
 	}
 	return normal, after
+}
+
+// at is the i-th note of the queue, and behind it the first of the fresh ones, which waits less than the rest.
+func (q *notes) at(i int) *note {
+	if i < len(q.queue) {
+		return q.queue[i]
+	}
+	return q.fresh[i-len(q.queue)]
 }
 
 // wait is how long a note has to: a repeat for its minute, a Normal one for the traffic to end.
@@ -121,10 +159,14 @@ func (n *note) wait(now time.Time, busy bool) time.Duration {
 func (q *notes) wrote(n *note, count, said int32, now time.Time) {
 	n.count, n.written = count, now
 	n.unsaid -= said
-	if n.unsaid > 0 || q.known[n.key()] != n {
-		return // said again meanwhile, or dropped
+	if q.known[n.key()] != n {
+		return // dropped
 	}
-	q.queue = slices.DeleteFunc(q.queue, func(p *note) bool { return p == n })
+	q.dequeue(n)
+	if n.unsaid > 0 { // said again meanwhile
+		q.enqueue(n)
+		return
+	}
 	q.past = append(q.past, n)
 	if len(q.past) > memory {
 		delete(q.known, q.past[0].key())
@@ -136,7 +178,7 @@ func (q *notes) wrote(n *note, count, said int32, now time.Time) {
 func (q *notes) giveUp(n *note) {
 	if q.known[n.key()] == n {
 		delete(q.known, n.key())
-		q.queue = slices.DeleteFunc(q.queue, func(p *note) bool { return p == n })
+		q.dequeue(n)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command chaos is an unkind API. Between the real daemon and a real API server stands a proxy that, at
 // random, breaks connections before and after the server did what it was asked, delays, sends a request
-// twice, answers 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
+// twice, answers 404 (as a proxy that knows no server), 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
 // writes halves of answers and of events, and lets watches fall silent. Meanwhile claims are made and
 // deleted at a steady pace, at the API server itself, and data is written into their volumes.
 //
@@ -32,7 +32,8 @@
 // lost). It stayed green, because the next event or list mends it, when a conflict was taken for somebody
 // else's change that the watch will bring, when AlreadyExists was an error, when a conflict at a delete
 // counted as gone, and when watches had no pause between two tries. With no pause between two tries of a claim it
-// was red (refused: 246 requests a second where 95 are usual and 140 were let pass; 498 of 381 in 20 seconds).
+// was red (refused: 246 requests a second where 95 are usual and 140 were let pass; 498 of 381 in 20 seconds). With
+// watches that are not given up, however long they are silent, it was red (silent: 67 claims Pending, 71 objects left).
 //
 // It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
 // proxy forges no answers but those above: a server that lies is not survived. The draws follow the
