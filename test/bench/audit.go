@@ -41,6 +41,7 @@ func newAuditLog(dir string) (*auditLog, []string, error) {
 		"audit-policy-file=" + policy, "audit-log-path=" + l.path,
 		// Off the requests' path.
 		"audit-log-mode=batch", "audit-log-batch-max-wait=200ms",
+		"audit-log-maxsize=100000", // MiB; 0 is 100, and then it would begin another file
 	} {
 		args = append(args, "--apiserver-flag=--"+flag)
 	}

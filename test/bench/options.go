@@ -59,7 +59,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.claims, "claims", 1000, "claims of the cases backlog and burst")
 	flags.IntVar(&o.single, "single", 200, "claims of the case single")
 	flags.IntVar(&o.slow, "slow-claims", 40, "claims of each case for the library as shipped, which limits itself to a few a second")
-	flags.IntVar(&o.repeats, "repeats", 5, "runs of each contender")
+	flags.IntVar(&o.repeats, "repeats", 9, "runs of each contender: one differs from the next by a third")
 	flags.IntVar(&o.slowRuns, "slow-repeats", 1, "runs of the library as shipped")
 	flags.DurationVar(&o.pause, "pause", 20*time.Millisecond, "between two claims of the case single")
 	flags.DurationVar(&o.limit, "limit", time.Minute, "a contender that needs longer for a case has failed")
