@@ -217,6 +217,7 @@ func (w *world) list(ctx context.Context) []corev1.PersistentVolumeClaim {
 // afterRestore starts the daemon again, which then goes through its records, and deletes the claims
 // that came back: they must go, though their directories are gone.
 func (w *world) afterRestore(ctx context.Context, r *row) {
+	w.toldOfLost(ctx, r)
 	before := w.judge.orphans(ctx)
 	w.must(w.scene.Rest(), "stopping the daemon")
 	w.must(w.scene.Run(ctx), "starting the daemon again")
@@ -244,6 +245,26 @@ func (w *world) afterRestore(ctx context.Context, r *row) {
 	}
 	if told := strings.Count(w.scene.Daemon.Log(), "reason="+plan.ReasonOrphaned); told < w.kept {
 		r.losses.add(unsettled, "%d orphans, and the log names %d", w.kept, told)
+	}
+}
+
+// toldOfLost: of each claim that is back without its directory the daemon says so, without a restart.
+func (w *world) toldOfLost(ctx context.Context, r *row) {
+	var untold []string
+	w.until(ctx, func() bool {
+		untold = nil
+		log := w.scene.Daemon.Log()
+		for _, claim := range w.list(ctx) {
+			pv := "pvc-" + string(claim.UID)
+			_, err := os.Lstat(w.scene.Path(pv))
+			if os.IsNotExist(err) && !strings.Contains(log, "reason="+plan.ReasonVolumeLost+" volume="+pv) {
+				untold = append(untold, pv)
+			}
+		}
+		return len(untold) == 0
+	})
+	for _, pv := range untold {
+		r.losses.add(unsettled, "the directory of %s is gone, and nothing says so", pv)
 	}
 }
 

@@ -260,3 +260,36 @@ func TestWriterDied(t *testing.T) {
 	w.must(w.WaitVolumeGone(w.soon(), pv))
 	w.onEach(hosts)
 }
+
+// The API server was restored to a day before the claim was deleted, of which two nodes had begun to remove
+// their parts. The part that is whole in the trash is put back; the one whose files were going is not, its
+// node says so, and nothing more of it goes. When the claim is deleted once more, all go.
+func TestPartComesBack(t *testing.T) {
+	w := newWorld(t)
+	hosts := w.three()
+	pv := w.claim("data", w.class("c", immediate), "1Mi")
+	w.bound("data")
+	for i, name := range []string{"", pv, pv + "~"} {
+		h := hosts[i]
+		h.wantTree(whole(pv)...)
+		h.write(pv)
+		h.Kill()
+		if name != "" {
+			w.must(os.Rename(h.in(pv), filepath.Join(h.ours("trash"), name)))
+		}
+		h.run()
+	}
+	w.event(pv, "VolumePutBack", hosts[1])
+	w.event(pv, "NodeDirectoryRemoved", hosts[2])
+	for _, h := range hosts[:2] {
+		h.wantTree(whole(pv)...)
+		h.wantData(pv)
+	}
+	hosts[2].wantTree("ours/trash/"+pv+"~", "ours/volumes/"+pv+".json")
+	hosts[2].wantData(filepath.Join(".hostpath-provisioner", "trash", pv+"~"))
+	w.deleteClaim("data")
+	w.must(w.WaitVolumeGone(w.soon(), pv))
+	for _, h := range hosts {
+		h.wantTree()
+	}
+}
