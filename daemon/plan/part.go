@@ -118,7 +118,7 @@ func partRemoved(f PartFacts) (Verdict, bool) {
 		return Verdict{}, false
 	case f.Record.Place == InTrash:
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: "node " + f.Node +
-			": this volume was being deleted when the API server was restored to an earlier day; the node's directory was put back"}, true
+			": this volume was being deleted and is in use again; the node's directory was put back"}, true
 	case f.Record.Place == Emptying, f.Record.Place == InArchive:
 		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.words()), true
 	default:

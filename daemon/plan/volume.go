@@ -133,7 +133,7 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 	claim := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
 	if place == InTrash {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
-			"node %s: the volume of %s was being deleted when the API server was restored to an earlier day; its directory was put back", f.Node, claim)}, true
+			"node %s: the volume of %s was being deleted and is in use again; its directory was put back", f.Node, claim)}, true
 	}
 	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(
 		"node %s: the directory %s of %s is %s; restore it from a backup, or delete the claim", f.Node, volumePath(v), claim, place.words())}, true
