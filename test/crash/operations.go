@@ -37,6 +37,7 @@ var (
 	dropEarly  = []step{(*trial).dropVolume, (*trial).drop}
 	goneEarly  = []step{(*trial).dropVolume, (*trial).dropped}
 	forgetting = []step{(*trial).forgetState}
+	trashing   = []step{(*trial).trashAgain}
 )
 
 // operations are everything that the daemon does to a pool.
@@ -65,6 +66,7 @@ var operations = []operation{
 	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, fate: gone},
 	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, fate: gone},
 	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, fate: gone},
+	{name: "start: trash and bound again, put back", class: deleted, fromBound: true, boot: true, down: trashing, fate: bound},
 	{name: "start: record alone, forget", class: deleted, fromBound: true, steps: drop, boot: true, dies: beforeForget, fate: gone},
 	{name: "start: released meanwhile, archive", class: archiving, fromBound: true, boot: true, down: dropped, fate: archived},
 	{name: "start: directory archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: afterArchive, fate: archived},

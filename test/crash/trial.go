@@ -28,7 +28,8 @@ type trial struct {
 	*world
 	op operation
 	wish
-	volume string // the path of its directory while it is in the pool
+	volume  string // the path of its directory while it is in the pool
+	trashed bool   // it was moved from there to the trash, as if it had come back
 }
 
 func (w *world) newTrial(op operation) *trial {
@@ -79,6 +80,13 @@ func (t *trial) dropVolume() {
 // forgetState is the loss of the state directory, while no daemon runs.
 func (t *trial) forgetState() {
 	t.must(os.RemoveAll(t.daemon.Path("state", "pools")), "removing the state directory")
+}
+
+// trashAgain is what a restored API server finds, whose claims are bound as on an earlier day: the directory
+// was on its way out.
+func (t *trial) trashAgain() {
+	t.must(os.Rename(t.volume, t.ours("trash", t.pv())), "moving the volume to the trash")
+	t.trashed = true
 }
 
 // object is the volume object, nil if there is none.
@@ -217,6 +225,9 @@ func (t *trial) inspect() []fault {
 	}
 	v := t.object()
 	_, err := os.Lstat(t.volume)
+	if err != nil && t.trashed { // not yet put back
+		_, err = os.Lstat(t.ours("trash", t.pv()))
+	}
 	switch {
 	case t.fate == bound && v != nil && err != nil:
 		return []fault{{loss, fmt.Sprintf("the object of claim %s was there before its directory: %v", t.claim, err)}}
