@@ -91,7 +91,7 @@ func marker(fd int, deep bool) (MarkerFact, error) {
 	case errors.Is(err, ErrMarkerDamaged):
 		return MarkerFact{Looked: true, Error: err.Error()}, nil
 	}
-	return MarkerFact{}, errors.New(cause(err))
+	return MarkerFact{}, err
 }
 
 // deviceNode is the node in /dev that stands for a configured device, as udev names it; "" for

@@ -152,7 +152,7 @@ func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)
 	if f.Marker, err = marker(fd, deep); err != nil {
-		f.Failed, f.Refused = question+": "+err.Error(), refused(err)
+		f.Failed, f.Refused = question+": "+cause(err), refused(err)
 	}
 }
 
