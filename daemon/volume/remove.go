@@ -112,18 +112,19 @@ func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv string) error
 		case err != nil:
 			return err
 		case place == InTrash:
-			if err := s.putBack(r); err != nil {
-				return err
-			}
+			return s.putBack(r)
 		case place != InPool:
 			return place.wrong()
+		default: // by an earlier call, which may have died before the rename was durable
+			return s.sync("", trashDir)
 		}
-		return s.sync("", trashDir) // also when the rename was an earlier call's
 	})
 }
 
 // putBack moves what is in the trash. The rename replaces nothing: what has the volume's name in the
-// pool by now is somebody else's.
+// pool by now is somebody else's. A crash before it leaves the volume in the trash, with its object or
+// its claim: whoever looks at that next comes here again. One after it leaves it in its place; a power
+// cut can undo that until it is durable.
 func (s *session) putBack(r Record) error {
 	trash, err := s.dir(trashDir)
 	if err != nil {
@@ -141,7 +142,9 @@ func (s *session) putBack(r Record) error {
 		return fmt.Errorf("putting back directory %q: %w", r.Directory, err)
 	}
 	s.pool.did("put back")
-	return nil
+	err = s.sync("", trashDir)
+	s.pool.did("put back durably")
+	return err
 }
 
 // outgoing finds a volume that is to be moved to one of our directories, and opens what that takes. A
