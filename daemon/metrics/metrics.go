@@ -40,7 +40,7 @@ func New(version string, volumes func() map[string]int) *Metrics {
 		Registry:    prometheus.NewRegistry(),
 		provisioned: counter("claims_provisioned_total", "Claims that got a volume.", "pool"),
 		refused:     counter("claims_refused_total", "Claims that were told why they get no volume now, once for each reason told.", "pool", "reason"),
-		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, or that could not be, by reason.", "pool", "reason"),
+		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
