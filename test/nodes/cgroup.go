@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const (
@@ -54,14 +56,8 @@ func makeCgroup(name string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			value, err := os.ReadFile(filepath.Join(hierarchy, file))
-			if errors.Is(err, fs.ErrNotExist) { // another controller, or version 2, which inherits
-				continue
-			}
-			if err := errors.Join(err, os.WriteFile(filepath.Join(dir, file), value, 0)); err != nil {
-				return err
-			}
+		if err := hosttest.InheritCPUs(hierarchy, dir); err != nil {
+			return err
 		}
 	}
 	return nil

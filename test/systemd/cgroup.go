@@ -2,12 +2,13 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -58,28 +59,13 @@ func (m *machine) makeCgroups() (enter string, err error) {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
-		if err := inheritCPUs(hierarchy, dir); err != nil {
+		if err := hosttest.InheritCPUs(hierarchy, dir); err != nil {
 			return "", err
 		}
 		m.cgroups = append(m.cgroups, dir)
 		enter += "echo $$ >" + dir + "/cgroup.procs; "
 	}
 	return enter, nil
-}
-
-// inheritCPUs: in version 1 a new cpuset has no processor and takes no process, until it has its
-// parent's (cpuset(7)).
-func inheritCPUs(parent, dir string) error {
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-		value, err := os.ReadFile(filepath.Join(parent, file))
-		if errors.Is(err, fs.ErrNotExist) { // another controller, or version 2, which inherits
-			continue
-		}
-		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, file), value, 0)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // dropCgroups removes them with what systemd and pods left in them. A process that was killed leaves
