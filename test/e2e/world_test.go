@@ -341,18 +341,24 @@ func contains(all []string, one string) bool { return slices.Contains(all, one) 
 // plain makes an object's name of words.
 func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }
 
-// boundOrTold waits until the claim is bound, which is true, or has an event with one of these reasons.
-func (w *world) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (bound bool) {
+// boundOrTold waits until the claim is bound, which is "", or has an event with one of these reasons, and
+// answers that.
+func (w *world) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
 	w.Helper()
 	w.eventually(name+" is bound or told why not", func() bool {
 		now, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
 		w.must(err)
-		if bound = now.Status.Phase == corev1.ClaimBound; bound {
+		if now.Status.Phase == corev1.ClaimBound {
 			return true
 		}
 		events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
 		w.must(err)
-		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
+		for _, e := range events.Items {
+			if slices.Contains(reasons, e.Reason) {
+				told = e.Reason
+			}
+		}
+		return told != ""
 	})
-	return bound
+	return told
 }
