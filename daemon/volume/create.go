@@ -103,7 +103,7 @@ var errBegun = errors.New("it was begun already")
 //
 //	record written      a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made..mode  and staging/<pv>: swept, or made again
-//	durable             the same, on stable storage or in the log before all that follows
+//	durable             the same, on stable storage, or its text in the log before all that follows
 //	record named        a record without a directory: the claim still wants it, or Undo
 //	renamed             a volume without an object, perhaps not durable: published, or Undo
 //	pool durable        a volume without an object: published, or Undo
@@ -138,11 +138,8 @@ func (s *session) prepare(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(record)
+	defer unix.Close(record.fd)
 	s.pool.did("record written")
-	if s.pool.ordered.of(s.id, s.root) {
-		beginWriteOut(record) // the disk works while the directory is made
-	}
 	dir, err := s.makeStaging(spec)
 	if err != nil {
 		return err
@@ -162,31 +159,46 @@ func (s *session) prepare(spec Spec) error {
 }
 
 // settle sees to it that whoever finds the directory in the pool after a power cut finds the whole
-// record, too. Where the filesystem keeps the order of changes, the record's text is all it needs.
-func (s *session) settle(record, dir int) error {
-	if s.pool.ordered.of(s.id, s.root) {
-		return wrap("writing out the record", writeOut(record))
+// record, too. Where the filesystem keeps the order of changes, the record's text is all it needs, and
+// the log may have that already.
+func (s *session) settle(record draft, dir int) error {
+	switch {
+	case record.logged:
+		return nil
+	case s.pool.ordered.of(s.id, s.root):
+		return wrap("writing out the record", writeOut(record.fd))
 	}
 	return together(
-		func() error { return wrap("fsync of the record", fsync(record)) },
+		func() error { return wrap("fsync of the record", fsync(record.fd)) },
 		func() error { return wrap("fsync of the directory", fsync(dir)) },
 		func() error { return s.sync(volumesDir) },
 	)
 }
 
-// beginRecord writes the first record of a volume, errBegun if it has one.
-func (s *session) beginRecord(r Record) (fd int, err error) {
+// beginRecord writes the first record of a volume, errBegun if it has one. Where its text has to be
+// written out, that begins: the disk works while the directory is made.
+func (s *session) beginRecord(r Record) (draft, error) {
 	there, err := exists(s.dirs[volumesDir], r.PV+recordSuffix)
 	switch {
 	case err != nil:
-		return -1, wrap("looking for a record", err)
+		return draft{}, wrap("looking for a record", err)
 	case there:
-		return -1, errBegun
+		return draft{}, errBegun
 	}
-	if fd, err = s.writeRecord(r, createFile); errors.Is(err, unix.EEXIST) {
-		return -1, errBegun
+	ordered, logged := s.pool.ordered.of(s.id, s.root), false
+	fd, err := s.writeRecord(r, func(dir int, name string, text []byte) (fd int, err error) {
+		if fd, err = createFile(dir, name, text); err == nil && ordered {
+			logged = logText(fd, text)
+		}
+		return fd, err
+	})
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return draft{}, errBegun
+	case err == nil && ordered && !logged:
+		beginWriteOut(fd)
 	}
-	return fd, err
+	return draft{fd, logged}, err
 }
 
 // writeRecord writes a record under its new name by write, which is createFile or writeNew.

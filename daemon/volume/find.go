@@ -18,34 +18,27 @@ func (s *session) load(pv string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	text, err := readFile(dir, pv+recordSuffix, recordMax)
-	if errors.Is(err, unix.ENOENT) {
+	r, err := readRecord(dir, pv+recordSuffix, pv)
+	switch {
+	case errors.Is(err, unix.ENOENT):
 		return s.loadNew(dir, pv)
-	}
-	if err != nil {
-		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, recordSuffix, err)
-	}
-	r, err := decodeRecord(text, pv)
-	if err != nil {
+	case errors.Is(err, ErrDamaged):
 		return Record{}, fmt.Errorf("%s%s: %w", pv, recordSuffix, err)
+	case err != nil:
+		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, recordSuffix, err)
 	}
 	return r, nil
 }
 
 func (s *session) loadNew(dir int, pv string) (Record, error) {
-	text, err := readFile(dir, s.newName(pv), recordMax)
-	if errors.Is(err, unix.ENOENT) {
-		return Record{}, ErrNotRecorded
-	}
-	if err != nil {
-		return Record{}, fmt.Errorf("%w: %s: %w", ErrDamaged, s.newName(pv), err)
-	}
-	r, err := decodeRecord(text, pv)
-	if errors.Is(err, ErrNewer) {
+	r, err := readRecord(dir, s.newName(pv), pv)
+	switch {
+	case errors.Is(err, ErrNewer):
 		return Record{}, err
-	}
-	if err != nil {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, ErrDamaged):
 		return Record{}, ErrNotRecorded
+	case err != nil:
+		return Record{}, fmt.Errorf("%w: %s: %w", ErrDamaged, s.newName(pv), err)
 	}
 	return r, nil
 }

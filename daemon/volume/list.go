@@ -172,13 +172,9 @@ func (s *session) archived(inv *Inventory, names map[string]bool, claimed map[Le
 		if !strings.HasSuffix(name, recordSuffix) || claimed[Leftover{InArchive, name}] {
 			continue
 		}
-		text, err := readFile(s.dirs[archiveDir], name, recordMax)
+		r, err := readRecord(s.dirs[archiveDir], name, "")
 		if errors.Is(err, errNotAFile) {
 			continue // a directory with such a name
-		}
-		var r Record
-		if err == nil {
-			r, err = decodeRecord(text, "")
 		}
 		claimed[Leftover{InArchive, name}] = true
 		if err != nil {

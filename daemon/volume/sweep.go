@@ -52,6 +52,9 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 			}
 		}
 	}
+	if err := s.healAll(ctx, files); err != nil {
+		return n, err
+	}
 	return n, s.sweepStrays(files)
 }
 

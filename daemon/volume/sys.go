@@ -75,12 +75,16 @@ func move(from int, name string, to int, newName string) error {
 	return again(func() error { return unix.Renameat(from, name, to, newName) })
 }
 
+// openFile opens what should be a regular file. O_NONBLOCK: a FIFO in its place may not hang the daemon.
+func openFile(dir int, name string, flags int) (int, error) {
+	return open(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
+}
+
 var errNotAFile = errors.New("it is no regular file, or too large")
 
 // readFile reads a regular file of at most limit bytes.
 func readFile(dir int, name string, limit int64) ([]byte, error) {
-	// O_NONBLOCK: a FIFO in the file's place may not hang the daemon.
-	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
+	fd, err := openFile(dir, name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -113,15 +117,22 @@ func createFile(dir int, name string, text []byte) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
+	if err := writeAll(fd, text); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func writeAll(fd int, text []byte) error {
 	for len(text) > 0 {
 		n := 0
 		if err := again(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
-			unix.Close(fd)
-			return -1, err
+			return err
 		}
 		text = text[n:]
 	}
-	return fd, nil
+	return nil
 }
 
 // reader reads a descriptor without giving it to package os, which would add it to its poller.

@@ -1,0 +1,114 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// recordAttribute has the text of a record a second time, in an attribute of the record's own file.
+const recordAttribute = "user.hostpath-provisioner.record"
+
+// loggedMax bounds the text that is put into an attribute, in bytes: ext4 keeps all attributes of a
+// file in one block (ext4(5)), and xfs puts longer ones beside its log.
+const loggedMax = 2 << 10
+
+// draft is a record under its new name, just written.
+type draft struct {
+	fd     int
+	logged bool // its text is in recordAttribute, too
+}
+
+// logText gives the text of a new record to the filesystem's log. Where the order of changes is kept
+// (ordered), attributes are in the log as names are, so that whoever finds a later name after a power
+// cut finds the text: it need not be waited for until the file's data is written, which costs more
+// than all the rest of a volume. It answers false where the attribute cannot be had: ENOSPC is also
+// ext4's word for one that does not fit (xattr(7)).
+func logText(fd int, text []byte) bool {
+	if len(text) > loggedMax {
+		return false
+	}
+	return again(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
+}
+
+// readRecord reads a record. What it cannot decode is ErrDamaged, unless a power cut took the data and
+// the attribute has it.
+func readRecord(dir int, name, pv string) (Record, error) {
+	text, err := readFile(dir, name, recordMax)
+	if err != nil {
+		return Record{}, err
+	}
+	r, err := decodeRecord(text, pv)
+	if err == nil || errors.Is(err, ErrNewer) {
+		return r, err
+	}
+	whole, lost := loggedText(dir, name)
+	if lost != nil || !cutShort(text, whole) {
+		return r, err
+	}
+	return decodeRecord(whole, pv)
+}
+
+// cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was
+// not written. Anything else is somebody's edit, or damage, and no attribute knows better.
+func cutShort(text, whole []byte) bool {
+	written := bytes.TrimRight(text, "\x00")
+	return len(text) <= len(whole) && len(written) < len(whole) && bytes.HasPrefix(whole, written)
+}
+
+// loggedText reads a record's attribute; ENODATA if it has none.
+func loggedText(dir int, name string) (text []byte, err error) {
+	fd, err := openFile(dir, name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	n, text := 0, make([]byte, loggedMax)
+	err = again(func() (err error) { n, err = unix.Fgetxattr(fd, recordAttribute, text); return err })
+	return text[:max(n, 0)], err
+}
+
+// healAll looks at each record, where power cuts can leave them without their data.
+func (s *session) healAll(ctx context.Context, files map[string]bool) error {
+	if !s.pool.ordered.of(s.id, s.root) {
+		return nil
+	}
+	for _, name := range sorted(files) {
+		if pv, is := strings.CutSuffix(name, recordSuffix); is && checkPV(pv) == nil {
+			if _, err := s.sweepOne(ctx, pv, s.heal); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heal writes the data of a record again that a power cut took. A crash on the way leaves a beginning
+// of it, as the power cut did.
+func (s *session) heal(pv string) (bool, error) {
+	volumes, name := s.dirs[volumesDir], pv+recordSuffix
+	text, err := readFile(volumes, name, recordMax)
+	if err != nil {
+		return false, nil // gone meanwhile, or none of ours: List shows it
+	}
+	if _, err := decodeRecord(text, pv); !errors.Is(err, ErrDamaged) {
+		return false, nil
+	}
+	whole, err := loggedText(volumes, name)
+	if err != nil || !cutShort(text, whole) {
+		return false, nil
+	}
+	fd, err := openFile(volumes, name, unix.O_WRONLY)
+	if err != nil {
+		return false, wrap("healing a record", err)
+	}
+	defer unix.Close(fd)
+	if err := writeAll(fd, whole); err != nil {
+		return false, wrap("healing a record", err)
+	}
+	s.pool.did("record healed")
+	return true, nil
+}
