@@ -17,12 +17,18 @@ type shutter struct {
 
 	mu     sync.Mutex
 	closed chan struct{}
+	calls  map[*byte]time.Time // when each that is under way began
+	armed  bool                // overdue will be called
 }
 
 // shut is closed when the pool's gate closes next.
 func (s *shutter) shut() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.next()
+}
+
+func (s *shutter) next() <-chan struct{} {
 	if s.closed == nil {
 		s.closed = make(chan struct{})
 	}
@@ -36,6 +42,45 @@ func (s *shutter) drop() {
 	if s.closed != nil {
 		close(s.closed)
 		s.closed = nil
+	}
+}
+
+// begin notes a call for as long as somebody waits for it, and answers shut. All calls share one timer:
+// one for each would wake a thread each time.
+func (s *shutter) begin() (shut <-chan struct{}, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls == nil {
+		s.calls = map[*byte]time.Time{}
+	}
+	call := new(byte)
+	s.calls[call] = time.Now()
+	if !s.armed {
+		s.armed = true
+		s.arm()
+	}
+	return s.next(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.calls, call)
+	}
+}
+
+func (s *shutter) arm() { time.AfterFunc(max(s.every, time.Millisecond), s.overdue) }
+
+// overdue makes the pool be looked at if a call takes long.
+func (s *shutter) overdue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed = len(s.calls) > 0; !s.armed {
+		return
+	}
+	s.arm()
+	for _, began := range s.calls {
+		if time.Since(began) >= s.every {
+			signal(s.kick)
+			return
+		}
 	}
 }
 
@@ -62,7 +107,9 @@ func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, 
 		value T
 		err   error
 	}
-	shut, done := s.shut(), make(chan answer, 1)
+	shut, end := s.begin()
+	defer end()
+	done := make(chan answer, 1)
 	go func() {
 		value, err := call()
 		done <- answer{value, err}
@@ -72,20 +119,14 @@ func within[T any](ctx context.Context, s *shutter, call func() (T, error)) (T, 
 		default:
 		}
 	}()
-	slow := time.NewTicker(max(s.every, time.Millisecond))
-	defer slow.Stop()
 	var none T
-	for {
-		select {
-		case a := <-done:
-			return a.value, a.err
-		case <-slow.C:
-			signal(s.kick)
-		case <-shut:
-			return none, errShut
-		case <-ctx.Done():
-			return none, ctx.Err()
-		}
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-shut:
+		return none, errShut
+	case <-ctx.Done():
+		return none, ctx.Err()
 	}
 }
 

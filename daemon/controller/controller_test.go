@@ -129,6 +129,42 @@ func TestAnsweringGivesSeatsBack(t *testing.T) {
 	})
 }
 
+// A call that takes long makes the pool be looked at, again and again; those that do not, however many
+// they are, do not.
+func TestAnsweringLooksWhenACallTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kick := make(chan struct{}, 1)
+		shutter := &shutter{kick: kick, every: time.Second}
+		for range 100 {
+			_, end := shutter.begin()
+			time.Sleep(300 * time.Millisecond) // of the bubble's clock
+			end()
+		}
+		if len(kick) > 0 {
+			t.Error("short calls made the pool be looked at")
+		}
+		began := time.Now()
+		_, end := shutter.begin()
+		var looks []time.Duration
+		for range 3 {
+			<-kick
+			looks = append(looks, time.Since(began))
+		}
+		for i, at := range looks {
+			if late := at - time.Duration(i+1)*time.Second; late < 0 || late >= time.Second {
+				t.Errorf("look %d after %s, want one for each second", i+1, at)
+			}
+		}
+		end()
+		time.Sleep(time.Minute)
+		shutter.mu.Lock()
+		defer shutter.mu.Unlock()
+		if len(kick) > 0 || shutter.armed {
+			t.Error("it goes on without a call")
+		}
+	})
+}
+
 // A pool that closed and opened again lets the next calls wait.
 func TestShutterOpensAgain(t *testing.T) {
 	s := &shutter{}
