@@ -71,17 +71,27 @@ func loggedText(dir int, name string) (text []byte, err error) {
 	return text[:max(n, 0)], err
 }
 
-// healAll looks at each record, where power cuts can leave them without their data.
+// healAll looks at each record, once for each mount: power cuts come before it.
 func (s *session) healAll(ctx context.Context, files map[string]bool) error {
-	if !s.pool.ordered.of(s.id, s.root) {
+	if done := s.pool.healed.Load(); done != nil && *done == s.id || !s.pool.ordered.of(s.id, s.root) {
 		return nil
 	}
+	all := true
 	for _, name := range sorted(files) {
-		if pv, is := strings.CutSuffix(name, recordSuffix); is && checkPV(pv) == nil {
-			if _, err := s.sweepOne(ctx, pv, s.heal); err != nil {
-				return err
-			}
+		pv, is := strings.CutSuffix(name, recordSuffix)
+		if !is || checkPV(pv) != nil {
+			continue
 		}
+		_, err := s.sweepOne(ctx, pv, s.heal)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			all = false // the attribute is still there
+		} else if err != nil {
+			return err
+		}
+	}
+	if all {
+		id := s.id
+		s.pool.healed.Store(&id)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 		if got, err := r.inPool(t, pv); err != nil || got != want {
 			t.Errorf("%s: %v, %+v", name, err, got)
 		}
-		must(t, second(r.Sweep(t.Context(), r.id)))
+		must(t, second(restarted(r).Sweep(t.Context(), r.id)))
 		if got := r.raw(t, pv); !bytes.Equal(got, whole) {
 			t.Errorf("%s: after the sweep: %q", name, got)
 		}
@@ -90,7 +91,7 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 			continue
 		}
 		must(t, os.WriteFile(file, text, 0o600))
-		must(t, second(r.Sweep(t.Context(), r.id)))
+		must(t, second(restarted(r).Sweep(t.Context(), r.id)))
 		if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
@@ -110,6 +111,27 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 	must(t, unix.Removexattr(file, recordAttribute))
 	if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
 		t.Errorf("no attribute: got %v, want ErrDamaged", err)
+	}
+}
+
+// A record that cannot be written again, because the filesystem is full, keeps nobody from anything.
+func TestHealWithoutSpace(t *testing.T) {
+	r := onDisk(t, mounted(t, "ext4", 64))
+	r.create(t, pv)
+	whole, ballast := r.raw(t, pv), filepath.Join(r.path, "ballast")
+	must(t, os.Truncate(r.meta("volumes", pv+recordSuffix), 0))
+	fill(t, ballast)
+	must(t, second(r.Sweep(t.Context(), r.id)))
+	if got := r.raw(t, pv); bytes.Equal(got, whole) {
+		t.Fatal("there was room: nothing was tried")
+	}
+	if _, err := r.inPool(t, pv); err != nil {
+		t.Error(err)
+	}
+	must(t, os.RemoveAll(ballast))
+	must(t, second(r.Sweep(t.Context(), r.id)))
+	if got := r.raw(t, pv); !bytes.Equal(got, whole) {
+		t.Errorf("with room again: %q", got)
 	}
 }
 

@@ -32,7 +32,8 @@ type Pool struct {
 	maker      string
 	group      group
 	ordered    ordered
-	urgent     atomic.Int64 // calls that somebody waits for: a purge makes room for them
+	healed     atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
+	urgent     atomic.Int64                    // calls that somebody waits for: a purge makes room for them
 	purging    chan struct{}
 
 	mu    sync.Mutex
