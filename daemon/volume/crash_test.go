@@ -222,7 +222,7 @@ func (r *rig) undoAll(t *testing.T) error {
 	return err
 }
 
-func second(_ int, err error) error { return err }
+func second[T any](_ T, err error) error { return err }
 
 // Somebody takes the volume's name between the look and the rename. The volume is refused, and at no
 // moment, whenever the process dies, is there a record that would make the stranger's directory ours.

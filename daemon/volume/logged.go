@@ -24,8 +24,8 @@ type draft struct {
 
 // logText gives the text of a new record to the filesystem's log. Where the order of changes is kept
 // (ordered), attributes are in the log as names are, so that whoever finds a later name after a power
-// cut finds the text: it need not be waited for until the file's data is written, which costs more
-// than all the rest of a volume. It answers false where the attribute cannot be had: ENOSPC is also
+// cut finds the text: the write of the file's data, one for each volume, need not be waited for. It
+// answers false where the attribute cannot be had: ENOSPC is also
 // ext4's word for one that does not fit (xattr(7)).
 func logText(fd int, text []byte) bool {
 	if len(text) > loggedMax {

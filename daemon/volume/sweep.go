@@ -12,7 +12,8 @@ import (
 )
 
 // Sweep removes what processes that died left half made: directories in staging, and records that
-// never got their final name. It answers how many directories it removed. Volumes that a call is
+// never got their final name. Records whose data a power cut took are written again (heal). It answers
+// how many directories it removed. Volumes that a call is
 // working on are left to it; a record is left to whoever knows whether the volume is still wanted.
 func (p *Pool) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 	n, err := p.sweep(ctx, id)
