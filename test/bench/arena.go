@@ -21,11 +21,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-const (
-	node     = "node-a"
-	hostname = "host-a" // the node's label kubernetes.io/hostname
-	writers  = 16       // requests that the driver has under way at once
-)
+// writers is how many requests the driver has under way at once.
+const writers = 16
+
+// nodeOf is a contender's own node, so that several of them can run side by side.
+func nodeOf(contender string) string { return "node-" + contender }
 
 // arena is a control plane with what all runs share.
 type arena struct {
@@ -34,13 +34,22 @@ type arena struct {
 	client     kubernetes.Interface
 	observer   *observer
 	audit      *auditLog
-	kubeconfig map[bool]string // the daemon's is true
+	kubeconfig map[string]string // by contender
 	failed     context.CancelCauseFunc
 }
 
 // quietControllers writes nothing about claims and volumes: the volume binder's work would compete
 // for the same processors and blur the comparison, for all contenders alike but not equally.
 const quietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-controller,-persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller"
+
+// seldomCollects keeps the control plane's garbage collector out of what is measured (collect): one
+// collection takes as much processor time as half of a case, and which contender it met was chance.
+const seldomCollects = "GOGC=400"
+
+// collect has the control plane collect its garbage (net/http/pprof, heap with gc).
+func (a *arena) collect(ctx context.Context) error {
+	return a.client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
+}
 
 // newArena starts a control plane. The context that it answers ends when the arena is unfit.
 func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, *arena, error) {
@@ -53,7 +62,9 @@ func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, 
 	if err != nil {
 		return ctx, nil, err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), ExtraArgs: append(auditArgs, args...)})
+	c, err := cluster.Start(ctx, cluster.Options{
+		Dir: filepath.Join(dir, "cluster"), Env: []string{seldomCollects}, ExtraArgs: append(auditArgs, args...),
+	})
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -61,9 +72,6 @@ func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.later(func() error { cancel(nil); return nil })
 	a := &arena{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
-	if err := c.AddNode(ctx, node, map[string]string{corev1.LabelHostname: hostname}); err != nil {
-		return ctx, nil, err
-	}
 	config := c.Config()
 	config.ContentType = runtime.ContentTypeProtobuf
 	if a.client, err = kubernetes.NewForConfig(config); err != nil {
@@ -103,16 +111,29 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bench}
 subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 `
 
-// identities makes the kubeconfigs; the daemon's has the rights that its own manifests give it.
+// identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own manifests
+// give it.
 func (a *arena) identities(ctx context.Context, b *bench) error {
-	a.kubeconfig = map[bool]string{}
-	if err := a.identity(ctx, false, "bench", othersRights); err != nil {
+	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(b.contenders, isDaemon) {
-		return nil
+	if slices.ContainsFunc(b.contenders, isDaemon) {
+		if err := a.manifests(ctx, b); err != nil {
+			return err
+		}
 	}
-	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, "/nonexistent", "/nonexistent")
+	a.kubeconfig = map[string]string{}
+	for _, contender := range b.contenders {
+		if err := a.identity(ctx, contender); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifests applies what the daemon itself asks for.
+func (a *arena) manifests(ctx context.Context, b *bench) error {
+	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent")
 	if err != nil {
 		return err
 	}
@@ -120,16 +141,21 @@ func (a *arena) identities(ctx context.Context, b *bench) error {
 	if code != 0 {
 		return fmt.Errorf("hostpath-provisioner manifests: exit code %d: %s", code, manifests)
 	}
-	return a.identity(ctx, true, "hostpath-provisioner", manifests)
+	return a.cluster.Apply(ctx, []byte(manifests))
 }
 
-// identity applies the manifests of an account, which is in a namespace of its own name.
-func (a *arena) identity(ctx context.Context, daemon bool, account, manifests string) error {
-	if err := a.cluster.Apply(ctx, []byte(manifests)); err != nil {
+// identity makes a contender's node, and a token of its account that is bound to that node: the audit
+// log tells them apart by it. An account is in a namespace of its own name.
+func (a *arena) identity(ctx context.Context, contender string) error {
+	account, node := "bench", nodeOf(contender)
+	if isDaemon(contender) {
+		account = "hostpath-provisioner"
+	}
+	if err := a.cluster.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-" + contender}); err != nil {
 		return err
 	}
-	a.kubeconfig[daemon] = filepath.Join(a.dir, account+".kubeconfig")
-	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[daemon])
+	a.kubeconfig[contender] = filepath.Join(a.dir, contender+".kubeconfig")
+	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[contender])
 }
 
 func (a *arena) namespace(ctx context.Context, name string) error {
@@ -153,7 +179,7 @@ func (a *arena) claims(ctx context.Context, st *stage, prefix string, n int, ann
 
 // annotations are what the scheduler and kube-controller-manager write on a claim whose node is chosen.
 func annotations(st *stage) map[string]string {
-	return map[string]string{plan.SelectedNode: node, plan.StorageProvisioner: st.name}
+	return map[string]string{plan.SelectedNode: nodeOf(st.contender), plan.StorageProvisioner: st.name}
 }
 
 // annotate writes annotations on a claim.
@@ -166,9 +192,12 @@ func (a *arena) annotate(ctx context.Context, claim *corev1.PersistentVolumeClai
 	return err
 }
 
-// clear removes a run's claims and every volume, so that each run finds the same cluster.
+// clear removes a run's claims and events and every volume, so that each run finds the same cluster.
 func (a *arena) clear(ctx context.Context, st *stage) error {
 	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	if err := core.Events(st.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+		return err
+	}
 	if err := core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ rules:
   - level: None
 `
 
-// auditLog counts the contenders' requests. One contender runs at a time, so that all are its own.
+// auditLog counts the contenders' requests, by the node that their tokens are bound to.
 type auditLog struct {
 	path string
 	read int64 // bytes counted so far
@@ -58,18 +58,11 @@ func (r requests) total() (n int) {
 	return n
 }
 
-// add counts what another count had.
-func (r requests) add(other requests) {
-	for key, count := range other {
-		r[key] += count
-	}
-}
-
-// count answers what was logged since the last call.
-func (l *auditLog) count() (requests, error) {
+// count answers what was logged since the last call, by node.
+func (l *auditLog) count() (map[string]requests, error) {
 	file, err := os.Open(l.path)
 	if os.IsNotExist(err) {
-		return requests{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -83,10 +76,14 @@ func (l *auditLog) count() (requests, error) {
 	return got, err
 }
 
+// nodeExtra is where the API server says which node a token is bound to (apiserver,
+// pkg/authentication/serviceaccount, NodeNameKey).
+const nodeExtra = "authentication.kubernetes.io/node-name"
+
 // countRequests reads whole lines, and answers how many bytes they were. A renewed lease is not
 // about any claim and does not count.
-func countRequests(from io.Reader) (requests, int64, error) {
-	got, size := requests{}, int64(0)
+func countRequests(from io.Reader) (map[string]requests, int64, error) {
+	got, size := map[string]requests{}, int64(0)
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -101,7 +98,10 @@ func countRequests(from io.Reader) (requests, int64, error) {
 			continue
 		}
 		var event struct {
-			Verb      string `json:"verb"`
+			Verb string `json:"verb"`
+			User struct {
+				Extra map[string][]string `json:"extra"`
+			} `json:"user"`
 			ObjectRef struct {
 				Resource    string `json:"resource"`
 				Subresource string `json:"subresource"`
@@ -120,7 +120,11 @@ func countRequests(from io.Reader) (requests, int64, error) {
 		if event.ResponseStatus.Code >= 400 {
 			key += fmt.Sprintf(" (%d)", event.ResponseStatus.Code)
 		}
-		got[key]++
+		node := strings.Join(event.User.Extra[nodeExtra], ",")
+		if got[node] == nil {
+			got[node] = requests{}
+		}
+		got[node][key]++
 	}
 }
 
@@ -129,17 +133,22 @@ const (
 	quietIn  = 30 * time.Second // the longest that is waited for that
 )
 
-// settle waits until the contender is quiet, and answers its requests since the last call. The file
-// tells nobody that it grew, so it is looked at again and again.
-func (l *auditLog) settle(ctx context.Context) (requests, error) {
-	all, begin, last := requests{}, time.Now(), time.Now()
+// settle waits until the contenders are quiet, and answers their requests since the last call, by
+// node. The file tells nobody that it grew, so it is looked at again and again.
+func (l *auditLog) settle(ctx context.Context) (map[string]requests, error) {
+	all, begin, last := map[string]requests{}, time.Now(), time.Now()
 	for time.Since(last) < quietFor && time.Since(begin) < quietIn {
 		got, err := l.count()
 		if err != nil {
 			return nil, err
 		}
-		if len(got) > 0 {
-			all.add(got)
+		for node, some := range got {
+			if all[node] == nil {
+				all[node] = requests{}
+			}
+			for key, n := range some {
+				all[node][key] += n
+			}
 			last = time.Now()
 		}
 		select {

@@ -22,7 +22,9 @@ func (b *bench) measureBinder(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nkube-controller-manager with its own limits, %d claims at once, volumes by: %s\n", b.binder, titles[contender])
-	err = b.onStage(ctx, a, contender, "binder", 0, func(ctx context.Context, r *running) error { return r.bind(ctx, b.binder) })
+	err = b.onStages(ctx, a, []string{contender}, "binder", 0, func(ctx context.Context, all []*running) {
+		all[0].fault = all[0].bind(ctx, b.binder)
+	})
 	if err != nil {
 		return err
 	}
@@ -33,12 +35,12 @@ func (r *running) bind(ctx context.Context, n int) (err error) {
 	if r.process, err = r.start(r.stage); err != nil {
 		return err
 	}
-	if r.claims, err = r.arena.claims(ctx, r.stage, "bound", n, false); err != nil {
+	if _, err = r.more(ctx, "bound", n, false); err != nil {
 		return err
 	}
 	begin := time.Now()
 	// The scheduler's part alone: asking the provisioner is kube-controller-manager's.
-	selected := map[string]string{plan.SelectedNode: node}
+	selected := map[string]string{plan.SelectedNode: nodeOf(r.stage.contender)}
 	err = parallel(n, func(i int) error { return r.arena.annotate(ctx, r.claims[i], selected) })
 	if err != nil {
 		return err

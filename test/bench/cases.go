@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,13 +28,9 @@ func (b *bench) measure(ctx context.Context) error {
 		return err
 	}
 	for repeat := range max(b.repeats, b.slowRuns) {
-		for _, purpose := range b.purposes() {
-			for i := range b.contenders {
-				contender := b.contenders[(i+repeat)%len(b.contenders)]
-				if b.runs(contender) <= repeat {
-					continue
-				}
-				if err := b.contend(ctx, a, contender, purpose, repeat); err != nil {
+		for _, kase := range b.cases {
+			for _, together := range b.groups(kase, repeat) {
+				if err := b.contend(ctx, a, together, kase, repeat); err != nil {
 					return err
 				}
 			}
@@ -44,22 +39,29 @@ func (b *bench) measure(ctx context.Context) error {
 	return b.close()
 }
 
-// live is the purpose of a run that measures the cases in which the process is there already.
-const live = "live"
+// singleEvery is in which repeats there is the case single: one in so many, for its contenders are
+// compared claim by claim.
+const singleEvery = 3
 
-// purposes are the runs that the cases need.
-func (b *bench) purposes() (all []string) {
-	if slices.Contains(b.cases, caseBacklog) {
-		all = append(all, caseBacklog)
+// groups are the contenders of a case in a repeat, those together that run at once: one after the
+// other, each being the first in turn, and in the case single side by side. One that is a hundred
+// times slower than the others stays alone.
+func (b *bench) groups(kase string, repeat int) (all [][]string) {
+	var beside []string
+	for i := range b.contenders {
+		contender := b.contenders[(i+repeat)%len(b.contenders)]
+		switch {
+		case b.runs(contender) <= repeat:
+		case kase != caseSingle || contender == nameShipped:
+			all = append(all, []string{contender})
+		case repeat%singleEvery == 0:
+			beside = append(beside, contender)
+		}
 	}
-	if len(b.liveCases()) > 0 {
-		all = append(all, live)
+	if beside != nil {
+		all = append(all, beside)
 	}
 	return all
-}
-
-func (b *bench) liveCases() []string {
-	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool { return kase == caseBacklog })
 }
 
 func (b *bench) runs(contender string) int {
@@ -81,13 +83,17 @@ func (b *bench) amount(contender, kase string) int {
 	}
 }
 
-// contend is one run of one contender.
-func (b *bench) contend(ctx context.Context, a *arena, contender, purpose string, repeat int) error {
-	return b.onStage(ctx, a, contender, purpose, repeat, func(ctx context.Context, r *running) error {
-		if purpose == caseBacklog {
-			return r.backlog(ctx, b.amount(contender, caseBacklog))
+// contend is one run of a case.
+func (b *bench) contend(ctx context.Context, a *arena, contenders []string, kase string, repeat int) error {
+	return b.onStages(ctx, a, contenders, kase, repeat, func(ctx context.Context, all []*running) {
+		switch kase {
+		case caseSingle:
+			a.sideBySide(ctx, all)
+		case caseBacklog:
+			all[0].fault = all[0].backlog(ctx)
+		default:
+			all[0].fault = all[0].burst(ctx)
 		}
-		return r.live(ctx, b.liveCases(), func(kase string) int { return b.amount(contender, kase) })
 	})
 }
 
@@ -97,33 +103,52 @@ type running struct {
 	arena   *arena
 	stage   *stage
 	process process // nil before it was started
+	kase    string
 	repeat  int
 	claims  []*corev1.PersistentVolumeClaim // all of the run
+	fault   error                           // why it is out
 }
 
-// onStage does body on a new stage and takes everything away again. What body answers is the
-// contender's failure; what onStage answers is the benchmark's.
-func (b *bench) onStage(ctx context.Context, a *arena, contender, purpose string, repeat int, body func(context.Context, *running) error) error {
-	st, err := b.newStage(ctx, a, contender, purpose, repeat)
-	if err != nil {
-		return fmt.Errorf("%s: %w", contender, err)
+// amount is how many claims this contender gets.
+func (r *running) amount() int { return r.bench.amount(r.stage.contender, r.kase) }
+
+// onStages does body with the contenders, each on a new stage, and takes everything away again. What
+// onStages answers is the benchmark's failure; the contenders' are in their faults.
+func (b *bench) onStages(ctx context.Context, a *arena, contenders []string, kase string, repeat int, body func(context.Context, []*running)) error {
+	var all []*running
+	for _, contender := range contenders {
+		st, err := b.newStage(ctx, a, contender, kase, repeat)
+		if err != nil {
+			return fmt.Errorf("%s: %w", contender, err)
+		}
+		all = append(all, &running{bench: b, arena: a, stage: st, kase: kase, repeat: repeat})
 	}
-	r := &running{bench: b, arena: a, stage: st, repeat: repeat}
-	failure := body(ctx, r)
-	if r.process != nil {
-		failure = errors.Join(failure, r.stop())
-	}
-	if failure == nil {
-		failure = r.verify()
+	body(ctx, all)
+	for _, r := range all {
+		r.end()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if failure != nil {
-		r.fail(purpose, failure)
-	}
 	a.observer.forget()
-	return errors.Join(a.clear(ctx, st), st.strike(b))
+	var err error
+	for _, r := range all {
+		if r.fault != nil {
+			r.fail(kase, r.fault)
+		}
+		err = errors.Join(err, a.clear(ctx, r.stage), r.stage.strike(b))
+	}
+	return err
+}
+
+// end stops the process and looks at what it made.
+func (r *running) end() {
+	if r.process != nil {
+		r.fault = errors.Join(r.fault, r.stop())
+	}
+	if r.fault == nil {
+		r.fault = r.verify()
+	}
 }
 
 func (r *running) stop() error {
@@ -148,7 +173,7 @@ func (r *running) verify() error {
 	if err != nil {
 		return err
 	}
-	if second := r.arena.observer.forget(); len(second) > 0 {
+	if second := r.arena.observer.doubles(r.claims); len(second) > 0 {
 		return fmt.Errorf("%d claims have two volumes, %s among them", len(second), second[0])
 	}
 	for i, s := range all {
@@ -164,66 +189,73 @@ func (r *running) verify() error {
 }
 
 // backlog starts the process when all claims wait for it already.
-func (r *running) backlog(ctx context.Context, n int) (err error) {
-	if r.claims, err = r.arena.claims(ctx, r.stage, "waiting", n, true); err != nil {
-		return err
-	}
-	annotated := func(s *sighting) bool { return !s.annotated.IsZero() }
-	if _, err := r.arena.observer.wait(ctx, r.claims, annotated); err != nil {
-		return err
-	}
-	return r.measured(ctx, caseBacklog, r.claims, func(context.Context) (err error) {
-		r.process, err = r.start(r.stage)
-		return err
-	})
-}
-
-// warmups are done before the live cases, so that the process has its caches and its connection.
-const warmups = 3
-
-func (r *running) live(ctx context.Context, cases []string, amount func(string) int) (err error) {
-	if r.process, err = r.start(r.stage); err != nil {
-		return err
-	}
-	warm, err := r.arena.claims(ctx, r.stage, "warm", warmups, true)
+func (r *running) backlog(ctx context.Context) error {
+	claims, err := r.more(ctx, "waiting", r.amount(), true)
 	if err != nil {
 		return err
 	}
-	r.claims = append(r.claims, warm...)
-	if _, err := r.await(ctx, warm); err != nil {
+	annotated := func(s *sighting) bool { return !s.annotated.IsZero() }
+	if _, err := r.arena.observer.wait(ctx, claims, annotated); err != nil {
 		return err
 	}
-	for _, kase := range cases {
-		claims, err := r.arena.claims(ctx, r.stage, kase, amount(kase), false)
-		if err != nil {
-			return err
-		}
-		r.claims = append(r.claims, claims...)
-		if _, err := r.arena.audit.settle(ctx); err != nil {
-			return err
-		}
-		if err := r.measured(ctx, kase, claims, func(ctx context.Context) error { return r.give(ctx, kase, claims) }); err != nil {
-			return err
-		}
+	m, err := r.arena.begin(ctx, r)
+	if err != nil {
+		return err
 	}
-	return nil
+	if r.process, err = r.start(r.stage); err != nil {
+		return err
+	}
+	return r.took(ctx, m, claims)
 }
 
-// give annotates the claims, all at once or one at a time.
-func (r *running) give(ctx context.Context, kase string, claims []*corev1.PersistentVolumeClaim) error {
-	if kase == caseBurst {
-		return parallel(len(claims), func(i int) error { return r.arena.annotate(ctx, claims[i], annotations(r.stage)) })
+// warmups are done before the cases in which the process is there already, so that it has its caches
+// and its connection.
+const warmups = 3
+
+// ready starts the process, and answers the claims that it will be given.
+func (r *running) ready(ctx context.Context) (claims []*corev1.PersistentVolumeClaim, err error) {
+	if r.process, err = r.start(r.stage); err != nil {
+		return nil, err
 	}
-	for i, claim := range claims {
-		if err := r.arena.annotate(ctx, claim, annotations(r.stage)); err != nil {
-			return err
-		}
-		if _, err := r.await(ctx, claims[i:i+1]); err != nil {
-			return err
-		}
-		time.Sleep(r.pause) // a pace, not a wait
+	warm, err := r.more(ctx, "warm", warmups, true)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if _, err := r.await(ctx, warm); err != nil {
+		return nil, err
+	}
+	return r.more(ctx, r.kase, r.amount(), false)
+}
+
+// more makes claims of the run.
+func (r *running) more(ctx context.Context, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
+	claims, err := r.arena.claims(ctx, r.stage, prefix, n, annotated)
+	r.claims = append(r.claims, claims...)
+	return claims, err
+}
+
+func (r *running) burst(ctx context.Context) error {
+	claims, err := r.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := r.arena.audit.settle(ctx); err != nil {
+		return err
+	}
+	m, err := r.arena.begin(ctx, r)
+	if err != nil {
+		return err
+	}
+	err = parallel(len(claims), func(i int) error { return r.give(ctx, claims[i]) })
+	if err != nil {
+		return err
+	}
+	return r.took(ctx, m, claims)
+}
+
+// give annotates a claim.
+func (r *running) give(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	return r.arena.annotate(ctx, claim, annotations(r.stage))
 }
 
 // await waits for the claims' volumes, while the contender runs.
@@ -242,36 +274,33 @@ func (r *running) await(ctx context.Context, claims []*corev1.PersistentVolumeCl
 	return r.arena.observer.wait(ctx, claims, hasVolume)
 }
 
-// measured takes the sample of a case: begin does what starts it, and the last volume ends it.
-func (r *running) measured(ctx context.Context, kase string, claims []*corev1.PersistentVolumeClaim, begin func(context.Context) error) error {
-	if _, err := r.arena.audit.count(); err != nil { // what came before is not of this case
+// took waits for the last volume, takes the sample and prints it.
+func (r *running) took(ctx context.Context, m meter, claims []*corev1.PersistentVolumeClaim) error {
+	if _, err := r.await(ctx, claims); err != nil {
 		return err
 	}
-	before, start := machineTicks(), time.Now()
-	ours, own := r.ourTicks(), r.ownTicks()
-	if err := begin(ctx); err != nil {
+	m.end()
+	var err error
+	if m.requests, err = r.arena.audit.settle(ctx); err != nil {
 		return err
 	}
+	return r.note(ctx, m, claims)
+}
+
+// note adds the sample of claims that have their volumes.
+func (r *running) note(ctx context.Context, m meter, claims []*corev1.PersistentVolumeClaim) error {
 	all, err := r.await(ctx, claims)
 	if err != nil {
 		return err
 	}
-	s := newSample(all, start)
-	s.contender, s.kase, s.repeat = r.stage.contender, kase, r.repeat
-	s.others = share(machineTicks(), before, r.ourTicks()-ours)
-	if s.requests, err = r.arena.audit.settle(ctx); err != nil {
-		return err
-	}
-	s.quiet = time.Since(start) - quietFor
-	s.cpu, s.rss = (r.ownTicks() - own).duration(), peakMemory(r.process.PID())
+	s := newSample(all, m.start)
+	s.contender, s.kase, s.repeat = r.stage.contender, r.kase, r.repeat
+	s.others, s.requests = m.others, m.requests[nodeOf(r.stage.contender)]
+	s.quiet = time.Since(m.start) - quietFor
+	s.cpu, s.rss = (r.ownTicks() - m.own[r]).duration(), peakMemory(r.process.PID())
 	fmt.Fprintln(r.out, s.line(r.verbose))
 	r.samples = append(r.samples, s)
 	return nil
-}
-
-// ourTicks is the processor time of everything that the benchmark runs, so far.
-func (r *running) ourTicks() ticks {
-	return processTicks(os.Getpid()) + processTicks(r.arena.cluster.PID()) + r.ownTicks()
 }
 
 // ownTicks is the contender's processor time so far.

@@ -130,7 +130,7 @@ const poolName = "fast"
 
 // start runs a contender on its stage.
 func (b *bench) start(st *stage) (process, error) {
-	common := []string{"-kubeconfig=" + st.kubeconfig, "-provisioner=" + st.name, "-node=" + node, "-pool=" + st.pool}
+	common := []string{"-kubeconfig=" + st.kubeconfig, "-provisioner=" + st.name, "-node=" + nodeOf(st.contender), "-pool=" + st.pool}
 	log := filepath.Join(st.dir, "log")
 	switch st.contender {
 	case nameFloor:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 type observer struct {
 	mu     sync.Mutex
 	seen   map[types.UID]*sighting
-	second []string      // volumes of claims that had one already
+	second []types.UID   // claims that were given one more
 	news   chan struct{} // closed and made anew at each sighting of a volume
 }
 
@@ -91,7 +92,7 @@ func (o *observer) claim(claim *corev1.PersistentVolumeClaim, now time.Time) {
 func (o *observer) volume(pv *corev1.PersistentVolume, now time.Time) {
 	s := o.of(pv.Spec.ClaimRef.UID)
 	if s.volume != nil {
-		o.second = append(o.second, pv.Name)
+		o.second = append(o.second, pv.Spec.ClaimRef.UID)
 		return
 	}
 	s.created, s.volume = now, pv
@@ -147,12 +148,23 @@ func (o *observer) count(claims []*corev1.PersistentVolumeClaim, is func(*sighti
 	return n
 }
 
-// forget empties the memory between two runs, and answers which claims had got two volumes.
-func (o *observer) forget() (second []string) {
+// doubles names those of the claims that have got two volumes.
+func (o *observer) doubles(claims []*corev1.PersistentVolumeClaim) (names []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	second, o.second, o.seen = o.second, nil, map[types.UID]*sighting{}
-	return second
+	for _, c := range claims {
+		if slices.Contains(o.second, c.UID) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// forget empties the memory between two runs.
+func (o *observer) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.second, o.seen = nil, map[types.UID]*sighting{}
 }
 
 func hasVolume(s *sighting) bool { return !s.created.IsZero() && !s.annotated.IsZero() }

@@ -25,7 +25,7 @@ func (b *bench) report() string {
 			out.WriteString(b.table(kase))
 		}
 	}
-	out.WriteString("ratios are medians of the ratios within a repeat; others used: the part of the machine's processors that strangers had meanwhile\n\n")
+	out.WriteString("ratios are pseudomedians of the ratios within a repeat, in brackets with their 90 % confidence interval; others used: the part of the machine's processors that strangers had meanwhile\n\n")
 	for _, line := range b.verdicts() {
 		out.WriteString(line + "\n")
 	}
@@ -40,7 +40,7 @@ func (b *bench) heading(kase string) string {
 	case caseBacklog:
 		return fmt.Sprintf("%d claims wait when the process starts: from its start to the last volume", b.claims)
 	case caseSingle:
-		return fmt.Sprintf("one claim at a time, %d of them: annotation seen -> volume seen", b.single)
+		return fmt.Sprintf("one claim at a time, %d of them in each run, the contenders side by side and in turn: annotation seen -> volume seen", b.single)
 	default:
 		return fmt.Sprintf("%d claims at once while the process runs: from the first annotation to the last volume (the driver's writes compete)", b.claims)
 	}
@@ -112,27 +112,35 @@ func (b *bench) verdicts() (lines []string) {
 	for _, kase := range b.cases {
 		mine, floor, lib := b.samples.of(nameDaemon, kase), b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
 		if kase == caseSingle {
-			lines = append(lines, verdict(ratio(mine, floor, p50Of), wantOfSingle, false, kase+": p50 is %.2f times the bare client's, %.2f or less wanted"))
+			lines = append(lines, verdict(ratio(mine, floor, p50Of), wantOfSingle, false, kase+": p50 is %s times the bare client's, %.2f or less wanted"))
 		} else {
 			lines = append(lines,
-				verdict(ratio(mine, floor, rateOf), wantOfFloor, true, kase+": %.2f of the bare client's volumes a second, %.2f or more wanted"),
-				verdict(ratio(mine, lib, rateOf), wantOfTuned, true, kase+": %.2f of the tuned library's volumes a second, %.2f or more wanted"))
+				verdict(ratio(mine, floor, rateOf), wantOfFloor, true, kase+": %s of the bare client's volumes a second, %.2f or more wanted"),
+				verdict(ratio(mine, lib, rateOf), wantOfTuned, true, kase+": %s of the tuned library's volumes a second, %.2f or more wanted"))
 		}
-		lines = append(lines, verdict(median(mine, perClaimOf), wantRequests, false, kase+": %.2f API requests per claim, events included, %.2f or fewer wanted"))
+		lines = append(lines, verdict(estimate{value: median(mine, perClaimOf)}, wantRequests, false, kase+": %s API requests per claim, events included, %.2f or fewer wanted"))
 	}
 	return lines
 }
 
-// verdict says whether a number is good; none at all is neither.
-func verdict(got, want float64, atLeast bool, format string) string {
+// verdict says whether a number is good. None at all is neither, and so is one that misses what is
+// wanted by less than the runs can tell: more repeats decide it.
+func verdict(got estimate, want float64, atLeast bool, format string) string {
+	good := func(value float64) bool { return value >= want && atLeast || value <= want && !atLeast }
 	word := "MISS"
 	switch {
-	case got == 0:
+	case got.value == 0:
 		word = "NONE"
-	case got >= want && atLeast, got <= want && !atLeast:
+	case good(got.value):
 		word = "PASS"
+	case got.high > 0 && (good(got.low) || good(got.high)):
+		word = "OPEN"
 	}
-	return fmt.Sprintf("%s    "+format, word, got, want)
+	number := fmt.Sprintf("%.2f", got.value)
+	if got.low != got.high {
+		number += fmt.Sprintf(" (%.2f to %.2f)", got.low, got.high)
+	}
+	return fmt.Sprintf("%s    "+format, word, number, want)
 }
 
 func byRate(a, b sample) int {
@@ -145,11 +153,11 @@ func byRate(a, b sample) int {
 	return 0
 }
 
-func times(ratio float64) string {
-	if ratio == 0 {
+func times(ratio estimate) string {
+	if ratio.value == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f", ratio)
+	return fmt.Sprintf("%.2f", ratio.value)
 }
 
 func firstLine(text string) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func TestReport(t *testing.T) {
 	b := &bench{options: options{
 		contenders: []string{nameFloor, nameShipped, nameTuned, nameDaemon}, cases: allCases, claims: 10, single: 10, slow: 4,
 	}}
-	for repeat := range 3 {
+	for repeat := range 5 {
 		noise := float64(repeat + 1)
 		for _, kase := range []string{caseBacklog, caseBurst} {
 			b.samples = append(b.samples, testSample(nameFloor, kase, repeat, 100*noise, time.Millisecond, 1),
@@ -31,11 +32,11 @@ func TestReport(t *testing.T) {
 		}
 		b.samples = append(b.samples,
 			testSample(nameDaemon, caseBacklog, repeat, 90*noise, time.Millisecond, 2),
-			testSample(nameDaemon, caseBurst, repeat, 70*noise, time.Millisecond, 4),
+			testSample(nameDaemon, caseBurst, repeat, 70*noise+float64(repeat*repeat), time.Millisecond, 4),
 			testSample(nameFloor, caseSingle, repeat, 50, 5*time.Millisecond, 1),
 			testSample(nameDaemon, caseSingle, repeat, 50, 6*time.Millisecond, 2))
 	}
-	b.samples = append(b.samples, sample{contender: nameShipped, kase: "live", err: errors.New("the process ended\nand more")})
+	b.samples = append(b.samples, sample{contender: nameShipped, kase: caseBurst, err: errors.New("the process ended\nand more")})
 	want, err := os.ReadFile(filepath.Join("testdata", "report.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -48,12 +49,46 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// What misses by less than the runs can tell is not decided, and what has no interval is.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		got     estimate
+		atLeast bool
+		want    string
+	}{
+		{estimate{1.1, 0.9, 1.3}, true, "PASS"}, {estimate{0.9, 0.8, 1.1}, true, "OPEN"}, {estimate{0.9, 0.8, 0.95}, true, "MISS"},
+		{estimate{0.9, 0.8, 1.1}, false, "PASS"}, {estimate{1.1, 0.9, 1.3}, false, "OPEN"}, {estimate{1.1, 1.05, 1.3}, false, "MISS"},
+		{estimate{value: 2}, false, "MISS"}, {estimate{value: 0.5}, true, "MISS"}, {estimate{}, true, "NONE"},
+	} {
+		if got := verdict(c.got, 1, c.atLeast, "%s of %.0f"); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%+v, at least is %t: %s, want %s", c.got, c.atLeast, got, c.want)
+		}
+	}
+}
+
+// Everybody is first in turn; in the case single they run at once, but for the one that is slow.
+func TestGroups(t *testing.T) {
+	b := &bench{options: options{contenders: []string{nameFloor, nameShipped, nameDaemon}, repeats: 4, slowRuns: 1}}
+	for _, c := range []struct {
+		kase   string
+		repeat int
+		want   string
+	}{
+		{caseBurst, 0, "[[floor] [lib-shipped] [daemon]]"}, {caseBurst, 1, "[[daemon] [floor]]"}, {caseBacklog, 3, "[[floor] [daemon]]"},
+		{caseSingle, 0, "[[lib-shipped] [floor daemon]]"}, {caseSingle, 1, "[]"}, {caseSingle, 3, "[[floor daemon]]"}, {caseSingle, 4, "[]"},
+	} {
+		if got := fmt.Sprint(b.groups(c.kase, c.repeat)); got != c.want {
+			t.Errorf("%s, repeat %d: %s, want %s", c.kase, c.repeat, got, c.want)
+		}
+	}
+}
+
 // A daemon that failed is not slow, and nothing it did well counts.
 func TestReportOfFailedDaemon(t *testing.T) {
 	b := &bench{options: options{contenders: []string{nameDaemon}, cases: allCases}}
 	b.samples = samples{
 		testSample(nameDaemon, caseBacklog, 0, 1000, time.Millisecond, 1),
-		{contender: nameDaemon, kase: "live", err: errors.New("7 of 10 claims are done: not done after 1m0s")},
+		{contender: nameDaemon, kase: caseBurst, err: errors.New("7 of 10 claims are done: not done after 1m0s")},
 	}
 	got := b.report()
 	if strings.Contains(got, "PASS") || strings.Contains(got, "1000") || strings.Count(got, "FAILED") != 4 {

@@ -33,7 +33,7 @@ type stage struct {
 
 func (b *bench) newStage(ctx context.Context, a *arena, contender, purpose string, repeat int) (*stage, error) {
 	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
-	st := &stage{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[isDaemon(contender)]}
+	st := &stage{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
 	if err := os.Mkdir(st.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *bench) mkfs(dir string) hosttest.Image {
 }
 
 // newDaemon is a daemon with the configuration's defaults, except that its metrics take no port.
-func newDaemon(binary, dir, provisioner, kubeconfig, pool string) (*rig.Daemon, error) {
+func newDaemon(binary, dir, provisioner, node, kubeconfig, pool string) (*rig.Daemon, error) {
 	return rig.New(rig.Options{Binary: binary, Dir: dir, Config: fmt.Sprintf(`provisioner = %q
 node        = %q
 kubeconfig  = %q
@@ -94,7 +94,7 @@ func (st *stage) prepare(b *bench, image hosttest.Image) (err error) {
 	if st.contender == nameAgainst {
 		binary = b.against
 	}
-	st.daemon, err = newDaemon(binary, st.dir, st.name, st.kubeconfig, st.pool)
+	st.daemon, err = newDaemon(binary, st.dir, st.name, nodeOf(st.contender), st.kubeconfig, st.pool)
 	if err != nil {
 		return err
 	}

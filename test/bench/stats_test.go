@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -29,14 +30,29 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+// The limits are the table's for 15 differences: the 31st mean from either end (Wilcoxon's T is 30).
+func TestRatioLimits(t *testing.T) {
+	var mine, theirs samples
+	for i := range 15 {
+		mine = append(mine, sample{repeat: i, rate: float64(int(1) << (2 * i))})
+		theirs = append(theirs, sample{repeat: i, rate: 1})
+	}
+	// The means are two to the sums of two numbers of 0 to 14, which are 1, 1, 2, 2, 3, 3 ... of 0, 1, 2 ...
+	got := ratio(mine, theirs, rateOf)
+	if got.value != 1<<14 || got.low != 1<<9 && got.low != 1<<10 || got.low*got.high != 1<<28 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A repeat in which the machine was slow for both does not change a ratio.
 func TestRatioPairsRepeats(t *testing.T) {
 	mine := samples{{repeat: 0, rate: 90}, {repeat: 1, rate: 9}, {repeat: 2, rate: 80}}
 	theirs := samples{{repeat: 2, rate: 100}, {repeat: 1, rate: 10}, {repeat: 0, rate: 100}, {repeat: 3, rate: 1}}
-	if got := ratio(mine, theirs, rateOf); got != 0.9 {
-		t.Errorf("ratio is %v, want 0.9", got)
+	// The means are 0.8, twice 0.849, and three times 0.9.
+	if got := ratio(mine, theirs, rateOf); math.Abs(got.value-0.8743) > 0.0001 || got.low != 0 || got.high != 0 {
+		t.Errorf("ratio is %v, want 0.8743, and of three repeats no interval", got)
 	}
-	if got := ratio(mine, nil, rateOf); got != 0 {
+	if got := ratio(mine, nil, rateOf); got != (estimate{}) {
 		t.Errorf("ratio to nothing is %v, want 0", got)
 	}
 }
@@ -72,10 +88,11 @@ func TestUsage(t *testing.T) {
 }
 
 func TestCountRequests(t *testing.T) {
-	log := `{"verb":"create","objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":201}}
-{"verb":"create","objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":409}}
-{"verb":"patch","objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},"responseStatus":{"code":200}}
-{"verb":"update","objectRef":{"resource":"leases"},"responseStatus":{"code":200}}
+	log := `{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":201}}
+{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":409}}
+{"verb":"patch","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},"responseStatus":{"code":200}}
+{"verb":"update","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"leases"},"responseStatus":{"code":200}}
+{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["b"]}},"objectRef":{"resource":"events"},"responseStatus":{"code":201}}
 
 `
 	got, size, err := countRequests(strings.NewReader(log + `{"verb":"cre`))
@@ -83,7 +100,7 @@ func TestCountRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "1 create persistentvolumes, 1 create persistentvolumes (409), 1 patch persistentvolumeclaims/status"
-	if got.String() != want || got.total() != 3 {
+	if got["a"].String() != want || got["a"].total() != 3 || got["b"].String() != "1 create events" || len(got) != 2 {
 		t.Errorf("got %s", got)
 	}
 	if int(size) != len(log) {
@@ -96,7 +113,7 @@ func TestCountRequests(t *testing.T) {
 
 func TestObserver(t *testing.T) {
 	o, now := newObserver(), time.Unix(1000, 0)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", UID: "u"}}
 	volume := func(name string, uid types.UID) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: uid}}}
 	}
@@ -119,9 +136,10 @@ func TestObserver(t *testing.T) {
 		t.Errorf("got %+v", got[0])
 	}
 	o.event(watch.Event{Type: watch.Added, Object: volume("c", "u")}, now.Add(5))
-	if second := o.forget(); !slices.Equal(second, []string{"c"}) {
-		t.Errorf("second volumes are %q, want c", second)
+	if second := o.doubles(all); !slices.Equal(second, []string{"claim"}) {
+		t.Errorf("claims with a second volume are %q", second)
 	}
+	o.forget()
 	if o.count(all, hasVolume) != 0 {
 		t.Error("it does not forget")
 	}
