@@ -68,7 +68,7 @@ type daemon struct {
 	metrics *metrics.Metrics
 	changed chan struct{} // something that the status tells has changed
 	now     current
-	keeping sync.Mutex // one writes the status file at a time
+	keeping sync.Mutex // one tells the status at a time
 	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	hands map[handsKey]*volume.Pool
@@ -142,7 +142,11 @@ func (d *daemon) reload(g *generation) *generation {
 	if err != nil {
 		d.Log.Error("the configuration was not reloaded, the old one stays in force: " + err.Error())
 		g.badReload.Store(true)
-		d.systemd.Ready(g.status().Sentence)
+		d.keep(g, func(s Status) {
+			if s.Ready { // a signal during the start does not end the start
+				d.systemd.Ready(s.Sentence)
+			}
+		})
 		return nil
 	}
 	d.Log.Info("configuration reloaded", "file", d.Config)
@@ -226,14 +230,15 @@ func (d *daemon) tell(ctx context.Context) {
 	last := ""
 	for {
 		if g := d.now.get(); g != nil {
-			s := d.keep(g)
-			if s.Sentence != last {
-				d.systemd.Status(s.Sentence)
-				last = s.Sentence
-			}
-			if !s.Ready {
-				d.systemd.Extend(time.Minute)
-			}
+			d.keep(g, func(s Status) {
+				if s.Sentence != last {
+					d.systemd.Status(s.Sentence)
+					last = s.Sentence
+				}
+				if !s.Ready {
+					d.systemd.Extend(time.Minute)
+				}
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -244,16 +249,17 @@ func (d *daemon) tell(ctx context.Context) {
 	}
 }
 
-// keep writes the status file, and answers what it says now. What is asked under the lock is never
-// overwritten by what was asked before.
-func (d *daemon) keep(g *generation) Status {
+// keep writes the status file, and has said what it says now. Both are done under the lock, so that
+// nothing asked before overtakes what was asked later: READY=1 before it a request for more time, which
+// would put the watchdog off.
+func (d *daemon) keep(g *generation, say func(Status)) {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
 	s := g.status()
 	if err := s.write(d.RuntimeDir); err != nil {
 		d.Log.Warn(fmt.Sprintf("the status file is not written: %v", err))
 	}
-	return s
+	say(s)
 }
 
 func (d *daemon) countVolumes() map[string]int {

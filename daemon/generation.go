@@ -151,10 +151,16 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 		}
 	}
 	close(started)
+	g.sayReady()
+}
+
+// sayReady tells systemd after the status file: what comes after systemctl may ask for the status.
+func (g *generation) sayReady() {
 	g.ready.Store(true)
-	s := g.d.keep(g) // before systemctl returns: what comes after it may ask for the status
-	g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
-	g.d.systemd.Ready(s.Sentence)
+	g.d.keep(g, func(s Status) {
+		g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
+		g.d.systemd.Ready(s.Sentence)
+	})
 	signal(g.d.changed)
 }
 

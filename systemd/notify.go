@@ -19,8 +19,9 @@ import (
 // nobody but the log needs to know.
 type Notifier struct{}
 
-// Ready says that start-up or a reload has finished, with a status line for people.
-func (Notifier) Ready(status string) error { return send("READY=1", line(status)) }
+// Ready says that start-up or a reload has finished, with a status line for people. It also resets the
+// watchdog, which Extend has put off.
+func (Notifier) Ready(status string) error { return send("READY=1", line(status), "WATCHDOG=1") }
 
 // Status is the sentence that `systemctl status` shows.
 func (Notifier) Status(status string) error { return send(line(status)) }
@@ -40,7 +41,9 @@ func (Notifier) Stopping(status string) error { return send("STOPPING=1", line(s
 func (Notifier) Alive() error { return send("WATCHDOG=1") }
 
 // Extend asks for that much more time, from now, for the start, reload or stop that is under way
-// (systemd 236 and later). It has to be repeated before the time is over; nothing else bounds it.
+// (systemd 236 and later). It has to be repeated before the time is over; nothing else bounds it. The
+// watchdog is put off as well, at any time (service_extend_timeout in systemd's core/service.c): never
+// call it after Ready.
 func (Notifier) Extend(more time.Duration) error {
 	return send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
 }

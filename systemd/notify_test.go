@@ -55,7 +55,7 @@ func TestMessages(t *testing.T) {
 			send func() error
 			want string
 		}{
-			{func() error { return n.Ready("3 pools open") }, "READY=1\nSTATUS=3 pools open"},
+			{func() error { return n.Ready("3 pools open") }, "READY=1\nSTATUS=3 pools open\nWATCHDOG=1"},
 			{func() error { return n.Status("pool fast: not mounted") }, "STATUS=pool fast: not mounted"},
 			{func() error { return n.Status("one\nREADY=1\n two ") }, "STATUS=one READY=1 two"},
 			{func() error { return n.Stopping("stopping") }, "STOPPING=1\nSTATUS=stopping"},
