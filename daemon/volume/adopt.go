@@ -85,7 +85,7 @@ func (s *session) adopt(r Record) error {
 // adoptRecord: a crash before the rename leaves a record that is swept or settled, and a directory that
 // is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
 func (s *session) adoptRecord(r Record) error {
-	fd, err := s.writeRecord(r, writeNew)
+	fd, err := s.writeRecord(r)
 	if err != nil {
 		return err
 	}

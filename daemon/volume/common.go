@@ -74,7 +74,7 @@ func (s *session) vacant(r Record) error {
 // linkRecord gives a volume its record, durably, and answers the one that it has then: perhaps one
 // that another daemon linked a moment before.
 func (s *session) linkRecord(spec Spec) (Record, error) {
-	fd, err := s.writeRecord(spec.Record, writeNew)
+	fd, err := s.writeRecord(spec.Record)
 	if err != nil {
 		return Record{}, err
 	}

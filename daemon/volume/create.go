@@ -185,36 +185,45 @@ func (s *session) beginRecord(r Record) (draft, error) {
 	case there:
 		return draft{}, errBegun
 	}
-	ordered, logged := s.pool.ordered.of(s.id, s.root), false
-	fd, err := s.writeRecord(r, func(dir int, name string, text []byte) (fd int, err error) {
-		if fd, err = createFile(dir, name, text); err == nil && ordered {
-			logged = logText(fd, text)
-		}
-		return fd, err
-	})
+	volumes, text, err := s.newRecord(r)
+	if err != nil {
+		return draft{}, err
+	}
+	d := draft{}
+	d.fd, err = createFile(volumes, s.newName(r.PV), text)
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return draft{}, errBegun
-	case err == nil && ordered && !logged:
-		beginWriteOut(fd)
+	case err != nil:
+		return draft{}, wrap("writing the record", err)
 	}
-	return draft{fd, logged}, err
+	if s.pool.ordered.of(s.id, s.root) {
+		if d.logged = logText(d.fd, text); !d.logged {
+			beginWriteOut(d.fd)
+		}
+	}
+	return d, nil
 }
 
-// writeRecord writes a record under its new name by write, which is createFile or writeNew.
-func (s *session) writeRecord(r Record, write func(dir int, name string, text []byte) (int, error)) (fd int, err error) {
+// newRecord is the directory that a record will be written to, and its text.
+func (s *session) newRecord(r Record) (volumes int, text []byte, err error) {
 	if r.Created.IsZero() {
 		r.Created = time.Now().UTC().Truncate(time.Second)
 	}
-	text, err := r.encode()
+	if text, err = r.encode(); err != nil {
+		return -1, nil, err
+	}
+	volumes, err = s.dir(volumesDir)
+	return volumes, text, err
+}
+
+// writeRecord writes a record under its new name, in place of what has that name.
+func (s *session) writeRecord(r Record) (fd int, err error) {
+	volumes, text, err := s.newRecord(r)
 	if err != nil {
 		return -1, err
 	}
-	volumes, err := s.dir(volumesDir)
-	if err != nil {
-		return -1, err
-	}
-	fd, err = write(volumes, s.newName(r.PV), text)
+	fd, err = writeNew(volumes, s.newName(r.PV), text)
 	return fd, wrap("writing the record", err)
 }
 

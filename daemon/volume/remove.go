@@ -312,7 +312,7 @@ func (s *session) rewrite(r Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
-	fd, err := s.writeRecord(r, writeNew)
+	fd, err := s.writeRecord(r)
 	if err != nil {
 		return err
 	}
