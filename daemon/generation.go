@@ -22,7 +22,7 @@ import (
 const (
 	tick     = 10 * time.Second // how often a pool is looked at without a mount event
 	deadline = 5 * time.Second  // within which it has to answer
-	workers  = 64               // claims of one pool at once: nearly all wait for the API server, which is better at many (make bench)
+	workers  = 64               // claims of one pool at once (controller.Options): nearly all wait for the API server
 )
 
 // generation is the daemon under one configuration.

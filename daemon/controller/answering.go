@@ -86,9 +86,10 @@ func (s *shutter) overdue() {
 
 // answering is a disk that nobody waits for once its pool is closed. A call that takes long makes the
 // pool be looked at: Probe knows of calls that get no answer, also where its own questions do. One that
-// hangs in the kernel goes on alone, and the worker that made it tells the claim. There are at most as many such calls as
-// workers, because a closed pool gets no new ones. Each call can be repeated, so the one left behind
-// does no harm when it ends; what it made and nobody wants any more is found by its record.
+// hangs in the kernel goes on alone, and the worker that made it tells the claim. There are at most as many
+// such calls as workers and helpers, because a closed pool gets no new ones. Each call can be repeated, so
+// the one left behind does no harm when it ends; what it made and nobody wants any more is found by its
+// record.
 type answering struct {
 	Disk
 	shutter *shutter

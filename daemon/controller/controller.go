@@ -44,7 +44,8 @@ type Options struct {
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
 	// take to answer. Both must be positive.
 	Tick, Deadline time.Duration
-	// Workers is how many claims of one pool are worked on at once.
+	// Workers is how many claims of one pool are worked on at once; twice as many while more than twice
+	// as many wait.
 	Workers int
 }
 
@@ -122,7 +123,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			c.staff(ctx, r, &all)
 		}
 		all.Go(func() {
-			c.work(ctx, c.mixing.namespaces, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
+			work(ctx, c.mixing.namespaces, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
 		})
 		<-ctx.Done()
 	case <-ctx.Done():
@@ -141,44 +142,48 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 const removers = 16
 
 func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
-	for range c.Workers {
-		all.Go(func() { c.work(ctx, r.claims, func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }) })
-	}
+	claims := &crowd{queue: r.claims, workers: c.Workers, task: func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }}
+	claims.work(ctx, all)
 	for range removers {
 		all.Go(func() {
-			c.work(ctx, r.volumes, func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) })
+			work(ctx, r.volumes, func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) })
 		})
 	}
 	if r.Name == "" {
 		return
 	}
-	all.Go(func() { c.work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
+	all.Go(func() { work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
 	all.Go(func() { c.keepRecords(ctx, r) })
 	if r.tenure != nil {
 		all.Go(func() { c.keepLease(ctx, r) })
 	}
 }
 
-// work takes items until the queue shuts down. An error means later, with a growing delay; a
-// duration means at that time.
-func (c *Controller) work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
-	for {
-		i, down := q.Get()
-		if down || ctx.Err() != nil {
-			return
-		}
-		after, err := do(i)
-		switch {
-		case err != nil:
-			q.AddRateLimited(i)
-		case after > 0:
-			q.Forget(i)
-			q.AddAfter(i, after)
-		default:
-			q.Forget(i)
-		}
-		q.Done(i)
+// work takes items until the queue shuts down.
+func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
+	for takeOne(ctx, q, do) {
 	}
+}
+
+// takeOne waits for an item and does it, false if the queue shuts down. An error means later, with a
+// growing delay; a duration means at that time.
+func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
+	i, down := q.Get()
+	if down || ctx.Err() != nil {
+		return false
+	}
+	after, err := do(i)
+	switch {
+	case err != nil:
+		q.AddRateLimited(i)
+	case after > 0:
+		q.Forget(i)
+		q.AddAfter(i, after)
+	default:
+		q.Forget(i)
+	}
+	q.Done(i)
+	return true
 }
 
 // ClaimChanged is told of each kept claim that came, changed or went (now is nil).

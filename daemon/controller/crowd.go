@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// crowd are the workers of a queue, and as many helpers that are there only while many items wait. An
+// API server does less for each of many requests at once than for each of a few; but where claims come one
+// after the other, more requests of ours take its time from those who make them (make bench: backlog and
+// burst).
+type crowd struct {
+	queue   queue
+	workers int
+	task    func(item) (time.Duration, error)
+	helping atomic.Int64
+}
+
+// work begins, until ctx ends or the queue shuts down.
+func (c *crowd) work(ctx context.Context, all *sync.WaitGroup) {
+	do := func(i item) (time.Duration, error) {
+		if c.many() {
+			c.callHelp(ctx, all)
+		}
+		return c.task(i)
+	}
+	for range c.workers {
+		all.Go(func() { work(ctx, c.queue, do) })
+	}
+}
+
+func (c *crowd) many() bool { return c.queue.Len() > 2*c.workers }
+
+func (c *crowd) callHelp(ctx context.Context, all *sync.WaitGroup) {
+	if c.helping.Add(1) > int64(c.workers) {
+		c.helping.Add(-1)
+		return
+	}
+	all.Go(func() {
+		defer c.helping.Add(-1)
+		for c.many() && takeOne(ctx, c.queue, c.task) {
+		}
+	})
+}
