@@ -249,8 +249,8 @@ func (d *daemon) tell(ctx context.Context) {
 	}
 }
 
-// keep writes the status file, and has said what it says now. Both are done under the lock, so that
-// nothing asked before overtakes what was asked later: READY=1 before it a request for more time, which
+// keep writes the status file, and says what it says now. Both are done under the lock, so that what was
+// asked before is never written or said after what was asked later: a request for more time after READY=1
 // would put the watchdog off.
 func (d *daemon) keep(g *generation, say func(Status)) {
 	d.keeping.Lock()

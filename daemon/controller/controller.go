@@ -165,8 +165,8 @@ func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
 	}
 }
 
-// takeOne waits for an item and does it, false if the queue shuts down. An error means later, with a
-// growing delay; a duration means at that time.
+// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error means
+// later, with a growing delay; a duration means at that time.
 func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
 	i, down := q.Get()
 	if down || ctx.Err() != nil {

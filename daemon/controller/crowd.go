@@ -9,8 +9,8 @@ import (
 
 // crowd are the workers of a queue, and as many helpers that are there only while many items wait. An
 // API server does less for each of many requests at once than for each of a few; but where claims come one
-// after the other, more requests of ours take its time from those who make them (make bench: backlog and
-// burst).
+// after the other, more requests of ours take its time from those who make them, and a claim waits longer at
+// the worst (make bench: backlog and burst).
 type crowd struct {
 	queue   queue
 	workers int
@@ -31,6 +31,7 @@ func (c *crowd) work(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
+// many is a queue as after a restart beside many claims.
 func (c *crowd) many() bool { return c.queue.Len() > 2*c.workers }
 
 func (c *crowd) callHelp(ctx context.Context, all *sync.WaitGroup) {

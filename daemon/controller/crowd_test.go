@@ -10,7 +10,7 @@ import (
 )
 
 // crowdOf has this many items waiting for 3 workers, each of which takes a second; it answers how many were
-// worked on at once at most, and when all were done.
+// worked on at once at most.
 func crowdOf(t *testing.T, items int) (most int) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
