@@ -34,16 +34,14 @@ type view struct {
 	stack   []mounts.Mount // everything at the mount point, the lowest first
 	parent  mounts.Mount   // what the lowest of them stands on
 	mounted bool           // something is mounted exactly at the mount point
+	waits   bool           // an automounter covers it, and has mounted nothing yet
 	placed  bool           // what the pool is asked about itself is really asked of the pool
 	reserve uint64         // bytes
 }
 
 func newView(e Expect, f Facts) view {
 	v := view{want: e, saw: f, reserve: reserve(e, f.Space.Size)}
-	place := e.Path
-	if e.RequireMount {
-		place = e.MountPoint
-	}
+	place := e.place()
 	var known bool
 	v.on, known = mounts.Covering(f.Mounts, place)
 	v.pathOn = v.on
@@ -52,9 +50,18 @@ func newView(e Expect, f Facts) view {
 	}
 	v.root, _ = mounts.Covering(f.Mounts, "/")
 	v.stack, v.parent, _ = mounts.At(f.Mounts, place)
-	v.mounted = known && v.on.Point == place
-	v.placed = known && (v.mounted || !e.RequireMount)
+	v.waits = known && v.on.FSType == autofs
+	v.mounted = known && !v.waits && v.on.Point == place
+	v.placed = known && !v.waits && (v.mounted || !e.RequireMount)
 	return v
+}
+
+// place is where the pool's filesystem is expected to be mounted; the path, where no mount is required.
+func (e Expect) place() string {
+	if e.RequireMount {
+		return e.MountPoint
+	}
+	return e.Path
 }
 
 // fill writes into the report what is known of the pool itself.

@@ -64,6 +64,11 @@ var faults = []struct {
 		f.MountPoint, f.Path = Entry{Kind: Symlink}, Entry{}
 	}},
 	{"mount point fails", func(e *Expect, f *Facts) { f.MountPoint = Entry{Kind: Failing, Error: "stale file handle"} }},
+	{"automounter fails", func(e *Expect, f *Facts) {
+		f.Mounts = append(slices.Clone(f.Mounts[:1]), mounts.Mount{ID: 2, Parent: 1, Minor: 40, Root: "/", Point: "/srv/disk", Options: "rw", FSType: "autofs", Source: "systemd-1"})
+		f.Automount = Automount{Error: "host is down"}
+		f.MountPoint, f.Path, f.Space, f.Marker = Entry{}, Entry{}, Space{}, MarkerFact{}
+	}},
 	{"not mounted", func(e *Expect, f *Facts) {
 		f.Mounts = f.Mounts[:1]
 		f.MountPoint.MountID = 1

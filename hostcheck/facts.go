@@ -13,6 +13,7 @@ type Facts struct {
 	MountError string         `json:"mountError,omitempty"` // why Mounts could not be read
 	MountPoint Entry          `json:"mountPoint"`           // only looked at where a mount is required
 	Path       Entry          `json:"path"`
+	Automount  Automount      `json:"automount,omitzero"` // only where autofs covers the pool
 	Device     Device         `json:"device"`
 	Under      Under          `json:"under"`
 	Space      Space          `json:"space"`
@@ -48,6 +49,12 @@ type Entry struct {
 	Identity mounts.Identity `json:"identity"`
 	MountID  int             `json:"mountID,omitempty"` // as in the mount table
 	Mode     uint32          `json:"mode,omitempty"`    // permission bits
+}
+
+// Automount is what became of the attempt to have an automount point mounted.
+type Automount struct {
+	// Error is why nothing is mounted there, "" once something is.
+	Error string `json:"error,omitempty"`
 }
 
 // Device is what is known of the configured device.

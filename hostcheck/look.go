@@ -2,6 +2,7 @@ package hostcheck
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -28,6 +29,7 @@ type looker struct {
 	table  *mounts.Table
 	seen   uint64 // generation of the table that was read last
 	deep   deepLook
+	auto   trigger
 	now    func() time.Time // nil: time.Now
 }
 
@@ -67,6 +69,11 @@ func (l *looker) gather(f *Facts, e enter) {
 	e("reading the mount table", *f)
 	f.Mounts = l.mounts(f)
 	v := newView(l.expect, *f)
+	if v.waits {
+		if v = l.automount(f, v, e); v.waits {
+			return
+		}
+	}
 	e("finding device "+l.expect.Device, *f)
 	l.lookAtDevice(f, v)
 	if v.want.RequireMount {
@@ -193,6 +200,9 @@ func (l *looker) under(v view, deep bool) Under {
 	}
 	if len(v.stack) == 0 { // mounted on nothing: the root, which rootFilesystem refuses
 		return Under{}
+	}
+	if v.parent.FSType == autofs {
+		return underOf(-1, fmt.Errorf("a directory of autofs: %w", mounts.ErrCannotTell))
 	}
 	fd, err := mounts.Under(v.stack[0], v.parent)
 	if err == nil {

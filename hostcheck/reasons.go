@@ -8,6 +8,7 @@ const (
 	ReasonNotADirectory        = "NotADirectory"        // it is something else
 	ReasonSymlinkInPath        = "SymlinkInPath"        // a component of it is a symbolic link
 	ReasonPathUnreadable       = "PathUnreadable"       // it cannot be opened for another reason
+	ReasonNotAutomounted       = "NotAutomounted"       // an automounter (autofs) covers it, and mounts nothing
 	ReasonNotMounted           = "NotMounted"           // nothing is mounted at mount_point
 	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
 	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount

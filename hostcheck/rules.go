@@ -16,7 +16,7 @@ type rule func(v view) (Finding, bool)
 var rules = []rule{
 	mountTableUnreadable,
 	onMountPoint(missing), onMountPoint(notADirectory), onMountPoint(symlinkInPath), onMountPoint(unreadable),
-	notMounted, rootFilesystem, mountedOnItself,
+	notAutomounted, notMounted, rootFilesystem, mountedOnItself,
 	rootSquashed,
 	onPath(missing), onPath(notADirectory), onPath(symlinkInPath), onPath(unreadable),
 	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, wrongDevice, readOnly,
@@ -70,10 +70,17 @@ func unreadable(path string, e Entry) (Finding, bool) {
 	return when(e.Kind == Failing, Close, ReasonPathUnreadable, "%s: %s", path, e.Error)
 }
 
+// notAutomounted: an automount point whose filesystem has not come. What is seen there is the automounter's
+// own empty directory, never the pool.
+func notAutomounted(v view) (Finding, bool) {
+	return when(v.waits && v.saw.Automount.Error != "", Close, ReasonNotAutomounted,
+		"%s is an automount point, and nothing is mounted there: %s", described(v.on), v.saw.Automount.Error)
+}
+
 func notMounted(v view) (Finding, bool) {
 	there := v.saw.MountPoint.Kind == Directory || v.saw.MountPoint.Kind == Unseen
 	tableSeen := len(v.saw.Mounts) > 0 || v.saw.MountError == "" && v.saw.Unanswered == ""
-	return when(v.want.RequireMount && tableSeen && there && !v.mounted, Close, ReasonNotMounted,
+	return when(v.want.RequireMount && tableSeen && there && !v.mounted && !v.waits, Close, ReasonNotMounted,
 		"%s is not a mount point: it lies on %s", v.want.MountPoint, described(v.on))
 }
 

@@ -24,6 +24,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonNotADirectory:        "move it away, then run: hostpath-provisioner prepare POOL",
 	hostcheck.ReasonSymlinkInPath:        "write the path without the link into path and mount_point of [pool.POOL]",
 	hostcheck.ReasonPathUnreadable:       "run it as root, and look at: ls -ld PATH",
+	hostcheck.ReasonNotAutomounted:       "look at: systemctl status \"$(systemd-escape -p --suffix=mount MOUNT)\", or at the log of automount(8); the pool opens by itself once it is mounted",
 	hostcheck.ReasonNotMounted:           "mount it, then run: hostpath-provisioner check POOL",
 	hostcheck.ReasonRootFilesystem:       "unmount MOUNT and mount the pool's own storage there; for a plain directory set require_mount = false in [pool.POOL]",
 	hostcheck.ReasonMountedOnItself:      "unmount MOUNT once; in a service, remove ReadWritePaths= and BindPaths= that name it",

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,31 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
+// automount has an automounter mount the pool's storage: a look does it. Where nothing comes, what is there
+// is the automounter's, and nothing is prepared there.
+func (o Options) automount(ctx context.Context) error {
+	point := o.Pool.Path
+	if o.Pool.RequireMount {
+		point = o.Pool.MountPoint
+	}
+	table, err := mounts.Read()
+	if err != nil {
+		return err
+	}
+	if on, _ := mounts.Covering(table, point); on.FSType != autofs {
+		return nil
+	}
+	report := o.Check(ctx)
+	for _, f := range report.Findings {
+		if f.Reason == hostcheck.ReasonNotAutomounted || f.Reason == hostcheck.ReasonNotAnswering {
+			return &UnfitError{o.Pool, f}
+		}
+	}
+	return nil
+}
+
+const autofs = "autofs"
+
 // mountPoint makes the mount point and its immutable flag, and says whether something is mounted
 // there. Where it is, the bare directory below is reached without unmounting (mounts.Under).
 func (o Options) mountPoint(r *Result) (mounted bool, err error) {
@@ -25,6 +51,9 @@ func (o Options) mountPoint(r *Result) (mounted bool, err error) {
 		return false, err
 	}
 	stack, parent, mounted := mounts.At(table, point)
+	if mounted && parent.FSType == autofs { // of an indirect map: its directories have no flags
+		return true, o.noFlag(r, point, unix.ENOTTY)
+	}
 	var bare *os.File
 	if mounted {
 		bare, err = under(stack[0], parent)

@@ -75,6 +75,9 @@ func (r *Result) note(format string, args ...any) {
 // Run prepares as far as it can be done now. The result counts beside an error too.
 func Run(ctx context.Context, o Options) (Result, error) {
 	r := Result{Mounted: true}
+	if err := o.automount(ctx); err != nil {
+		return r, err
+	}
 	if o.Pool.RequireMount {
 		mounted, err := o.mountPoint(&r)
 		if r.Mounted = mounted; err != nil || !mounted {

@@ -374,3 +374,25 @@ func TestCrashBeforeRemembering(t *testing.T) {
 	h.want(h.run(false), "remembered marker ID (of TODAY) for pool fast")
 	h.compare(prepared)
 }
+
+// Storage that an automounter mounts is prepared as if it were mounted; what does not come is not.
+func TestAutomounted(t *testing.T) {
+	h := newHost(t)
+	h.must(os.Mkdir(h.pool.Path, 0o700))
+	image := hosttest.Mkfs(t, "ext4", 16)
+	a := hosttest.Automount(t, h.pool.Path, "-o", "loop", image.File, h.pool.Path)
+	a.Fails()
+	h.want(h.run(true), `error: pool "fast": /pool (autofs, hosttest) is an automount point, and nothing is mounted there: no such file or directory`)
+	a.Mounts("-o", "loop", image.File, h.pool.Path)
+	h.want(h.run(false), "made the directory /pool itself immutable (chattr +i)", "changed the mode of /pool from 0755 to 0700",
+		"wrote marker ID on the filesystem of /pool", "remembered marker ID (of TODAY) for pool fast")
+	hosttest.Unmount(t, h.pool.Path)
+	h.want(h.run(false), "")
+	h.compare(prepared)
+	hosttest.Unmount(t, h.pool.Path)
+	hosttest.UnmountLazy(t, h.pool.Path)
+	if !immutable(t, h.pool.Path) {
+		t.Error("the directory under the automounter's is not immutable")
+	}
+	hosttest.SetImmutable(t, h.pool.Path, false)
+}

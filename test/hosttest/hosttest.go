@@ -49,6 +49,8 @@ func Main(m *testing.M) int {
 // gone when the process ends. Without root it says so and returns 1.
 func Isolate(body func() int) int {
 	switch {
+	case os.Getenv(automountEnv) != "": // inside already, in the namespace of the test
+		return exitCode(serveAutomount(os.Getenv(automountEnv)))
 	case os.Getenv(insideEnv) != "":
 		if err := enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "hosttest:", err)
