@@ -4,6 +4,7 @@
 package packaging
 
 import (
+	"cmp"
 	_ "embed"
 	"strings"
 )
@@ -20,6 +21,10 @@ var manifests string
 type Options struct {
 	Namespace   string // of the ServiceAccount; a DNS label, which the caller has checked
 	Provisioner string // of the StorageClasses
+	// ClassPrefix begins the names of the StorageClasses: the prefix itself, and the prefix with
+	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the default.
+	ClassPrefix string
+	NoClasses   bool // print no StorageClasses
 	// TokenSecret asks for a token that does not expire, kept in a Secret. Without it each node gets
 	// one that is bound to its Node object and ends with it, or after a year.
 	TokenSecret bool
@@ -47,17 +52,51 @@ metadata:
   annotations:
     kubernetes.io/service-account.name: hostpath-provisioner`
 
+const classObjects = `---
+# The node is chosen with the pod, and the volume is made there, in the default pool.
+# Parameters that a class may have: pool (a pool's name) or pvDir (its path), source, mode, onDelete, cephFSQuota.
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: CLASS
+provisioner: PROVISIONER
+volumeBindingMode: WaitForFirstConsumer
+reclaimPolicy: Delete
+---
+# The same, but data outlives its claim until somebody removes the volume.
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: CLASS-retain
+provisioner: PROVISIONER
+volumeBindingMode: WaitForFirstConsumer
+reclaimPolicy: Retain`
+
+// ClassPrefix returns the default of Options.ClassPrefix, which carries the provisioner's name: two
+// provisioners of a cluster never share a class, whose provisioner field is immutable.
+func ClassPrefix(provisioner string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == '_' {
+			return '-' // legal in a qualified name, and not in the name of an object
+		}
+		return r
+	}, strings.ToLower(provisioner))
+}
+
 // Manifests is the YAML that a cluster administrator applies, with instructions as comments.
 func Manifests(o Options) string {
-	token, secret, namespace := boundToken, "", namespaceObject
+	token, secret, namespace, classes := boundToken, "", namespaceObject, classObjects
 	if o.TokenSecret {
 		token, secret = secretToken, secretObject
 	}
 	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") {
 		namespace = "" // the cluster's own, there already
 	}
-	text := strings.NewReplacer("@TOKEN@", token, "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret)).Replace(manifests)
-	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner).Replace(text)
+	if o.NoClasses {
+		classes = ""
+	}
+	text := strings.NewReplacer("@TOKEN@", token, "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(manifests)
+	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))).Replace(text)
 }
 
 func line(block string) string {

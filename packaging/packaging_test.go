@@ -99,32 +99,43 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 
 func TestManifests(t *testing.T) {
 	for _, c := range []struct {
-		o    Options
-		want string
+		o      Options
+		prefix string
+		want   string
 	}{
-		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
-		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "ServiceAccount kube-system/hostpath-provisioner, "},
-		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true}, "Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
+		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner", "Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
+		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "torchbox.com-hostpath", "ServiceAccount kube-system/hostpath-provisioner, "},
+		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast", "Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
 	} {
 		text := Manifests(c.o)
 		list, all := objects(t, text)
-		want := c.want + "ClusterRole hostpath-provisioner, ClusterRoleBinding hostpath-provisioner, Role " + c.o.Namespace + "/hostpath-provisioner, RoleBinding " + c.o.Namespace + "/hostpath-provisioner, StorageClass hostpath, StorageClass hostpath-retain"
-		if got := strings.Join(list, ", "); got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
+		want := c.want + "ClusterRole hostpath-provisioner:" + c.o.Namespace + ", ClusterRoleBinding hostpath-provisioner:" + c.o.Namespace + ", Role " + c.o.Namespace + "/hostpath-provisioner, RoleBinding " + c.o.Namespace + "/hostpath-provisioner"
+		classes := ", StorageClass " + c.prefix + ", StorageClass " + c.prefix + "-retain"
+		if got := strings.Join(list, ", "); got != want+classes {
+			t.Errorf("got\n%s\nwant\n%s", got, want+classes)
 		}
-		for _, class := range []string{"hostpath", "hostpath-retain"} {
+		without := c.o
+		without.NoClasses = true
+		if list, _ := objects(t, Manifests(without)); strings.Join(list, ", ") != want {
+			t.Errorf("without classes: %s", list)
+		}
+		for _, class := range []string{c.prefix, c.prefix + "-retain"} {
 			if got := all["StorageClass "+class].(*storagev1.StorageClass).Provisioner; got != c.o.Provisioner {
 				t.Errorf("class %s of provisioner %q", class, got)
 			}
 		}
-		subject := all["ClusterRoleBinding hostpath-provisioner"].(*rbacv1.ClusterRoleBinding).Subjects[0]
+		binding := all["ClusterRoleBinding hostpath-provisioner:"+c.o.Namespace].(*rbacv1.ClusterRoleBinding)
+		if binding.RoleRef.Name != "hostpath-provisioner:"+c.o.Namespace {
+			t.Errorf("bound to the role %s", binding.RoleRef.Name)
+		}
+		subject := binding.Subjects[0]
 		if in := all["RoleBinding "+c.o.Namespace+"/hostpath-provisioner"].(*rbacv1.RoleBinding).Subjects[0]; in != subject {
 			t.Errorf("bound to %+v and to %+v", subject, in)
 		}
 		if subject.Namespace != c.o.Namespace || subject.Name != "hostpath-provisioner" || subject.Kind != "ServiceAccount" {
 			t.Errorf("bound to %+v", subject)
 		}
-		if left := regexp.MustCompile(`NAMESPACE|PROVISIONER|@`).FindString(text); left != "" {
+		if left := regexp.MustCompile(`NAMESPACE|PROVISIONER|CLASS|@`).FindString(text); left != "" {
 			t.Errorf("%s was left in\n%s", left, text)
 		}
 	}
@@ -134,7 +145,7 @@ func TestManifests(t *testing.T) {
 func TestLeastPrivileges(t *testing.T) {
 	_, all := objects(t, Manifests(Options{Namespace: "s", Provisioner: "p"}))
 	var got []string
-	rules := append(all["ClusterRole hostpath-provisioner"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules...)
+	rules := append(all["ClusterRole hostpath-provisioner:s"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules...)
 	for _, rule := range rules {
 		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs, rule.Verbs))
 	}

@@ -202,6 +202,16 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%q: %s", c.args, got)
 		}
 	}
+	for _, c := range []struct{ flag, value, says string }{
+		{"--namespace", "Foo", `--namespace: "Foo" cannot be a namespace`},
+		{"--provisioner", "foo bar", `--provisioner: "foo bar" cannot be a StorageClass's provisioner`},
+		{"--class-prefix", "Foo", `--class-prefix: "Foo" cannot begin the name of a StorageClass`},
+	} {
+		want := "--\nhostpath-provisioner: " + c.says + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		if got := h.raw("manifests", c.flag, c.value); got != want {
+			t.Errorf("%s %s: got %s, want %s", c.flag, c.value, got, want)
+		}
+	}
 	h.must(os.Remove(h.path("config.toml")))
 	want := packaging.Manifests(packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "hostpath-provisioner"}) + "exit 0\n"
 	if got := h.raw("manifests"); got != want {

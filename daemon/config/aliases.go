@@ -17,7 +17,7 @@ func setAliases(c *Config, v any) error {
 		if !ok {
 			return fmt.Errorf("want an array of strings, got one with %s", typeName(one))
 		}
-		if err := checkProvisioner(name); err != nil {
+		if err := CheckProvisioner(name); err != nil {
 			return err
 		}
 		if slices.Contains(c.Aliases, name) {

@@ -23,7 +23,7 @@ import (
 // rootKeys and poolKeys are the keys there are, each with what checks and takes its value.
 var (
 	rootKeys = map[string]func(*Config, any) error{
-		"provisioner": text(func(c *Config, s string) error { c.Provisioner = s; return checkProvisioner(s) }),
+		"provisioner": text(func(c *Config, s string) error { c.Provisioner = s; return CheckProvisioner(s) }),
 		"aliases":     setAliases,
 		"node":        text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
 		"kubeconfig":  text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
@@ -128,9 +128,9 @@ func checkNamespace(s string) error {
 	return nil
 }
 
-// checkProvisioner is what the API server asks of StorageClass.provisioner
+// CheckProvisioner returns what is wrong with a provisioner name: what the API server asks of StorageClass.provisioner
 // (k8s.io/kubernetes/pkg/apis/storage/validation.validateProvisioner).
-func checkProvisioner(s string) error {
+func CheckProvisioner(s string) error {
 	if len(validation.IsQualifiedName(strings.ToLower(s))) > 0 {
 		return fmt.Errorf("%q cannot be a StorageClass's provisioner", s)
 	}

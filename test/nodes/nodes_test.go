@@ -87,7 +87,7 @@ func install(ctx context.Context, w *world) {
 
 func waitForConsumer(ctx context.Context, w *world) {
 	for _, h := range []*host{w.a, w.b} {
-		w.claim(ctx, "data-"+h.name, "hostpath") // the class of the manifests
+		w.claim(ctx, "data-"+h.name, "hostpath-provisioner") // the class of the manifests
 		w.createPod(ctx, w.pod("first-"+h.name, "data-"+h.name, nil, on(h)))
 	}
 	for _, h := range []*host{w.a, w.b} {
@@ -147,7 +147,7 @@ func killed(ctx context.Context, w *world) {
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 	w.showf("%s: %s", w.a.name, w.a.daemon.Status())
 	w.createPod(ctx, w.pod("third-node-a", "data-node-a", []string{"first-node-a", "second-node-a"}))
-	w.claim(ctx, "later", "hostpath")
+	w.claim(ctx, "later", "hostpath-provisioner")
 	w.createPod(ctx, w.pod("later", "later", nil, on(w.a)))
 	w.ready(ctx, "third-node-a")
 	w.ready(ctx, "later")
@@ -182,7 +182,7 @@ func deletion(ctx context.Context, w *world) {
 
 func refusal(ctx context.Context, w *world) {
 	w.unmount(ctx, w.b)
-	claim := w.claim(ctx, "stuck", "hostpath")
+	claim := w.claim(ctx, "stuck", "hostpath-provisioner")
 	w.createPod(ctx, w.pod("stuck", "stuck", nil, on(w.b)))
 	if event := w.event(ctx, claim, "PoolClosed"); !strings.Contains(event.Message, "node-b") {
 		w.Fatalf("the event does not name the node")
@@ -201,7 +201,7 @@ func refusal(ctx context.Context, w *world) {
 func moves(ctx context.Context, w *world) {
 	w.label(ctx, w.b, `"yes"`)
 	history := w.follow(ctx, "moves")
-	claim := w.claim(ctx, "moves", "hostpath")
+	claim := w.claim(ctx, "moves", "hostpath-provisioner")
 	w.createPod(ctx, w.pod("moves", "moves", nil, preferLabelled))
 	w.event(ctx, claim, "PoolClosed")
 	w.label(ctx, w.b, "null")

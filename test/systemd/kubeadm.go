@@ -140,7 +140,7 @@ func pod(w *world) {
 	}
 }
 
-// It fails with the class hostpath-retain in the page's file.
+// It fails with the class hostpath-provisioner-retain in the page's file.
 func away(w *world) {
 	w.docs("first-claim.md", "8. And away")
 	w.noVolumes()
