@@ -2,7 +2,7 @@
 # mount filesystems (in a mount namespace of their own).
 
 BUILD   ?= .build
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(or $(VERSION),$(shell sh packaging/version.sh))
 
 # The same everywhere: both are part of the build cache's key.
 export CGO_ENABLED = 0
@@ -104,22 +104,19 @@ check-packages: deps-systemd packages ## lintian, rpmlint, and a second build th
 # The packages, and newer ones to upgrade to, on a booted systemd with a real control plane.
 test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl ## the packages on a booted Debian, in a container
 	@rm -rf $(BUILD)/packages-newer
-	@VERSION='$(VERSION)-newer' PACKAGE_VERSION=9999 ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
+	@VERSION="$$(AFTER=1 sh packaging/version.sh)" ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
 	@$(GO) run $(GOFLAGS) ./test/systemd
 
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
 	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm
 
-# By hand on a node; packages are the usual way.
-PREFIX ?= /usr
+# By hand on a node; packages are the usual way. It is what the Debian package has, without its scriptlets.
 install: build
-	install -D -m 0755 $(BUILD)/hostpath-provisioner $(DESTDIR)$(PREFIX)/bin/hostpath-provisioner
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/*.service systemd/*.socket
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system-generators
-	ln -sf ../../../bin/hostpath-provisioner $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/hostpath-provisioner-generator
-	install -D -m 0644 packaging/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/hostpath-provisioner.conf
-	test -e $(DESTDIR)/etc/hostpath-provisioner/config.toml || install -D -m 0644 packaging/config.toml $(DESTDIR)/etc/hostpath-provisioner/config.toml
+	@rm -rf $(BUILD)/stage && mkdir -p $(BUILD)/stage
+	@VERSION='$(VERSION)' sh packaging/build.sh --stage $(BUILD)/stage
+	@$(GO) run $(GOFLAGS) ./packaging/install $(BUILD)/stage '$(or $(DESTDIR),/)'
 	test -n "$(DESTDIR)" || systemd-sysusers hostpath-provisioner.conf
+	test -n "$(DESTDIR)" || systemctl daemon-reload
 
 clean:
 	rm -rf $(BUILD)

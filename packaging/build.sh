@@ -2,29 +2,30 @@
 # Builds the .deb and .rpm of each architecture into OUT (default .build/packages), from what is in the
 # repository and nothing else: the same commit makes the same bytes, wherever and whenever.
 #
-# Wants VERSION (of the program), and NFPM, the tool's binary. PACKAGE_VERSION and SOURCE_DATE_EPOCH
-# follow from the commit where they are not given.
+# Wants VERSION (of the program, from which the packages' follows), and NFPM, the tool's binary.
+# SOURCE_DATE_EPOCH follows from the commit where it is not given. With --stage DIR it fills DIR with the files of
+# this machine's package and makes none.
 set -eu
 cd "$(dirname "$0")/.."
 
 VERSION=${VERSION:?}
-NFPM=$(realpath "${NFPM:?}")
 OUT=${OUT:-.build/packages}
 ARCHES=${ARCHES:-amd64 arm64}
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-# Without a release's tag the version is only a commit: such a package is older than every release.
-case ${VERSION#v} in
-[0-9]*.[0-9]*) default=$(echo "${VERSION#v}" | sed 's/-\([0-9]*\)-g/+\1.g/; s/-/~/g') ;;
-*) default=0.0.0+git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d).$(echo "$VERSION" | tr - .) ;;
-esac
-: "${PACKAGE_VERSION:=$default}"
+PACKAGE_VERSION=$(sh packaging/version.sh --package "$VERSION")
 export SOURCE_DATE_EPOCH PACKAGE_VERSION CGO_ENABLED=0 LC_ALL=C TZ=UTC
 umask 022
 
-mkdir -p "$OUT"
-OUT=$(realpath "$OUT")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+if [ "${1:-}" = --stage ]; then
+	STAGE=$(realpath "$2")
+	ARCHES=$(go env GOHOSTARCH)
+else
+	NFPM=$(realpath "${NFPM:?}")
+	mkdir -p "$OUT"
+	OUT=$(realpath "$OUT")
+fi
 
 program() { # ARCH FILE
 	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
@@ -36,6 +37,10 @@ mkdir -p "$common/units" "$common/share" "$common/man" "$common/completions" "$c
 native=$work/native
 program "$(go env GOHOSTARCH)" "$native"
 cp systemd/*.service systemd/*.socket "$common/units/"
+mkdir -p "$common/doc/docs" "$common/presets"
+cp systemd/*.preset "$common/presets/"
+cp README.md CHANGELOG.md "$common/doc/"
+cp docs/*.md "$common/doc/docs/"
 cp packaging/sysusers.conf packaging/config.toml packaging/copyright LICENSE "$common/"
 cp packaging/scripts/*.sh "$common/scripts/"
 cp packaging/lint/lintian-overrides "$common/lint/"
@@ -56,7 +61,7 @@ cat >"$common/changelog.yaml" <<EOF
   packager: hostpath-provisioner developers <developers@hostpath-provisioner.example>
   deb: {urgency: medium, distributions: [stable]}
   changes:
-    - note: Built from $VERSION; the history is in the repository.
+    - note: Built from $VERSION; CHANGELOG.md says what changed.
 EOF
 
 for ARCH in $ARCHES; do
@@ -68,6 +73,10 @@ for ARCH in $ARCHES; do
 	cp packaging/nfpm.yaml "$work/$ARCH/nfpm.yaml"
 	if [ ! -e "$common/selinux/selinux-module" ]; then
 		sed -i '/selinux/d' "$work/$ARCH/nfpm.yaml"
+	fi
+	if [ -n "${STAGE:-}" ]; then
+		cp -r "$work/$ARCH/." "$STAGE/"
+		exit
 	fi
 	for packager in deb rpm; do
 		(cd "$work/$ARCH" && "$NFPM" package --config nfpm.yaml --packager $packager --target "$OUT/" >/dev/null)
