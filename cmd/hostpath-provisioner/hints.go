@@ -28,7 +28,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonNotMounted:           "mount it, then run: hostpath-provisioner check POOL",
 	hostcheck.ReasonRootFilesystem:       "unmount MOUNT and mount the pool's own storage there; for a plain directory set require_mount = false in [pool.POOL]",
 	hostcheck.ReasonMountedOnItself:      "unmount MOUNT once; in a service, remove ReadWritePaths= and BindPaths= that name it",
-	hostcheck.ReasonRootSquashed:         "export it to this host with no_root_squash; see docs/shared.md",
+	hostcheck.ReasonRootSquashed:         "export it to this host with no_root_squash; see /usr/share/doc/hostpath-provisioner/docs/shared.md",
 	hostcheck.ReasonWrongMount:           "look at: findmnt -R MOUNT; then unmount what stands in between, or set mount_point of [pool.POOL] to it",
 	hostcheck.ReasonMountsChanging:       "wait for the mounts to settle, then run: hostpath-provisioner check POOL",
 	hostcheck.ReasonWrongFilesystem:      "look at: findmnt MOUNT; then mount the right one, or correct filesystem in [pool.POOL]",
@@ -48,7 +48,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonMarkerForeign:        "mount the pool's own filesystem, or call the pool in the configuration as the marker does",
 	hostcheck.ReasonLowSpace:             "free space or enlarge the filesystem; reserve in [pool.POOL] says how much is kept",
 	hostcheck.ReasonLowInodes:            "remove small files, or make the filesystem with more inodes",
-	hostcheck.ReasonUnknownType:          "install what has the type (container-selinux; see docs/selinux.md), or set selinux_type in [pool.POOL] to a type that the policy has",
+	hostcheck.ReasonUnknownType:          "install what has the type (container-selinux; see /usr/share/doc/hostpath-provisioner/docs/selinux.md), or set selinux_type in [pool.POOL] to a type that the policy has",
 	hostcheck.ReasonWrongLabel:           "run: hostpath-provisioner relabel POOL",
 	hostcheck.ReasonUnconfined:           "run: /usr/libexec/hostpath-provisioner/selinux-module install",
 	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
@@ -84,7 +84,7 @@ func permissionHint(user int) string {
 	if user != 0 {
 		return "run it as root"
 	}
-	return "root itself was refused: by a file server, which then has to export with no_root_squash (docs/shared.md), or by SELinux (ausearch -m avc)"
+	return "root itself was refused: by a file server, which then has to export with no_root_squash (/usr/share/doc/hostpath-provisioner/docs/shared.md), or by SELinux (ausearch -m avc)"
 }
 
 // poolHint is what helps a pool against a finding.
