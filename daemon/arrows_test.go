@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"hostcheck/mounts":         {},
 	"packaging":                {},
 	"packaging/licenses":       {},
+	"packaging/install":        {},
 	"packaging/manual":         {},
 	"selinux":                  {},
 	"systemd":                  {},
