@@ -154,29 +154,41 @@ func deviceNumber(path string) string {
 	return ""
 }
 
-// askUUID asks the filesystem for its own UUID, which no stale link of udev and no second device of
-// a btrfs can get wrong. Before Linux 6.9, and where a filesystem has none, it stays unknown.
-func (l *looker) askUUID(f *Facts, fd int, e enter) {
-	if !strings.HasPrefix(l.expect.Device, "UUID=") {
+// askDevice asks the filesystem itself for its UUID, which no stale link of udev can get wrong, and a btrfs
+// for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
+func (l *looker) askDevice(f *Facts, fd int, e enter) {
+	btrfs := newView(l.expect, *f).on.FSType == "btrfs"
+	byUUID := strings.HasPrefix(l.expect.Device, "UUID=")
+	if l.expect.Device == "" || !btrfs && !byUUID {
 		return
 	}
-	e("asking "+l.expect.Path+" for its UUID", *f)
+	e("asking "+l.expect.Path+" for its device", *f)
 	dir, err := mounts.OpenBeneath(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return
 	}
 	defer unix.Close(dir)
-	f.Device.UUID = filesystemUUID(dir)
+	if !btrfs {
+		f.Device.UUID = filesystemUUID(dir)
+		return
+	}
+	uuid, members := btrfsOf(dir)
+	if f.Device.Members = members; byUUID {
+		f.Device.UUID = uuid
+	}
 }
 
 // filesystemUUID is FS_IOC_GETFSUUID (linux/fs.h): struct fsuuid2 { __u8 len; __u8 uuid[16]; }.
 func filesystemUUID(fd int) string {
 	const getUUID = 0x80111500
 	var answer [17]byte
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getUUID, uintptr(unsafe.Pointer(&answer)))
-	if errno != 0 || answer[0] != 16 {
+	if !ask(fd, getUUID, unsafe.Pointer(&answer)) || answer[0] != 16 {
 		return ""
 	}
-	u := hex.EncodeToString(answer[1:])
+	return formatUUID(answer[1:])
+}
+
+func formatUUID(raw []byte) string {
+	u := hex.EncodeToString(raw)
 	return u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
 }

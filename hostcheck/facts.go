@@ -63,6 +63,8 @@ type Device struct {
 	Expected string `json:"expected,omitempty"` // its number, "major:minor"; "" if there is no such node
 	Source   string `json:"source,omitempty"`   // number of the device that the mount table names
 	UUID     string `json:"uuid,omitempty"`     // of the mounted filesystem, from itself (Linux 6.9)
+	// Members are the numbers of all devices that a mounted btrfs lies on.
+	Members []string `json:"members,omitempty"`
 }
 
 // Under is what was seen of the directory that lies under the mount point; where nothing is

@@ -154,7 +154,7 @@ func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 		f.Failed = question + ": " + err.Error()
 		return
 	}
-	l.askUUID(f, fd, e)
+	l.askDevice(f, fd, e)
 	f.Label = label(newView(l.expect, *f).pathOn, l.expect.SELinuxType, fd)
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)

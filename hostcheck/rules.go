@@ -153,7 +153,8 @@ func wrongDevice(v view) (Finding, bool) {
 }
 
 // deviceDiffers asks the filesystem itself for its UUID, where it can tell; else it compares device
-// numbers: of the mount, and of the node that the mount names, because btrfs has a number of its own.
+// numbers: of the mount, and of the node that the mount names, because btrfs has a number of its own; a
+// btrfs on several devices is as good by any of them.
 func deviceDiffers(v view) bool {
 	d, want := v.saw.Device, v.want.Device
 	uuid, byUUID := strings.CutPrefix(want, "UUID=")
@@ -167,7 +168,7 @@ func deviceDiffers(v view) bool {
 	case d.Expected == "":
 		return false // deviceMissing speaks
 	}
-	return d.Expected != number(v.on.Major, v.on.Minor) && d.Expected != d.Source
+	return d.Expected != number(v.on.Major, v.on.Minor) && d.Expected != d.Source && !slices.Contains(d.Members, d.Expected)
 }
 
 func number(major, minor uint32) string { return fmt.Sprintf("%d:%d", major, minor) }

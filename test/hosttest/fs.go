@@ -68,6 +68,22 @@ func (i Image) Mount(t T, dir string, options ...string) {
 	run(t, "mount", "-t", i.Type, "-o", strings.Join(options, ","), i.File, dir)
 }
 
+// Loop attaches the file to a loop device and returns its path. The device goes with this process, or with
+// the last mount of it after that: detaching one that is open does it by the last close (losetup(8)).
+func Loop(t T, file string) string {
+	t.Helper()
+	device := run(t, "losetup", "--find", "--show", file)
+	_, err := unix.Open(device, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	run(t, "losetup", "--detach", device)
+	if err != nil {
+		t.Fatalf("%s: %v", device, err)
+	}
+	return device
+}
+
+// Run runs a command, which must succeed, and returns its output without the space around it.
+func Run(t T, name string, args ...string) string { t.Helper(); return run(t, name, args...) }
+
 // UUID is the filesystem's UUID as blkid(8) reads it from the image.
 func (i Image) UUID(t T) string {
 	t.Helper()
