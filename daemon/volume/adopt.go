@@ -96,7 +96,7 @@ func (s *session) adoptRecord(r Record) error {
 	}
 	s.pool.did("record durable")
 	volumes := s.dirs[volumesDir]
-	if err := move(volumes, r.PV+newSuffix, volumes, r.PV+recordSuffix); err != nil {
+	if err := moveOut(volumes, r.PV+newSuffix, volumes, r.PV+recordSuffix); err != nil {
 		return wrap("naming the record", err)
 	}
 	s.pool.did("record named")

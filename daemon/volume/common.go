@@ -86,7 +86,7 @@ func (s *session) linkRecord(spec Spec) (Record, error) {
 	volumes, own, final := s.dirs[volumesDir], s.newName(spec.PV), spec.PV+recordSuffix
 	err = again(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
 	if noLinks(err) {
-		err = move(volumes, own, volumes, final)
+		err = moveOut(volumes, own, volumes, final)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return Record{}, wrap("naming the record", err)

@@ -234,7 +234,7 @@ func (s *session) settleRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = move(volumes, s.newName(pv), volumes, pv+recordSuffix)
+	err = moveOut(volumes, s.newName(pv), volumes, pv+recordSuffix)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil
@@ -270,9 +270,12 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	return fd, wrap("opening the directory", err)
 }
 
-// dress gives a directory its quota, owner and mode, in that order: chown clears set-id bits (chown(2)),
-// and the mode says that all the rest is done.
+// dress gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
+// (chown(2)), and the mode says that all the rest is done.
 func (s *session) dress(dir int, spec Spec) error {
+	if err := s.inherit(dir); err != nil {
+		return err
+	}
 	if err := s.limit(dir, spec.Quota); err != nil {
 		return err
 	}

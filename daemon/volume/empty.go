@@ -150,7 +150,7 @@ func (e *emptier) moveUp(dir int, name string) bool {
 	for _, above := range e.open[1 : len(e.open)-1] {
 		for range 2 {
 			e.moves++
-			err := move(dir, name, above, ".moved-up-"+strconv.Itoa(e.moves))
+			err := moveOut(dir, name, above, ".moved-up-"+strconv.Itoa(e.moves))
 			if err == nil {
 				return true
 			}

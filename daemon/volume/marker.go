@@ -85,7 +85,7 @@ func (s *session) writeMarker(meta int, marker []byte) error {
 		return wrap("fsync of "+markerFile, err)
 	}
 	s.pool.did("marker written")
-	err = move(meta, markerFile+".new", meta, markerFile)
+	err = moveOut(meta, markerFile+".new", meta, markerFile)
 	if errors.Is(err, unix.EEXIST) { // the same one, as sameMarker saw
 		err = remove(meta, markerFile+".new", 0)
 	}

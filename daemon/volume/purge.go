@@ -87,10 +87,10 @@ func (p *Pool) beginPurge(ctx context.Context, s *session, pv string) error {
 	}
 	defer unlock()
 	trash := s.dirs[trashDir]
-	err = move(trash, pv, trash, pv+emptyingSuffix)
+	err = moveOut(trash, pv, trash, pv+emptyingSuffix)
 	if errors.Is(err, unix.EPERM) { // made immutable through a descriptor that was open
 		unflag(trash, pv)
-		err = move(trash, pv, trash, pv+emptyingSuffix)
+		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
 	}
 	if errors.Is(err, unix.ENOENT) { // begun earlier, or gone
 		return nil

@@ -130,10 +130,10 @@ func (s *session) putBack(r Record) error {
 	if err != nil {
 		return err
 	}
-	err = move(trash, r.PV, s.root, r.Directory)
+	err = moveBack(trash, r.PV, s.root, r.Directory)
 	if errors.Is(err, unix.EPERM) { // a pod that had it open may have made it immutable since
 		unflag(trash, r.PV)
-		err = move(trash, r.PV, s.root, r.Directory)
+		err = moveBack(trash, r.PV, s.root, r.Directory)
 	}
 	if errors.Is(err, unix.EEXIST) {
 		err = ErrForeign
@@ -204,10 +204,10 @@ func (s *session) moveVolume(r Record, to int, name string) error {
 		return err
 	}
 	s.pool.did("checked")
-	err = move(s.root, r.Directory, to, name)
+	err = moveOut(s.root, r.Directory, to, name)
 	if errors.Is(err, unix.EPERM) { // a pod may make its volume's own directory immutable
 		unflag(s.root, r.Directory)
-		err = move(s.root, r.Directory, to, name)
+		err = moveOut(s.root, r.Directory, to, name)
 	}
 	if err != nil {
 		return fmt.Errorf("directory %q: %w", r.Directory, err)
@@ -215,7 +215,7 @@ func (s *session) moveVolume(r Record, to int, name string) error {
 	moved, err := lstat(to, name)
 	if err == nil && (moved.Ino != meant.Ino || moved.Dev != meant.Dev) {
 		return errors.Join(fmt.Errorf("directory %q: %w: it was replaced meanwhile", r.Directory, ErrForeign),
-			move(to, name, s.root, r.Directory))
+			moveBack(to, name, s.root, r.Directory))
 	}
 	s.pool.did("moved")
 	return err
@@ -254,7 +254,7 @@ func (s *session) archiveRecord(r Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
-	if err := move(volumes, r.PV+recordSuffix, archive, archivedRecord(r)); err != nil {
+	if err := moveOut(volumes, r.PV+recordSuffix, archive, archivedRecord(r)); err != nil {
 		return wrap("archiving the record", err)
 	}
 	s.pool.did("record moved")
