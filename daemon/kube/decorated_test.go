@@ -22,6 +22,8 @@ const (
 	repeat              // each event arrives twice, and all earlier ones again after it
 	future              // the first list claims a version that the server has yet to reach
 	relapse             // the same with the first event, after which the watch ends
+	brief               // the first watch ends after the first event
+	longer              // the same after a deletion
 )
 
 // decorated is the real server with a fault.
@@ -30,6 +32,18 @@ type decorated struct {
 	mode    mode
 	lists   atomic.Int32
 	watches atomic.Int32
+	// before is called with the first request for one object, if it is not nil.
+	before func()
+	asked  atomic.Int32
+	from   sync.Map     // watch number: the version at which it began
+	wrote  atomic.Value // string: the version of the last event that was no deletion
+}
+
+func (d *decorated) One(ctx context.Context, namespace, name string, o metav1.ListOptions) (runtime.Object, error) {
+	if d.asked.Add(1) == 1 && d.before != nil {
+		d.before()
+	}
+	return d.source.One(ctx, namespace, name, o)
 }
 
 func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -43,13 +57,13 @@ func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 }
 
 func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	d.watches.Add(1)
+	d.from.Store(d.watches.Add(1), o.ResourceVersion)
 	real, err := d.source.Watch(ctx, o)
-	if err != nil || d.mode == future || d.mode == relapse && d.watches.Load() > 1 {
+	if err != nil || d.mode == future || (d.mode == relapse || d.mode == brief || d.mode == longer) && d.watches.Load() > 1 {
 		return real, err
 	}
 	spoiled := &spoiledWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go spoiled.run(d.mode)
+	go spoiled.run(d)
 	return spoiled, nil
 }
 
@@ -66,7 +80,8 @@ func (s *spoiledWatch) Stop() {
 	s.once.Do(func() { close(s.stopped); s.real.Stop() })
 }
 
-func (s *spoiledWatch) run(m mode) {
+func (s *spoiledWatch) run(d *decorated) {
+	m := d.mode
 	var past []watch.Event
 	if m == fade {
 		s.events <- watch.Event{Type: watch.Bookmark, Object: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}}
@@ -75,13 +90,24 @@ func (s *spoiledWatch) run(m mode) {
 		if m == swallow || m == fade {
 			continue
 		}
-		if m == relapse {
-			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok {
+		if m == relapse || m == brief {
+			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok && m == relapse {
 				claim.ResourceVersion = "999999999"
 			}
 			s.events <- event
 			close(s.events)
 			return
+		}
+		if m == longer {
+			s.events <- event
+			if event.Type == watch.Deleted {
+				close(s.events)
+				return
+			}
+			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok {
+				d.wrote.Store(claim.ResourceVersion)
+			}
+			continue
 		}
 		past = append(past, event)
 		for _, e := range append([]watch.Event{event, event}, slices.Clone(past)...) {

@@ -43,8 +43,9 @@ var (
 // A watch that ends is begun again where it ended. One that cannot be begun, or ends with an error,
 // is followed by a new list: the server may have forgotten what happened meanwhile (410 Gone), or
 // may be one whose data was restored from an earlier day. Such a server takes a watch that begins at a
-// version which it has yet to reach, and says nothing: unless the last watch ended at its time and had
-// brought something, the server is asked first how far it is.
+// version which it has yet to reach, and says nothing, or one at a version which it has reached again, and says
+// nothing of what came before: unless the last watch ended at its time and had brought something, the server
+// is asked first whether it has the history that is known (witness.go).
 func (s *Sieve[T]) Run(ctx context.Context) {
 	var wait backoff
 	for failures, listed := 0, false; ctx.Err() == nil; {
@@ -91,6 +92,7 @@ func (s *Sieve[T]) turn(ctx context.Context, listed bool, well func()) (goOn boo
 // list reads all pages. Objects are told as they come; those that are gone, after the last page.
 func (s *Sieve[T]) list(ctx context.Context) error {
 	fresh := map[string]bool{}
+	s.witness = witness{}
 	for options := (metav1.ListOptions{Limit: s.pace.page}); ; {
 		page, err := s.source.List(ctx, options)
 		if err != nil {
@@ -150,7 +152,9 @@ func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error
 	if err != nil {
 		return false, fmt.Errorf("watch: %w", err)
 	}
-	s.doubt = silent || time.Since(s.began) < lasts
+	// A process that was stopped meanwhile, or a watch that nobody ended, is late.
+	took := time.Since(s.began)
+	s.doubt = silent || took < lasts || took > lasts+s.pace.answer
 	return goOn, nil
 }
 
@@ -205,26 +209,17 @@ func (s *Sieve[T]) event(event watch.Event) {
 	s.version = item.GetResourceVersion()
 	switch {
 	case event.Type == watch.Bookmark:
-	case event.Type == watch.Deleted || !s.keep(item):
-		s.drop(item)
-	default:
+	case event.Type == watch.Deleted:
+		if s.drop(item) {
+			s.witness.deleted(item)
+		}
+	case s.keep(item):
+		s.witness.wrote(item)
 		s.put(item)
+	default:
+		s.witness.wrote(item)
+		s.drop(item)
 	}
-}
-
-// upToDate says whether the next watch may begin where the last one ended: not if the server's data was
-// restored from a day before that.
-func (s *Sieve[T]) upToDate(ctx context.Context) (bool, error) {
-	page, err := s.source.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return apierrors.IsTooManyRequests(err), fmt.Errorf("list: %w", err)
-	}
-	s.hear()
-	about, err := meta.ListAccessor(page)
-	if err != nil {
-		return false, fmt.Errorf("list: %w", err)
-	}
-	return !newer(s.version, about.GetResourceVersion()), nil
 }
 
 func (s *Sieve[T]) hear() { s.heard.Store(time.Now().UnixNano()) }

@@ -23,6 +23,8 @@ type Object interface {
 type ListWatcher interface {
 	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	// One lists the object of this name alone, wherever selectors would leave it.
+	One(ctx context.Context, namespace, name string, options metav1.ListOptions) (runtime.Object, error)
 }
 
 // Sieve follows a resource and holds only what keep says yes to. Everything else is forgotten as
@@ -46,6 +48,7 @@ type Sieve[T Object] struct {
 
 	// Of the goroutine of Run alone.
 	version string    // of the resource: what the list and the events since have told
+	witness witness   // of its history
 	doubt   bool      // whether the server still is as far as that
 	began   time.Time // the list or the watch under way
 	pace    pace
@@ -117,7 +120,11 @@ func (s *Sieve[T]) LastHeard() time.Time {
 // take notes a page of the list: each kept object is put, and its key is added to fresh.
 func (s *Sieve[T]) take(page runtime.Object, fresh map[string]bool) error {
 	return meta.EachListItem(page, func(o runtime.Object) error {
-		if item, ok := o.(T); ok && s.keep(item) {
+		item, ok := o.(T)
+		if ok {
+			s.witness.wrote(item)
+		}
+		if ok && s.keep(item) {
 			fresh[keyOf(item)] = true
 			// A copy, for item is a part of the page, which would be held as long as its one element.
 			if copied, ok := item.DeepCopyObject().(T); ok {
@@ -154,16 +161,18 @@ func (s *Sieve[T]) put(item T) {
 	s.onChange(old, item)
 }
 
-func (s *Sieve[T]) drop(item T) {
+// drop reports whether the object was kept.
+func (s *Sieve[T]) drop(item T) bool {
 	var none T
 	old, known := s.Get(keyOf(item))
 	if !known {
-		return
+		return false
 	}
 	s.mu.Lock()
 	delete(s.items, keyOf(item))
 	s.mu.Unlock()
 	s.onChange(old, none)
+	return true
 }
 
 func keyOf(o metav1.Object) string {
