@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
@@ -64,8 +65,14 @@ func identity(node string) string {
 	return node + "_" + string(boot[:8])
 }
 
-// nodeOf is the node in an identity.
-func nodeOf(identity string) string { return identity[:max(0, strings.LastIndexByte(identity, '_'))] }
+// nodeOf is the node in an identity, "" in what is none: whoever may write leases may write anything there.
+func nodeOf(identity string) string {
+	node := identity[:max(0, strings.LastIndexByte(identity, '_'))]
+	if len(validation.IsDNS1123Subdomain(node)) > 0 {
+		return ""
+	}
+	return node
+}
 
 // allVolumes is everything that watchVolumes brings.
 func (g *generation) allVolumes() controller.Store[*corev1.PersistentVolume] {

@@ -89,7 +89,7 @@ func New(o Options) *Controller {
 			kick: kick, recheck: make(chan struct{}, 1),
 		}
 		if p.Scope == plan.ScopeShared {
-			c.rooms[p.Name].tenure = newTenure()
+			c.rooms[p.Name].tenure = newTenure(o.Identity)
 		}
 	}
 	return c

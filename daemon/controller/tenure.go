@@ -3,12 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -28,17 +25,26 @@ var ErrNotLeading = errors.New("another daemon works in the pool")
 // tenure is what this daemon knows of a shared pool's lease, and whether it holds it.
 type tenure struct {
 	look chan struct{} // decide again
+	me   string        // Options.Identity
 
 	mu      sync.Mutex
 	lease   *plan.Lease   // as it was last seen
 	changed time.Duration // when that was, by the clock
+	doubt   bool          // what the watch brings is not what is known: read it before the next decision
 	term    *plan.Term    // that this process holds
 	speaks  bool          // in that term it only speaks
 	trusted time.Duration // until when, by the clock, it may count on that
+	worked  string        // plan.LeaseFacts.Worked
+	wanted  *plan.Lease   // what was written last, whether or not that was answered
+	usual   string        // damage that even a lease has that was written just now: an admission webhook adds it
+	lost    []string      // plan.LeaseLost, to be told
 	other   string        // plan.LeaseFacts.OtherStorage
+	since   time.Duration // when that was found first, by the clock
 }
 
-func newTenure() *tenure { return &tenure{look: make(chan struct{}, 1), changed: clock()} }
+func newTenure(me string) *tenure {
+	return &tenure{look: make(chan struct{}, 1), me: me, changed: clock()}
+}
 
 // leads says whether this daemon works in the pool. Whoever destroys something asks fence instead.
 func (r *room) leads() bool {
@@ -78,8 +84,8 @@ func (r *room) why(here string) string {
 	return "no node can work in it; here " + here
 }
 
-// Worker is the holder of a shared pool's lease, as it was last seen, if it works in the pool: "" where
-// nobody does, and for pools that are not shared.
+// Worker is the holder of a shared pool's lease, if it works in the pool and was seen to renew: "" where
+// none does, and for pools that are not shared.
 func (c *Controller) Worker(pool string) (holder string) {
 	r := c.rooms[pool]
 	if r == nil || r.tenure == nil {
@@ -87,10 +93,11 @@ func (c *Controller) Worker(pool string) (holder string) {
 	}
 	r.tenure.mu.Lock()
 	defer r.tenure.mu.Unlock()
-	if l := r.tenure.lease; l != nil && !l.Speaks {
-		return l.Holder
+	l := r.tenure.lease
+	if l == nil || l.Speaks || clock()-r.tenure.changed > plan.LeaseDuration {
+		return ""
 	}
-	return ""
+	return l.Holder
 }
 
 // fence asks the API whether this daemon still holds the lease, in the same term. A holder that was
@@ -99,7 +106,8 @@ func (c *Controller) fence(ctx context.Context, r *room) error {
 	if r.tenure == nil {
 		return nil
 	}
-	if !r.leads() {
+	term := r.tenure.holds()
+	if term == nil || !r.leads() {
 		return ErrNotLeading
 	}
 	lease, err := c.API.ReadLease(ctx, plan.LeaseName(c.Provisioner, r.Name))
@@ -108,8 +116,12 @@ func (c *Controller) fence(ctx context.Context, r *room) error {
 	}
 	r.tenure.mu.Lock()
 	defer r.tenure.mu.Unlock()
-	if lease == nil || r.tenure.term == nil || lease.Term != *r.tenure.term || lease.Holder != c.Identity || lease.Speaks {
-		r.tenure.term = nil
+	if r.tenure.term == nil || *r.tenure.term != *term {
+		return ErrNotLeading // it began a new term meanwhile, or lost this one
+	}
+	if !r.tenure.mine(lease) || lease.Speaks {
+		r.tenure.lose(lease)
+		r.tenure.doubt = true
 		signal(r.tenure.look)
 		return ErrNotLeading
 	}
@@ -126,17 +138,73 @@ func (c *Controller) LeaseChanged(name string, lease *plan.Lease) {
 	}
 }
 
-// saw notes a lease, unless it is older than what is known already: a watch lags behind our own writes.
+// holds is the term that this process holds, nil if none.
+func (t *tenure) holds() *plan.Term {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term
+}
+
+// saw notes a lease as the watch brought it. One that is older than what is known is not taken: a watch lags
+// behind our own writes. Or the server's data was restored, and it is what the server has: that is asked.
 func (t *tenure) saw(lease *plan.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if lease != nil && t.lease != nil && lease.Term.UID == t.lease.Term.UID && !later(lease.Version, t.lease.Version) {
+		t.doubt = t.doubt || lease.Version != t.lease.Version
 		return
 	}
-	t.lease, t.changed = lease, clock()
-	if t.term != nil && (lease == nil || lease.Term != *t.term) {
-		t.term = nil
+	t.note(lease)
+}
+
+// read notes a lease as the API answered it, which is the truth whatever was known.
+func (t *tenure) read(lease *plan.Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doubt = false
+	t.note(lease)
+}
+
+// refused notes what is there in place of what we would have written. The object is not the one that we
+// knew, so the term ends, also if it still has our name: a restored server may have given it back to us after
+// another daemon held it.
+func (t *tenure) refused(lease *plan.Lease) {
+	t.read(lease)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.term = nil
+}
+
+// note takes a lease for what is there now.
+func (t *tenure) note(lease *plan.Lease) {
+	was := t.lease
+	t.lease = lease
+	if was != nil && lease != nil && was.Term.UID == lease.Term.UID && was.Version == lease.Version {
+		return // read again: nothing happened
 	}
+	t.changed = clock()
+	if was != nil && lease != nil && was.Term == lease.Term && was.Holder == lease.Holder && lease.Holder != t.me && lease.Marker != t.worked {
+		t.worked = "" // another daemon works in another storage, and renews
+	}
+	if t.term != nil && !t.mine(lease) {
+		t.lose(lease)
+	}
+}
+
+// mine reports whether a lease is held by this process in its term, and in the same role.
+func (t *tenure) mine(lease *plan.Lease) bool {
+	return t.term != nil && lease != nil && lease.Term == *t.term && lease.Holder == t.me && lease.Speaks == t.speaks
+}
+
+// lose ends the term. Others may take the lease only after it ran out, and our own writes come through the
+// watch before they are answered; all else was not to be.
+func (t *tenure) lose(lease *plan.Lease) {
+	ours := t.wanted != nil && lease != nil && lease.Holder == t.wanted.Holder && lease.Term.Number == t.wanted.Term.Number &&
+		lease.Term.Token == t.wanted.Term.Token && lease.Speaks == t.wanted.Speaks
+	if t.wanted != nil && !ours && clock() < t.trusted {
+		t.lost = append(t.lost[:min(len(t.lost), 3)], plan.LeaseLost(t.wanted.Name, lease))
+	}
+	t.term = nil
 }
 
 // later compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
@@ -146,154 +214,63 @@ func later(a, b string) bool {
 	return errX != nil || errY != nil || x > y
 }
 
-// keepLease looks after the lease of one pool until ctx ends.
-func (c *Controller) keepLease(ctx context.Context, r *room) {
-	for ctx.Err() == nil {
-		timer := time.NewTimer(c.tend(ctx, r))
-		select {
-		case <-ctx.Done():
-		case <-r.tenure.look:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
+// doubtful reports whether the lease is to be read before the next decision.
+func (t *tenure) doubtful() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.doubt
 }
 
-// tend decides once about a lease and does it, and answers when to look again.
-func (c *Controller) tend(ctx context.Context, r *room) time.Duration {
-	facts := c.leaseFacts(r)
-	c.sayOther(r, facts)
-	action, after := plan.ForLease(facts)
-	if action == plan.LeaseStand {
-		return after
-	}
-	began, silent := clock(), r.silent()
-	now, err := c.API.WriteLease(ctx, c.wanted(r, facts, action))
-	if err == nil && now == nil { // somebody else wrote; a watch that broke would never tell
-		if now, err = c.API.ReadLease(ctx, plan.LeaseName(c.Provisioner, r.Name)); err == nil {
-			r.tenure.saw(now)
-			return time.Second
-		}
-	}
-	if err != nil {
-		c.leaseTrouble(r, err)
-		return time.Second
-	}
-	c.ledger.forget("lease/" + r.Name)
-	r.tenure.wrote(now, action, began)
-	c.turned(r, action, silent)
-	return after
-}
-
-func (c *Controller) leaseFacts(r *room) plan.LeaseFacts {
-	state := c.Gate.State(r.Name)
-	r.tenure.mu.Lock()
-	defer r.tenure.mu.Unlock()
-	f := plan.LeaseFacts{
-		Lease: r.tenure.lease, Me: c.Identity, Node: c.Node, Term: r.tenure.term,
-		Able: state.Removable(), Marker: state.Report.Marker, Quiet: clock() - r.tenure.changed,
-	}
-	r.tenure.other = ""
-	if f.Able {
-		r.tenure.other = f.OtherStorage()
+// facts are those that are remembered.
+func (t *tenure) facts() plan.LeaseFacts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := plan.LeaseFacts{Lease: t.lease, Term: t.term, Worked: t.worked, Quiet: clock() - t.changed}
+	if t.lease != nil && t.lease.Damage == t.usual {
+		lease := *t.lease
+		lease.Damage, f.Lease = "", &lease
 	}
 	return f
 }
 
-// wanted is the lease as an action leaves it. Every change of hands begins a new term.
-func (c *Controller) wanted(r *room, f plan.LeaseFacts, action plan.LeaseAction) plan.Lease {
-	l := plan.Lease{}
-	if f.Lease != nil {
-		l = *f.Lease
+// found notes what keeps this daemon from work although its pool is fine.
+func (t *tenure) found(f plan.LeaseFacts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	other := ""
+	if f.Able {
+		other = f.OtherStorage()
 	}
-	l.Name, l.Pool = plan.LeaseName(c.Provisioner, r.Name), r.Name
-	switch action {
-	case plan.LeaseTake:
-		l.Holder, l.Speaks, l.Marker = c.Identity, false, f.Marker
-		l.Term.Number++
-	case plan.LeaseSpeak:
-		l.Holder, l.Speaks = c.Identity, true
-		l.Term.Number++
-	case plan.LeaseLeave:
-		l.Holder, l.Speaks = "", false
+	if t.other == "" {
+		t.since = clock()
 	}
-	return l
+	t.other = other
+}
+
+// wants notes what is about to be written.
+func (t *tenure) wants(l plan.Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wanted = &l
 }
 
 // wrote notes our own write. It is trusted from when it was begun, not from when it was answered.
 func (t *tenure) wrote(now *plan.Lease, action plan.LeaseAction, began time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lease, t.changed = now, clock()
+	if t.lease != nil && t.lease.Term.UID == now.Term.UID && later(t.lease.Version, now.Version) {
+		t.doubt = true // it was written after us, and the watch was faster than the answer
+		return
+	}
+	t.lease, t.changed, t.usual = now, clock(), now.Damage
 	switch action {
 	case plan.LeaseTake, plan.LeaseSpeak:
 		t.term, t.speaks = &now.Term, action == plan.LeaseSpeak
 	case plan.LeaseLeave:
 		t.term = nil
 	}
+	if action == plan.LeaseTake {
+		t.worked = now.Marker
+	}
 	t.trusted = began + plan.LeaseTrust
-}
-
-// turned goes on with the work that a new role brings, and with what was left while renewals failed
-// and this daemon was silent.
-func (c *Controller) turned(r *room, action plan.LeaseAction, silent bool) {
-	switch action {
-	case plan.LeaseTake:
-		c.Log.Info("works in the pool for all nodes from now on", "pool", r.Name)
-	case plan.LeaseSpeak:
-		c.Log.Info("speaks for the pool, in which no node can work", "pool", r.Name)
-	case plan.LeaseLeave:
-		c.Log.Info("leaves the work in the pool to another node", "pool", r.Name)
-		return
-	default:
-		if !silent {
-			return
-		}
-	}
-	signal(r.recheck)
-	c.requeueVolumes(r)
-	c.requeueClaims(r.Name)
-}
-
-// sayOther tells once that the storage here is not that of the other nodes.
-func (c *Controller) sayOther(r *room, f plan.LeaseFacts) {
-	message := ""
-	if f.Able {
-		message = f.OtherStorage()
-	}
-	if message == "" {
-		c.ledger.forget("other/" + r.Name)
-		return
-	}
-	message = fmt.Sprintf("pool %s: %s", r.Name, message)
-	if c.ledger.news("other/"+r.Name, message) {
-		c.Log.Warn(message, "reason", plan.ReasonOtherStorage, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonOtherStorage, message)
-	}
-}
-
-// leaseTrouble tells what keeps this daemon from the lease. An API that is away is told by package kube.
-func (c *Controller) leaseTrouble(r *room, err error) {
-	if permanent(err) && c.ledger.news("lease/"+r.Name, err.Error()) {
-		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
-	}
-}
-
-// resign gives up the leases that are held, when the daemon ends and its work has ended.
-func (c *Controller) resign() {
-	for _, r := range c.rooms {
-		if r.tenure == nil {
-			continue
-		}
-		f := c.leaseFacts(r)
-		if f.Term == nil || f.Lease == nil || f.Lease.Term != *f.Term {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		if now, err := c.API.WriteLease(ctx, c.wanted(r, f, plan.LeaseLeave)); err == nil && now != nil {
-			r.tenure.wrote(now, plan.LeaseLeave, 0)
-		}
-		cancel()
-	}
 }

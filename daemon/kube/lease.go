@@ -19,18 +19,23 @@ import (
 const (
 	leaseMarker = "hostpath-provisioner/marker" // plan.Lease.Marker
 	leaseSpeaks = "hostpath-provisioner/speaks" // "true": plan.Lease.Speaks
+	leaseTerm   = "hostpath-provisioner/term"   // plan.Term.Token
 )
 
 // leaseTimeout bounds a request about a lease: a holder that gets no answer stops working before
 // others begin to.
 const leaseTimeout = plan.LeaseTrust / 2
 
-// Leases is a sieve of the leases of these pools, in Options.Namespace. onChange may be nil.
+// Leases is a sieve of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
 func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Sieve[*coordinationv1.Lease] {
 	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace = c.options.Namespace
 	source.labels = plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
-	return sieve(c, source, nil, onChange)
+	names := map[string]bool{}
+	for _, pool := range pools {
+		names[plan.LeaseName(c.options.Provisioner, pool)] = true
+	}
+	return sieve(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, onChange)
 }
 
 // LeaseOf is what a lease says, nil for nil.
@@ -41,7 +46,7 @@ func LeaseOf(l *coordinationv1.Lease) *plan.Lease {
 	lease := &plan.Lease{
 		Name: l.Name, Pool: l.Labels[plan.PoolLabel], Version: l.ResourceVersion,
 		Marker: l.Annotations[leaseMarker], Speaks: l.Annotations[leaseSpeaks] == "true",
-		Term: plan.Term{UID: string(l.UID)},
+		Term: plan.Term{UID: string(l.UID), Token: l.Annotations[leaseTerm]}, Damage: damage(l, time.Now()),
 	}
 	if l.Spec.HolderIdentity != nil {
 		lease.Holder = *l.Spec.HolderIdentity
@@ -51,6 +56,44 @@ func LeaseOf(l *coordinationv1.Lease) *plan.Lease {
 	}
 	return lease
 }
+
+// damage names what no daemon writes into a lease, "" if there is nothing of that. All of it goes with the next
+// write, which replaces the object as a whole.
+func damage(l *coordinationv1.Lease, now time.Time) string {
+	var found []string
+	for key := range l.Annotations {
+		if key != leaseMarker && key != leaseSpeaks && key != leaseTerm {
+			found = append(found, "an annotation")
+			break
+		}
+	}
+	for key := range l.Labels {
+		if key != plan.PoolLabel {
+			found = append(found, "a label")
+			break
+		}
+	}
+	if len(l.OwnerReferences) > 0 {
+		found = append(found, "an owner reference")
+	}
+	if len(l.Finalizers) > 0 {
+		found = append(found, "a finalizer")
+	}
+	s := l.Spec
+	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds != int32(plan.LeaseDuration/time.Second) {
+		found = append(found, "another duration")
+	}
+	if s.RenewTime == nil || s.RenewTime.Time.After(now.Add(farAhead)) {
+		found = append(found, "no renewal time, or one in the future")
+	}
+	if s.AcquireTime != nil || s.Strategy != nil || s.PreferredHolder != nil {
+		found = append(found, "a field that the daemon does not use")
+	}
+	return strings.Join(found, ", ")
+}
+
+// farAhead is more than clocks of two hosts differ.
+const farAhead = 24 * time.Hour
 
 // ReadLease asks the API server for a lease. One that does not exist is nil without an error.
 func (c *Client) ReadLease(ctx context.Context, name string) (*plan.Lease, error) {
@@ -100,6 +143,9 @@ func leaseObject(l plan.Lease, now time.Time) *coordinationv1.Lease {
 	}
 	if l.Holder != "" {
 		object.Spec.HolderIdentity = &l.Holder
+	}
+	if l.Term.Token != "" {
+		object.Annotations[leaseTerm] = l.Term.Token
 	}
 	if l.Speaks {
 		object.Annotations[leaseSpeaks] = "true"

@@ -2,12 +2,14 @@ package kube
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -19,7 +21,7 @@ func TestLease(t *testing.T) {
 	if none, err := c.ReadLease(ctx, "shared.p"); none != nil || err != nil {
 		t.Fatalf("before: %+v, %v", none, err)
 	}
-	want := plan.Lease{Name: "shared.p", Pool: "shared", Holder: "node-a_1", Marker: "m", Term: plan.Term{Number: 1}}
+	want := plan.Lease{Name: "shared.p", Pool: "shared", Holder: "node-a_1", Marker: "m", Term: plan.Term{Number: 1, Token: "t"}}
 	first, err := c.WriteLease(ctx, want)
 	if err != nil || first == nil {
 		t.Fatalf("%+v, %v", first, err)
@@ -85,16 +87,59 @@ func TestOneTakesTheLease(t *testing.T) {
 	}
 }
 
-// The watch brings the leases of the pools that were asked for, in the daemon's namespace alone.
-func TestLeases(t *testing.T) {
+// What no daemon writes into a lease is named, and goes with the next write.
+func TestLeaseDamage(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{Namespace: "default"})
+	leases := plane.Client().CoordinationV1().Leases("default")
+	now, err := c.WriteLease(ctx, plan.Lease{Name: "damaged.p", Pool: "damaged", Holder: "x", Marker: "m", Term: plan.Term{Number: 1, Token: "t"}})
+	if err != nil || now.Damage != "" {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	owner, err := plane.Client().CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil { // one that does not exist makes the garbage collector delete the lease
+		t.Fatal(err)
+	}
+	for _, d := range []struct {
+		patch, want string
+		number      int32 // of the term
+	}{
+		{`{"metadata":{"annotations":{"a":"b"}}}`, "an annotation", 1},
+		{`{"metadata":{"labels":{"a":"b"}}}`, "a label", 1},
+		{`{"metadata":{"finalizers":["a.example/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"kubernetes","uid":"` + string(owner.UID) + `"}]}}`, "an owner reference, a finalizer", 1},
+		{`{"spec":{"leaseDurationSeconds":2147483647}}`, "another duration", 1},
+		{`{"spec":{"renewTime":"2999-01-01T00:00:00.000000Z"}}`, "no renewal time, or one in the future", 1},
+		{`{"spec":{"renewTime":null}}`, "no renewal time, or one in the future", 1},
+		{`{"spec":{"acquireTime":"2999-01-01T00:00:00.000000Z"}}`, "a field that the daemon does not use", 1},
+		{`{"spec":{"leaseTransitions":2147483647}}`, "", math.MaxInt32},
+	} {
+		if _, err := leases.Patch(ctx, "damaged.p", types.MergePatchType, []byte(d.patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if now, err = c.ReadLease(ctx, "damaged.p"); err != nil || now.Damage != d.want || now.Term.Number != d.number {
+			t.Errorf("%s: %q in term %d, %v, want %q in %d", d.patch, now.Damage, now.Term.Number, err, d.want, d.number)
+		}
+		now.Term = now.Term.Next("t")
+		if now, err = c.WriteLease(ctx, *now); err != nil || now == nil || now.Damage != "" {
+			t.Fatalf("%s: written anew %+v, %v", d.patch, now, err)
+		}
+		now.Term.Number = 1
+		if now, err = c.WriteLease(ctx, *now); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The watch brings the leases of the pools that were asked for, of the daemon's provisioner and in its namespace alone.
+func TestLeases(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newClient(t, Options{Namespace: "default", Provisioner: "watched"})
 	elsewhere, _ := newClient(t, Options{Namespace: "kube-public"})
 	for _, w := range []struct {
-		c    *Client
-		pool string
-	}{{c, "seen"}, {c, "unseen"}, {elsewhere, "seen"}} {
-		if _, err := w.c.WriteLease(ctx, plan.Lease{Name: w.pool + ".watched", Pool: w.pool, Holder: "x"}); err != nil {
+		c                 *Client
+		provisioner, pool string
+	}{{c, "watched", "seen"}, {c, "watched", "unseen"}, {c, "another", "seen"}, {elsewhere, "watched", "seen"}} {
+		if _, err := w.c.WriteLease(ctx, plan.Lease{Name: plan.LeaseName(w.provisioner, w.pool), Pool: w.pool, Holder: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,23 @@ const (
 // lease is one that another daemon holds and renewed just now.
 func lease() LeaseFacts {
 	return LeaseFacts{
-		Lease: &Lease{Name: "fast.p", Pool: "fast", Holder: other, Marker: "m", Term: Term{"u", 3}, Version: "7"},
+		Lease: &Lease{Name: "fast.p", Pool: "fast", Holder: other, Marker: "m", Term: Term{"u", 3, "t"}, Version: "7"},
 		Me:    me, Node: us, Able: true, Marker: "m",
 	}
 }
 
-func mine(f *LeaseFacts)      { f.Lease.Holder, f.Term = me, &Term{"u", 3} }
+func mine(f *LeaseFacts)      { f.Lease.Holder, f.Term = me, &Term{"u", 3, "t"} }
 func earlier(f *LeaseFacts)   { f.Lease.Holder = me }
 func speaks(f *LeaseFacts)    { f.Lease.Speaks = true }
 func nobody(f *LeaseFacts)    { f.Lease.Holder = "" }
 func none(f *LeaseFacts)      { f.Lease = nil }
 func unable(f *LeaseFacts)    { f.Able = false }
 func elsewhere(f *LeaseFacts) { f.Marker = "another" }
+func damaged(f *LeaseFacts)   { f.Lease.Damage = "a label" }
+func forged(f *LeaseFacts)    { f.Lease.Marker = "forged" }
+func worked(f *LeaseFacts)    { f.Worked = f.Marker }
+func here(f *LeaseFacts)      { f.Proof = ProofHere }
+func not(f *LeaseFacts)       { f.Proof = ProofElsewhere }
 func quietFor(d time.Duration) func(*LeaseFacts) {
 	return func(f *LeaseFacts) { f.Quiet = d }
 }
@@ -66,6 +72,19 @@ func TestForLease(t *testing.T) {
 		{"of another storage", []change{nobody, elsewhere, quietFor(time.Second)}, LeaseStand},
 		{"of another storage, ours", []change{mine, elsewhere}, LeaseLeave},
 		{"of another storage, and its holder is silent", []change{elsewhere, quietFor(LeaseDuration + time.Second)}, LeaseStand},
+		{"ours, of a forged storage", []change{mine, worked, forged}, LeaseRenew},
+		{"ours, of a forged storage, and ours was replaced", []change{mine, worked, forged, elsewhere}, LeaseLeave},
+		{"ours, damaged", []change{mine, damaged}, LeaseRenew},
+		{"another works, in a forged storage", []change{forged, here, worked}, LeaseStand},
+		{"another works, damaged", []change{damaged}, LeaseStand},
+		{"of a forged storage, and ours has the volumes", []change{nobody, forged, here, quietFor(time.Second)}, LeaseTake},
+		{"of a forged storage, its holder is silent, and ours has the volumes", []change{forged, here, quietFor(LeaseDuration + time.Second)}, LeaseTake},
+		{"of a forged storage, and we worked in ours", []change{nobody, forged, worked, quietFor(time.Second)}, LeaseTake},
+		{"of a forged storage, we worked in ours, and it has no volume", []change{nobody, forged, worked, not, quietFor(time.Second)}, LeaseStand},
+		{"of a forged storage, for long, and ours has no volume", []change{nobody, forged, not, quietFor(LeaseDuration + long)}, LeaseSpeak},
+		{"of our storage, which has no volume", []change{nobody, not, quietFor(time.Second)}, LeaseStand},
+		{"of our storage, which has no volume, for long", []change{nobody, not, quietFor(LeaseDuration + time.Second)}, LeaseTake},
+		{"ours to speak, of a forged storage, and ours has the volumes", []change{mine, speaks, forged, here}, LeaseTake},
 		{"of no storage yet", []change{nobody, quietFor(time.Second), func(f *LeaseFacts) { f.Lease.Marker = "" }}, LeaseTake},
 	} {
 		f := lease()
@@ -84,7 +103,7 @@ func TestForLease(t *testing.T) {
 
 // Standing by ends by itself: looked at again when it was said, or soon after, the decision is made.
 func TestStandingByEnds(t *testing.T) {
-	for _, change := range []func(*LeaseFacts){func(*LeaseFacts) {}, unable, none, nobody, speaks, mine} {
+	for _, change := range []func(*LeaseFacts){func(*LeaseFacts) {}, unable, none, nobody, speaks, mine, forged, not, elsewhere} {
 		f, looks := lease(), 0
 		change(&f)
 		for action := LeaseStand; action == LeaseStand; looks++ {
@@ -94,6 +113,64 @@ func TestStandingByEnds(t *testing.T) {
 			if looks > 3 {
 				t.Fatalf("after %d looks: %s, %s", looks, action, after)
 			}
+		}
+	}
+}
+
+// The disk is asked for its volumes only where this daemon could take the lease.
+func TestVacant(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changes []func(*LeaseFacts)
+		want    bool
+	}{
+		{"another works", nil, false},
+		{"another is silent", []func(*LeaseFacts){quietFor(LeaseDuration + time.Second)}, true},
+		{"another is silent, and we cannot", []func(*LeaseFacts){unable, quietFor(LeaseDuration + time.Second)}, false},
+		{"nobody has it", []func(*LeaseFacts){nobody, quietFor(time.Second)}, true},
+		{"ours", []func(*LeaseFacts){mine}, false},
+		{"ours to speak", []func(*LeaseFacts){mine, speaks}, true},
+	} {
+		f := lease()
+		for _, change := range c.changes {
+			change(&f)
+		}
+		if got := f.Vacant(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// Terms count on, also where somebody wrote a number that cannot grow.
+func TestNextTerm(t *testing.T) {
+	for number, want := range map[int32]int32{0: 1, 7: 8, math.MaxInt32: 1, -5: 1} {
+		if got := (Term{"u", number, "old"}).Next("new"); got != (Term{"u", want, "new"}) {
+			t.Errorf("after %d: %+v", number, got)
+		}
+	}
+}
+
+func TestLeaseWords(t *testing.T) {
+	f := lease()
+	for _, change := range []func(*LeaseFacts){mine, worked, damaged, func(f *LeaseFacts) { f.Lease.Marker = "x\x1b[2J" + strings.Repeat("y", 100) }} {
+		change(&f)
+	}
+	other := lease()
+	forged(&other)
+	for got, want := range map[string]string{
+		LeaseRepaired("fast.p", f.Repair()): `lease fast.p was changed by another program, and is corrected: its marker is "x\x1b[2J` + strings.Repeat("y", 59) +
+			`...", and the storage that has the pool's volumes has m; it has a label`,
+		LeaseLost("fast.p", nil): "lease fast.p was overwritten while this node held it: it was deleted; another program wrote it, " +
+			"or the cluster's data was restored; this node stops work until it holds the lease again",
+		LeaseLost("fast.p", &Lease{}): "lease fast.p was overwritten while this node held it: it has no holder; another program wrote it, " +
+			"or the cluster's data was restored; this node stops work until it holds the lease again",
+		LeaseLost("fast.p", &Lease{Holder: "node-b_boot", Term: Term{Number: 7}}): "lease fast.p was overwritten while this node held it: its holder is node-b_boot in term 7; " +
+			"another program wrote it, or the cluster's data was restored; this node stops work until it holds the lease again",
+		other.OtherStorage(): "the storage here has the marker m, and the other nodes work in forged (annotation of lease fast.p)",
+		other.Repair():       "",
+	} {
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }

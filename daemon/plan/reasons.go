@@ -37,6 +37,7 @@ const (
 	ReasonStateUnwritable    = "StateUnwritable"
 	ReasonPoolHeld           = "PoolHeld"
 	ReasonOtherStorage       = "OtherStorage"
+	ReasonLeaseOverwritten   = "LeaseOverwritten"
 	ReasonRecordDamaged      = "RecordDamaged"
 	ReasonUnpublishedRemoved = "UnpublishedRemoved"
 	ReasonOrphaned           = "Orphaned"

@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// One write to the lease of a shared pool, by a client that may write leases, costs seconds: a daemon that has the
+// storage works again, the lease is what it should be, and a Node's event tells what was wrong.
+func TestSharedForgedLease(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	for _, n := range nodes {
+		n.run()
+	}
+	w.holder(nodes, anyNode)
+	class, right := w.class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
+	w.claim("before", class, "1Mi")
+	w.bound("before")
+	for _, c := range []struct{ name, patch, told string }{
+		{"marker", `{"metadata":{"annotations":{"hostpath-provisioner/marker":"forged"}}}`, "its marker is forged"},
+		{"holder", `{"spec":{"holderIdentity":"x\u001b[2J_y"}}`, `its holder is "x\x1b[2J_y"`},
+		{"overflow", `{"spec":{"holderIdentity":"x","leaseTransitions":2147483647},"metadata":{"annotations":{"hostpath-provisioner/marker":"no"}}}`, "its marker is no"},
+		{"rubbish", `{"spec":{"leaseDurationSeconds":2147483647,"renewTime":"2999-01-01T00:00:00.000000Z"},"metadata":{"annotations":{"a":"b"},"finalizers":["a.example/b"]}}`,
+			"it has an annotation, a finalizer, another duration, no renewal time, or one in the future"},
+		{"nobody", `{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"none"}}}`, "it has no holder"},
+		{"speaker", `{"metadata":{"annotations":{"hostpath-provisioner/speaks":"true"}}}`, "was overwritten while this node held it"},
+		{"label", `{"metadata":{"labels":{"hostpath-provisioner/pool":"another"}}}`, "it was deleted"},
+	} {
+		w.forge(c.patch)
+		w.claim(c.name, class, "1Mi")
+		w.bound(c.name)
+		w.wantLease(nodes, right)
+		w.toldNode(nodes, c.told)
+	}
+	for _, n := range nodes {
+		if _, _, err := n.Stop(w.soon()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.forge(`{"metadata":{"annotations":{"hostpath-provisioner/marker":"meanwhile"}}}`)
+	nodes[0].run()
+	w.claim("later", class, "1Mi")
+	w.bound("later") // the pool's volumes are on this disk
+	w.wantLease(nodes, right)
+	w.toldNode(nodes, "its marker is meanwhile")
+}
+
+// The marker of another storage, in a lease without a holder, does not give the pool to the node that has it.
+func TestSharedForgedForAnother(t *testing.T) {
+	w := newWorld(t)
+	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
+	nodes := w.newNodes(mount, []string{"a", "b"})
+	right, wrong := nodes[0], nodes[1]
+	right.run()
+	w.holder(nodes, anyNode)
+	marker := w.lease().Annotations["hostpath-provisioner/marker"]
+	class := w.class("c", immediate)
+	w.claim("before", class, "1Mi")
+	w.bound("before")
+	wrong.unmount()
+	wrong.do("mount", "-o", "loop", hosttest.Mkfs(t, "ext4", 32).File, mount)
+	out, code := wrong.Call("prepare", "fast", "--replace")
+	if code != 0 {
+		t.Fatal(out)
+	}
+	wrong.run()
+	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "OtherStorage"); err != nil {
+		t.Fatal(err)
+	}
+	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)
+	w.claim("after", class, "1Mi")
+	w.bound("after")
+	w.wantLease(nodes[:1], marker)
+	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
+}
+
+// marker is that of the storage that this node has.
+func (n *node) marker() string {
+	n.w.Helper()
+	command := append(n.inside(), "cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json"))
+	text, err := exec.Command(command[0], command[1:]...).Output()
+	n.w.must(err)
+	_, id, _ := strings.Cut(string(text), `"id":`)
+	id, _, _ = strings.Cut(strings.TrimLeft(id, ` "`), `"`)
+	if id == "" {
+		n.w.Fatal(string(text))
+	}
+	return id
+}
+
+func (w *world) lease() *coordinationv1.Lease {
+	w.Helper()
+	l, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Get(w.ctx, "fast."+w.provisioner, metav1.GetOptions{})
+	w.must(err)
+	return l
+}
+
+func (w *world) forge(patch string) {
+	w.Helper()
+	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Patch(w.ctx, "fast."+w.provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.must(err)
+}
+
+// wantLease waits until the lease is one that a daemon wrote which works.
+func (w *world) wantLease(nodes []*node, marker string) {
+	w.Helper()
+	w.holder(nodes, anyNode)
+	w.eventually("the lease is as it should be", func() bool {
+		l := w.lease()
+		return l.Annotations["hostpath-provisioner/marker"] == marker && len(l.Annotations) == 2 && len(l.Labels) == 1 && len(l.Finalizers) == 0 &&
+			*l.Spec.LeaseDurationSeconds == 12 && *l.Spec.LeaseTransitions >= 0 && l.Spec.RenewTime.Year() < 2999
+	})
+}
+
+// toldNode waits for an event about the lease, on one of these nodes, with these words.
+func (w *world) toldNode(nodes []*node, words string) {
+	w.Helper()
+	w.eventually("a node is told: "+words, func() bool {
+		events, err := w.Client().CoreV1().Events("").List(w.ctx, metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})
+		w.must(err)
+		for _, e := range events.Items {
+			for _, n := range nodes {
+				if e.InvolvedObject.Name == n.node && e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, words) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
