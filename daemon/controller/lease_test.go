@@ -247,3 +247,28 @@ func TestOwnWritesGiveNoAlarm(t *testing.T) {
 		t.Errorf("told %q", ear.told)
 	}
 }
+
+// A daemon that started anew knows nothing of a storage but what is on the disk: the one that has the pool's volumes is
+// worked in, whatever marker the lease has.
+func TestTheDiskDecides(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{plan.PoolLabel: "fast", plan.ScopeLabel: plan.ScopeShared}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "1"}},
+	}
+	for uid, works := range map[string]bool{"1": true, "2": false} { // of the claim that the record names
+		s := &leases{}
+		c, r, ear := holding(t, s, plan.Record{PV: "pvc-1", ClaimUID: uid})
+		c.World.Volumes = some{[]*corev1.PersistentVolume{volume}}
+		s.write(plan.Lease{Name: "fast.p", Pool: "fast", Marker: "forged", Term: s.now.Term})
+		r.tenure, ear.told = newTenure(c.Identity), nil
+		r.tenure.saw(s.copy())
+		overdue(r)
+		c.tend(t.Context(), r)
+		if r.leads() != works || (s.now.Marker == "m") != works {
+			t.Errorf("a record of claim %s: works %v, and the lease is %+v", uid, r.leads(), s.now)
+		}
+		if told := strings.Join(ear.told, ""); strings.Contains(told, "its marker is forged") != works {
+			t.Errorf("told %q", told)
+		}
+	}
+}
