@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"daemon/controller":        {"daemon/gate", "daemon/plan", "hostcheck", "hostcheck/mounts"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/kube":              {"daemon/plan"},
-	"daemon/metrics":           {"daemon/gate"},
+	"daemon/metrics":           {"daemon/gate", "daemon/plan"},
 	"daemon/plan":              {},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/state":             {"hostcheck"},

@@ -52,9 +52,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
-	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
+	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.keep(nil)
-	d.metrics = metrics.New(o.Version, d.countVolumes)
+	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health})
+	d.metrics.Reloaded(true, time.Now())
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType))...) {
 		o.Log.Warn(f.Message, "reason", f.Reason)
 	}
@@ -67,6 +68,7 @@ type daemon struct {
 	systemd systemd.Notifier
 	metrics *metrics.Metrics
 	changed chan struct{} // something that the status tells has changed
+	moved   chan struct{} // the kubeconfig names another API server
 	now     current
 	keeping sync.Mutex // one tells the status at a time
 	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
@@ -125,6 +127,8 @@ func (d *daemon) runOne(ctx context.Context, g *generation) *generation {
 			d.systemd.Stopping("stopping: letting work under way end")
 		case <-d.Reload:
 			next = d.reload(g)
+		case <-d.moved:
+			next = d.reload(g)
 		}
 	}
 	end()
@@ -139,11 +143,12 @@ func (d *daemon) reload(g *generation) *generation {
 	if err == nil {
 		next, err = d.newGeneration(cfg)
 	}
+	d.metrics.Reloaded(err == nil, time.Now())
 	if err != nil {
 		d.Log.Error("the configuration was not reloaded, the old one stays in force: " + err.Error())
 		g.badReload.Store(true)
 		d.keep(g, func(s Status) {
-			if s.Ready { // a signal during the start does not end the start
+			if g.started.Load() { // a signal during the start does not end the start
 				d.systemd.Ready(s.Sentence)
 			}
 		})
@@ -168,7 +173,7 @@ func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func())
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(ended)
-		if err := d.metrics.Serve(ctx, listener, d.healthy); err != nil {
+		if err := d.metrics.Serve(ctx, listener, d.healthy, d.usable); err != nil {
 			d.Log.Error("metrics are not served any more: " + err.Error())
 		}
 	}()
@@ -183,12 +188,33 @@ func (d *daemon) listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
+// healthy returns what a restart could mend, nil if there is nothing: an API server that is away is not.
 func (d *daemon) healthy() error {
 	g := d.now.get()
-	if !g.ready.Load() {
+	if !g.started.Load() {
 		return errors.New("not ready: " + g.status().Sentence)
 	}
 	return g.controller.Alive(time.Now(), time.Minute)
+}
+
+// usable returns what keeps claims waiting besides their pools, nil if there is nothing.
+func (d *daemon) usable() error {
+	if err := d.healthy(); err != nil {
+		return err
+	}
+	if g := d.now.get(); !g.apiUp() {
+		return errors.New("not ready: " + g.status().Sentence)
+	}
+	return nil
+}
+
+// health is what the metrics tell beside the pools.
+func (d *daemon) health() metrics.Health {
+	g := d.now.get()
+	if g == nil {
+		return metrics.Health{}
+	}
+	return metrics.Health{Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess()}
 }
 
 // feedWatchdog proves to systemd, and to /healthz, that the controllers turn; it stops feeding when
@@ -235,7 +261,7 @@ func (d *daemon) tell(ctx context.Context) {
 					d.systemd.Status(s.Sentence)
 					last = s.Sentence
 				}
-				if !s.Ready {
+				if !g.started.Load() {
 					d.systemd.Extend(time.Minute)
 				}
 			})

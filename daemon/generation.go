@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,8 @@ type generation struct {
 	trouble atomic.Value // string: what is wrong with the API
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
 	troubleSince atomic.Int64
-	ready        atomic.Bool
+	started      atomic.Bool // READY=1 was sent: every pool was checked
+	ready        atomic.Bool // the watches are complete, too, and work has begun
 	badReload    atomic.Bool // the file on disk is not what is in force
 }
 
@@ -61,16 +63,12 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	var err error
 	g.client, err = kube.New(kube.Options{
 		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Namespace: cfg.Namespace,
-		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble,
+		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble, OnRefused: d.metrics.Refused,
 	})
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, p := range cfg.Pools {
-		names = append(names, p.Name)
-	}
-	g.gate = gate.New(names...)
+	g.gate = gate.New(g.poolNames()...)
 	keep := func(c *corev1.PersistentVolumeClaim) bool {
 		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) || g.ofAllNodes(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...)
 	}
@@ -90,9 +88,10 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 // run works until ctx ends.
 func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Forget()
+	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents}
+	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.followKubeconfig}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -114,6 +113,22 @@ func (g *generation) run(ctx context.Context) {
 	}
 }
 
+// followKubeconfig takes a corrected kubeconfig into use, without a restart and without reading everything
+// again. One that leads to another API server is a reload.
+func (g *generation) followKubeconfig(ctx context.Context) {
+	g.client.FollowKubeconfig(ctx, func(err error) {
+		switch {
+		case err == nil:
+			g.d.Log.Info("the kubeconfig was replaced and is in use", "file", g.cfg.Kubeconfig)
+		case errors.Is(err, kube.ErrOtherServer):
+			g.d.Log.Info("the kubeconfig names another API server: the configuration is read again", "file", g.cfg.Kubeconfig)
+			signal(g.d.moved)
+		default:
+			g.d.Log.Warn("the kubeconfig was replaced by one that cannot be used, the old one stays in use: " + err.Error())
+		}
+	})
+}
+
 // watchMounts passes the mount table's changes on. Without it the slow look at each pool remains.
 func (g *generation) watchMounts(ctx context.Context) {
 	changes, err := mounts.Watch(ctx)
@@ -133,30 +148,45 @@ func (g *generation) watchMounts(ctx context.Context) {
 	}()
 }
 
-// becomeReady waits for the watches to be complete and for each pool to be checked, lets the work
-// begin, and tells systemd.
+// becomeReady tells systemd when each pool was checked, and lets the work begin when the watches are complete
+// too. An API server that is away keeps neither the boot nor a reload waiting, with which a corrected
+// kubeconfig is loaded; kubelet and other daemons that need a server start the same way.
 func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, started chan<- struct{}) {
-	awaited := []<-chan struct{}{checked, g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()}
+	if !await(ctx, checked) {
+		return
+	}
+	g.sayReady()
+	synced := []<-chan struct{}{g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()}
 	for _, s := range g.common {
-		awaited = append(awaited, s.Synced())
+		synced = append(synced, s.Synced())
 	}
 	if g.leases != nil {
-		awaited = append(awaited, g.leases.Synced())
+		synced = append(synced, g.leases.Synced())
 	}
-	for _, ready := range awaited {
+	if !await(ctx, synced...) {
+		return
+	}
+	g.ready.Store(true)
+	close(started)
+	g.d.Log.Info("the API was read, work begins")
+	signal(g.d.changed)
+}
+
+// await waits for all of them, and reports whether ctx did not end first.
+func await(ctx context.Context, all ...<-chan struct{}) bool {
+	for _, one := range all {
 		select {
-		case <-ready:
+		case <-one:
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
-	close(started)
-	g.sayReady()
+	return true
 }
 
 // sayReady tells systemd after the status file: what comes after systemctl may ask for the status.
 func (g *generation) sayReady() {
-	g.ready.Store(true)
+	g.started.Store(true)
 	g.d.keep(g, func(s Status) {
 		g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
 		g.d.systemd.Ready(s.Sentence)
@@ -184,6 +214,9 @@ func (g *generation) onTrouble(err error) {
 	signal(g.d.changed)
 }
 
+// apiUp reports whether the API was read and can be used now.
+func (g *generation) apiUp() bool { return g.ready.Load() && g.trouble.Load() == "" }
+
 func (g *generation) status() Status {
 	s := Status{
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
@@ -202,6 +235,13 @@ func (g *generation) status() Status {
 		s.Sentence = "the configuration file has errors and an older one is in force; " + s.Sentence
 	}
 	return s
+}
+
+func (g *generation) poolNames() (names []string) {
+	for _, p := range g.cfg.Pools {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 func (g *generation) places() map[place]bool {

@@ -24,7 +24,7 @@ func newDaemon(t *testing.T) (*daemon, *generation) {
 	t.Helper()
 	dir := hosttest.Dir(t)
 	d := &daemon{Options: Options{RuntimeDir: dir, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1)}
-	d.metrics = metrics.New("test", d.countVolumes)
+	d.metrics = metrics.New("test", metrics.Sources{Volumes: d.countVolumes, Health: d.health})
 	cfg := config.Config{Node: "node-a", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := os.WriteFile(cfg.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestBadReload(t *testing.T) {
 		messages := told(t)
 		d, g := newDaemon(t)
 		d.Config = filepath.Join(hosttest.Dir(t), "missing.toml")
-		g.ready.Store(ready)
+		g.started.Store(ready)
 		if d.reload(g) != nil {
 			t.Fatal("a configuration that is not there was taken")
 		}

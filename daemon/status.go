@@ -24,7 +24,7 @@ type Status struct {
 	Version     string       `json:"version"`
 	Node        string       `json:"node"`
 	Provisioner string       `json:"provisioner"`
-	Ready       bool         `json:"ready"`                 // READY was sent: the watches are complete and every pool was checked
+	Ready       bool         `json:"ready"`                 // every pool was checked, the API was read, and work has begun
 	API         string       `json:"api"`                   // what is wrong with the connection, "" if nothing is
 	NodeUnknown bool         `json:"nodeUnknown,omitempty"` // the API was read, and it has no Node object of this name
 	Sentence    string       `json:"sentence"`              // the same as systemd's STATUS
@@ -95,6 +95,9 @@ func sentence(s Status) string {
 	var parts []string
 	if s.API != "" {
 		parts = append(parts, "waiting for the API: "+s.API)
+	}
+	if s.API == "" && !s.Ready {
+		parts = append(parts, "reading the API")
 	}
 	if s.NodeUnknown {
 		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))

@@ -32,7 +32,7 @@ const callTimeout = 30 * time.Second
 // Options say which cluster and for whom.
 type Options struct {
 	// Kubeconfig is the path of the kubeconfig. Token and certificate files that it names are read
-	// again when they change; the file itself is read once, by New.
+	// again when they change; the file itself by FollowKubeconfig.
 	Kubeconfig string
 	// Node is this node's name, Provisioner the StorageClass.provisioner that is answered to.
 	Node, Provisioner string
@@ -46,6 +46,9 @@ type Options struct {
 	// trouble however often it is met, and with nil when none is left. Calls are serial; it must
 	// neither block nor call the client.
 	OnTrouble func(error)
+	// OnRefused may be nil. It is called with the reason of each request that the API server refused, or
+	// "Unreachable"; concurrently.
+	OnRefused func(reason string)
 
 	// wrap is the tests' way to see and to spoil the traffic.
 	wrap func(http.RoundTripper) http.RoundTripper
@@ -59,6 +62,8 @@ type Client struct {
 	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
 	coordination rest.Interface
 	params       runtime.ParameterCodec
+	connection   *connection
+	heard        []func() time.Time // when each sieve was last told something
 	trouble      *trouble
 	traffic      traffic
 	pruned       atomic.Pointer[time.Time] // when tombstones were last looked through, by the API server's clock
@@ -68,15 +73,14 @@ type Client struct {
 // New reads the kubeconfig and makes no request: a server that is away is no error here. Errors name
 // the file; one that does not exist matches fs.ErrNotExist.
 func New(o Options) (*Client, error) {
-	config, err := loadKubeconfig(o.Kubeconfig)
+	if o.OnRefused == nil {
+		o.OnRefused = func(string) {}
+	}
+	sends, config, err := newConnection(o)
 	if err != nil {
 		return nil, err
 	}
-	tune(config, o)
-	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
-	}
+	transport := &http.Client{Transport: sends, Timeout: config.Timeout}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -84,7 +88,7 @@ func New(o Options) (*Client, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
-	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), trouble: newTrouble(o.OnTrouble)}
+	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), connection: sends, trouble: newTrouble(o.OnTrouble)}
 	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
@@ -185,5 +189,6 @@ func sieve[T Object](c *Client, from *source, keep func(T) bool, onChange func(o
 	s := NewSieve(from, keep, onChange)
 	s.fail = func(err error) { c.trouble.met(from.resource, err) }
 	s.fine = func() { c.trouble.over(from.resource) }
+	c.heard = append(c.heard, s.LastHeard)
 	return s
 }

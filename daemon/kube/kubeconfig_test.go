@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,4 +186,59 @@ func TestCertificateIsFollowed(t *testing.T) {
 	}
 	put("certified")
 	eventually(t, "the new certificate", func() bool { return user() == `"system:node:certified"` })
+}
+
+// A kubeconfig that is replaced is in use without a new client: at once where the server refused the old one,
+// and otherwise within seconds. One that cannot be used, or leads elsewhere, changes nothing.
+func TestKubeconfigIsFollowed(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	ns := namespace(t)
+	path := credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{Token: "stale"})
+	var refused sync.Map
+	c, err := New(Options{Kubeconfig: path, OnRefused: func(reason string) { refused.Store(reason, true) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, ended := make(chan error, 10), make(chan struct{})
+	go func() { c.FollowKubeconfig(ctx, func(err error) { said <- err }); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	replace := func(server, token string) error {
+		t.Helper()
+		text, err := os.ReadFile(credentials(t, server, &clientcmdapi.AuthInfo{Token: token}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, string(text))
+		return <-said
+	}
+	if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "nauthorized") {
+		t.Fatalf("with a stale token: %v", err)
+	}
+	if _, known := refused.Load("Unauthorized"); !known || !c.LastSuccess().IsZero() {
+		t.Errorf("the refusal is not told, last success %s", c.LastSuccess())
+	}
+	answer, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(plane.Config().Host, answer.Status.Token); err != nil {
+		t.Fatalf("a sound kubeconfig: %v", err)
+	}
+	known := func() {
+		t.Helper()
+		if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "forbidden: User \"system:serviceaccount:"+ns+":default\"") {
+			t.Errorf("with a good token: %v", err)
+		}
+	}
+	known()
+	write(t, path, "{")
+	if err := <-said; !errors.As(err, new(*KubeconfigError)) {
+		t.Errorf("garbage: %v", err)
+	}
+	known()
+	if err := replace("https://127.0.0.1:1", "t"); !errors.Is(err, ErrOtherServer) {
+		t.Errorf("another server: %v", err)
+	}
+	known()
 }

@@ -7,12 +7,14 @@ package metrics
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 const namespace = "hostpath_provisioner"
@@ -31,11 +33,26 @@ type Metrics struct {
 	inodes      *prometheus.GaugeVec
 	probe       *prometheus.GaugeVec
 	checks      *prometheus.CounterVec
+	refusals    *prometheus.CounterVec
+	reloaded    prometheus.Gauge
+	reloadedAt  prometheus.Gauge
 }
 
-// New makes a registry with the daemon's, the Go runtime's and the process's metrics. volumes counts
-// the volume objects of each pool; it is called at each scrape.
-func New(version string, volumes func() map[string]int) *Metrics {
+// Sources are called at each scrape, so that nothing is kept that could disagree with what they tell.
+type Sources struct {
+	Volumes func() map[string]int // volume objects by pool
+	Health  func() Health
+}
+
+// Health is how the daemon is, whatever its pools are.
+type Health struct {
+	Ready       bool      // claims can be provisioned: the same as /readyz
+	APIUp       bool      // the API was read, and nothing is wrong with it now
+	LastSuccess time.Time // when the API server last took a request or sent something; zero is never
+}
+
+// New makes a registry with the daemon's, the Go runtime's and the process's metrics.
+func New(version string, from Sources) *Metrics {
 	m := &Metrics{
 		Registry:    prometheus.NewRegistry(),
 		provisioned: counter("claims_provisioned_total", "Claims that got a volume.", "pool"),
@@ -46,15 +63,21 @@ func New(version string, volumes func() map[string]int) *Metrics {
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
 		}, []string{"pool"}),
-		open:   gauge("pool_open", "1 if the pool takes work, 0 if its gate is closed.", "pool"),
-		closed: gauge("pool_finding", "1 for each reason found when the pool was last checked; severity is close, full or warn.", "pool", "reason", "severity"),
-		bytes:  gauge("pool_bytes", "Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.", "pool", "kind"),
-		inodes: gauge("pool_inodes", "Inodes of the pool's filesystem, in all and free; 0 where it has no limit.", "pool", "kind"),
-		probe:  gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
-		checks: counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
+		open:       gauge("pool_open", "1 if the pool takes work, 0 if its gate is closed.", "pool"),
+		closed:     gauge("pool_finding", "1 for each reason found when the pool was last checked; severity is close, full or warn.", "pool", "reason", "severity"),
+		bytes:      gauge("pool_bytes", "Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.", "pool", "kind"),
+		inodes:     gauge("pool_inodes", "Inodes of the pool's filesystem, in all and free; 0 where it has no limit.", "pool", "kind"),
+		probe:      gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
+		checks:     counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
+		refusals:   counter("api_refused_total", "Requests that the API server refused or could not take, by the reason in its answer; Unreachable is no answer.", "reason"),
+		reloaded:   gauge("config_last_reload_successful", "1 if the configuration on disk is in force, as far as it was last read.").WithLabelValues(),
+		reloadedAt: gauge("config_last_reload_success_timestamp_seconds", "When a configuration was last taken into force.").WithLabelValues(),
+	}
+	for _, reason := range refusalReasons {
+		m.refusals.WithLabelValues(reason)
 	}
 	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe, m.checks,
-		volumeCount{volumes}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -92,6 +115,26 @@ func (m *Metrics) Pool(s gate.State) {
 	m.checks.WithLabelValues(pool).Inc()
 }
 
+// refusalReasons are those of a status (k8s.io/apimachinery/pkg/apis/meta/v1, StatusReason) that tell of
+// trouble. NotFound, Conflict, AlreadyExists and Expired belong to ordinary work.
+var refusalReasons = []string{"Unauthorized", "Forbidden", "Invalid", "BadRequest", "TooManyRequests", "InternalError", "ServiceUnavailable", "Timeout", "Unreachable", "Other"}
+
+// Refused counts a request that the API server refused, by reason.
+func (m *Metrics) Refused(reason string) {
+	if !slices.Contains(refusalReasons, reason) {
+		reason = "Other"
+	}
+	m.refusals.WithLabelValues(reason).Inc()
+}
+
+// Reloaded notes whether a configuration was taken into force.
+func (m *Metrics) Reloaded(good bool, now time.Time) {
+	m.reloaded.Set(boolean(good))
+	if good {
+		m.reloadedAt.Set(float64(now.UnixMilli()) / 1000)
+	}
+}
+
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
@@ -127,6 +170,47 @@ func (v volumeCount) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc() }
 func (v volumeCount) Collect(ch chan<- prometheus.Metric) {
 	for pool, n := range v.count() {
 		ch <- prometheus.MustNewConstMetric(v.desc(), prometheus.GaugeValue, float64(n), pool)
+	}
+}
+
+// healthOf tells of the daemon and the API at scrape time.
+type healthOf struct{ health func() Health }
+
+var (
+	ready   = prometheus.NewDesc(namespace+"_ready", "1 if claims can be provisioned, 0 if they wait for the daemon or for the API; pools have pool_open.", nil, nil)
+	apiUp   = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
+	apiLast = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
+)
+
+// Describe is part of prometheus.Collector.
+func (healthOf) Describe(ch chan<- *prometheus.Desc) { ch <- ready; ch <- apiUp; ch <- apiLast }
+
+// Collect is part of prometheus.Collector.
+func (h healthOf) Collect(ch chan<- prometheus.Metric) {
+	now, last := h.health(), 0.0
+	if !now.LastSuccess.IsZero() {
+		last = float64(now.LastSuccess.UnixMilli()) / 1000
+	}
+	ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, boolean(now.Ready))
+	ch <- prometheus.MustNewConstMetric(apiUp, prometheus.GaugeValue, boolean(now.APIUp))
+	ch <- prometheus.MustNewConstMetric(apiLast, prometheus.GaugeValue, last)
+}
+
+// Expect gives each pool its series before there is anything to count.
+func (m *Metrics) Expect(pools []string) {
+	for _, pool := range append([]string{""}, pools...) { // "": claims whose class leads to no pool
+		for _, reason := range plan.ClaimReasons {
+			m.refused.WithLabelValues(pool, reason)
+		}
+	}
+	for _, pool := range pools {
+		m.provisioned.WithLabelValues(pool)
+		for _, reason := range plan.VolumeReasons {
+			m.removed.WithLabelValues(pool, reason)
+		}
+		for _, reason := range plan.DirectoryReasons {
+			m.parts.WithLabelValues(pool, reason)
+		}
 	}
 }
 

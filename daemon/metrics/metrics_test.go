@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
+func noHealth() Health { return Health{} }
+
 // The pool's series are its last report and nothing of the one before.
 func TestPoolSeriesFollowTheReport(t *testing.T) {
-	m := New("v1", func() map[string]int { return map[string]int{"fast": 3} })
+	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth})
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
@@ -53,7 +58,7 @@ hostpath_provisioner_pool_volumes{pool="fast"} 3
 }
 
 func TestClaimsAreProvisionedOrRefused(t *testing.T) {
-	m := New("v1", func() map[string]int { return nil })
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
 	m.Claim("fast", "Provisioned", time.Second)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Claim("fast", "PoolClosed", 0)
@@ -70,7 +75,7 @@ func TestClaimsAreProvisionedOrRefused(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	m := New("v1", func() map[string]int { return nil })
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +83,9 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var trouble error
 	ended := make(chan error, 1)
-	go func() { ended <- m.Serve(ctx, l, func() error { return trouble }) }()
+	go func() {
+		ended <- m.Serve(ctx, l, func() error { return trouble }, func() error { return errors.New("no API") })
+	}()
 	get := func(path string) (int, string) {
 		t.Helper()
 		r, err := http.Get("http://" + l.Addr().String() + path)
@@ -95,6 +102,9 @@ func TestServe(t *testing.T) {
 	trouble = errors.New("pool fast: its loop has not turned for 1m0s")
 	if code, body := get("/healthz"); code != 503 || body != trouble.Error()+"\n" {
 		t.Errorf("healthz in trouble: %d %q", code, body)
+	}
+	if code, body := get("/readyz"); code != 503 || body != "no API\n" {
+		t.Errorf("readyz: %d %q", code, body)
 	}
 	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, `build_info{goversion="go`) {
 		t.Errorf("metrics: %d", code)
@@ -119,7 +129,7 @@ func TestServeEndsWithItsAnswer(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, answered := make(chan error, 1), make(chan error, 1)
 	go func() {
-		ended <- New("v1", func() map[string]int { return nil }).Serve(ctx, l, func() error { close(asked); <-refused; return nil })
+		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth}).Serve(ctx, l, func() error { close(asked); <-refused; return nil }, nil)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
@@ -142,5 +152,43 @@ func TestServeEndsWithItsAnswer(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Serve ended with %v", err)
+	}
+}
+
+// Each metric of an alert exists before anything has happened: an alert on a name that is misspelt, or on a
+// series that is born at its first failure, never fires.
+func TestAlertsHaveTheirMetrics(t *testing.T) {
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
+	m.Expect([]string{"fast"})
+	_, s := gate.New("fast").Set(hostcheck.Report{Pool: "fast"}, time.Now())
+	m.Pool(s)
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, family := range families {
+		there[family.GetName()] = true
+	}
+	rules, err := os.ReadFile("../../packaging/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^ +expr: .*?(hostpath_provisioner_[a-z_]+)`).FindAllSubmatch(rules, -1)
+	if len(names) < 5 {
+		t.Fatalf("%d alerts", len(names))
+	}
+	for _, name := range names {
+		if !there[string(name[1])] {
+			t.Errorf("%s has no series at the start", name[1])
+		}
+	}
+	for _, reason := range plan.VolumeReasons {
+		if testutil.ToFloat64(m.removed.WithLabelValues("fast", reason)) != 0 {
+			t.Errorf("%s does not begin at 0", reason)
+		}
+	}
+	if n, want := testutil.CollectAndCount(m.removed), len(plan.VolumeReasons); n != want {
+		t.Errorf("%d series of volumes removed, want %d from the start", n, want)
 	}
 }

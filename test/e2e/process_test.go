@@ -93,11 +93,8 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 // What the daemon says of itself while it runs, in its three mouths.
 func TestStatusAndMetrics(t *testing.T) {
 	w := newWorld(t)
-	address := freeAddress(t)
 	h := w.newHost("a")
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
-	w.must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	address := h.metrics()
 	h.run()
 	h.made("data", w.class("c", immediate))
 	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
@@ -110,6 +107,11 @@ func TestStatusAndMetrics(t *testing.T) {
 		`hostpath_provisioner_pool_volumes{pool="fast"} 1`,
 		`hostpath_provisioner_provision_duration_seconds_count{pool="fast"} 1`,
 		`hostpath_provisioner_build_info{goversion="go`,
+		`hostpath_provisioner_claims_refused_total{pool="fast",reason="PoolClosed"} 0`, // before there is one
+		`hostpath_provisioner_volumes_removed_total{pool="fast",reason="VolumeLost"} 0`,
+		`hostpath_provisioner_api_refused_total{reason="Forbidden"} 0`,
+		"\nhostpath_provisioner_ready 1\n",
+		"\nhostpath_provisioner_config_last_reload_successful 1\n",
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s", want)
@@ -127,8 +129,8 @@ func TestStatusAndMetrics(t *testing.T) {
 	}
 }
 
-// The API server is away when the daemon starts, and again later: it waits, says so, and goes on. This
-// test has a control plane of its own to kill.
+// The API server is away when the daemon starts, and again later: it is ready for systemd, waits, says so in
+// its status and its metrics, and goes on. This test has a control plane of its own to kill.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
@@ -141,18 +143,39 @@ func TestAPIServerAway(t *testing.T) {
 	defer own.Stop()
 	w.must(applyTo(ctx, own))
 	h := w.newHost("a")
+	address := h.metrics()
+	up := func(want string) {
+		t.Helper()
+		w.eventually("api_up "+want, func() bool {
+			return strings.Contains(page(w, "http://"+address+"/metrics"), "\nhostpath_provisioner_api_up "+want+"\n")
+		})
+	}
 	w.must(own.Kill())
 	w.must(h.Start())
+	defer h.Kill()
+	w.must(h.WaitStarted(w.soon(), 1))
 	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	up("0")
+	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
+		t.Errorf("healthz without the API: %q", got)
+	}
+	if got := page(w, "http://"+address+"/readyz"); !strings.Contains(got, "waiting for the API") {
+		t.Errorf("readyz without the API: %q", got)
+	}
 	w.must(own.Restart(ctx))
 	w.must(h.WaitReady(w.soon(), 1))
-	defer h.Kill()
+	up("1")
 	class := w.class("c", immediate)
 	first := h.made("first", class)
 	w.must(own.Kill())
 	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	up("0")
 	w.must(own.Restart(ctx))
 	second := h.made("second", class)
+	up("1")
+	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
+		t.Errorf("readyz: %q", got)
+	}
 	h.wantTree(whole(first.Name, second.Name)...)
 }
 
@@ -182,6 +205,16 @@ func TestBadStarts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// metrics has the daemon serve its metrics, and returns where.
+func (h *host) metrics() (address string) {
+	h.w.Helper()
+	address = freeAddress(h.w.T)
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	h.w.must(err)
+	h.w.must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	return address
 }
 
 func freeAddress(t *testing.T) string {

@@ -201,8 +201,16 @@ func (d *Daemon) tell() {
 	d.news = make(chan struct{})
 }
 
-// WaitReady waits until READY was told n times since Start: once at start, once more for each reload.
+// WaitReady waits until READY was told n times since Start, once at start and once more for each reload, and
+// until the API was read, which READY does not wait for.
 func (d *Daemon) WaitReady(ctx context.Context, n int) error {
+	return d.wait(ctx, fmt.Sprintf("READY number %d, and the API read", n), func() bool {
+		return d.ready >= n && !strings.Contains(d.status, "reading the API") && !strings.Contains(d.status, "waiting for the API")
+	})
+}
+
+// WaitStarted waits until READY was told n times since Start.
+func (d *Daemon) WaitStarted(ctx context.Context, n int) error {
 	return d.wait(ctx, fmt.Sprintf("READY number %d", n), func() bool { return d.ready >= n })
 }
 

@@ -1,0 +1,24 @@
+package plan
+
+// The reasons by what they are told of, so that each has a series from the start: an alert on an increase
+// never sees the first of a series that is born at 1. A reason may stand in several; a test finds one that
+// stands in none.
+var (
+	ClaimReasons = []string{ // why a claim has no volume
+		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
+		ReasonDataSource, ReasonSelector, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolHeld,
+		ReasonNotEnoughSpace, ReasonCreateFailed, ReasonNoQuota, ReasonNameTaken,
+	}
+	VolumeReasons = []string{ // what became of a volume
+		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonCaughtUp, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
+		ReasonPathMismatch, ReasonNotRecorded, ReasonClaimExists, ReasonUnknownPool, ReasonPoolClosed, ReasonRecordDamaged,
+		ReasonDeleteFailed, ReasonPurgeFailed, ReasonPartRemoved,
+	}
+	DirectoryReasons = []string{ // what became of this node's directory of a volume of scope every-node
+		ReasonPartMade, ReasonPartRemoved, ReasonPoolClosed, ReasonUnknownPool, ReasonNotRecorded, ReasonPathMismatch, ReasonRecordDamaged,
+		ReasonCreateFailed, ReasonBadName,
+	}
+	OtherReasons = []string{ // events and log lines that no counter counts
+		ReasonProvisioned, ReasonMixedBinding, ReasonAPIRefused, ReasonPoolOpened, ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage,
+	}
+)

@@ -1,0 +1,35 @@
+package plan
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A new reason has to be written into one of the lists, or its series would be born at 1.
+func TestEveryReasonIsListed(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, found := slices.Concat(ClaimReasons, VolumeReasons, DirectoryReasons, OtherReasons), 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		found++
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil || !slices.Contains(listed, value) {
+			t.Errorf("%s stands in no list", spec.Names[0].Name)
+		}
+		return true
+	})
+	if found == 0 {
+		t.Error("reasons.go has no reasons")
+	}
+}
