@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -34,11 +34,14 @@ demo: deps build $(BUILD)/controlplane ## the main job, step by step, on a throw
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint unit e2e fuzz trials ## everything that must pass to land
+test: deps lint alerts unit e2e fuzz trials ## everything that must pass to land
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
 	@$(GO) vet $(GOFLAGS) ./...
+
+alerts: ## the alerts that the packages have, with promtool
+	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/test.sh
 
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
