@@ -50,8 +50,12 @@ func (d disk) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	return translate(d.Pool.Trash(ctx, id, pv))
 }
 
-func (d disk) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
-	return translate(d.Pool.PutBack(ctx, id, pv))
+func (d disk) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error {
+	return translate(d.Pool.PutBack(ctx, id, pv, claimUID))
+}
+
+func (d disk) Discard(ctx context.Context, id mounts.Identity, pv string) error {
+	return translate(d.Pool.Discard(ctx, id, pv))
 }
 
 func (d disk) Archive(ctx context.Context, id mounts.Identity, pv string) error {
@@ -80,6 +84,19 @@ func (d disk) Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.
 		return nil, translate(err)
 	}
 	return record(r, place), nil
+}
+
+func (d disk) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error) {
+	r, err := d.Pool.LookupArchived(ctx, id, pv, claimUID)
+	if errors.Is(err, volume.ErrNotRecorded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, translate(err)
+	}
+	found := record(r, volume.InArchive)
+	found.Archived = true
+	return found, nil
 }
 
 func (d disk) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {

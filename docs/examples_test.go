@@ -126,7 +126,7 @@ func TestAdoptedVolume(t *testing.T) {
 			}
 		}
 	}
-	pv.Status.Phase = corev1.VolumeReleased
+	pv.Status.Phase, pv.Spec.ClaimRef = corev1.VolumeReleased, &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "u-1"}
 	pool := plan.Pool{Name: pv.Labels[plan.PoolLabel], Path: "/srv/fast"}
 	facts := plan.VolumeFacts{Volume: &pv, Provisioner: plan.DefaultProvisioner, Node: "node-a", Pool: &pool, Record: &plan.Record{PV: pv.Name, Directory: pv.Name, Place: plan.InPool}}
 	if v := plan.ForVolume(facts); v.Action != plan.Ignore {

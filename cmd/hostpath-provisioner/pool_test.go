@@ -155,7 +155,7 @@ func TestStates(t *testing.T) {
 	kept.Record.Retained = true
 	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []volume.Volume{
 		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
-		in("5-nobody's", volume.InPool), in("6-trash", volume.InTrash), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
+		in("5-nobody's", volume.InPool), in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	elsewhere := object("other", corev1.VolumeBound, remove)
 	elsewhere.Labels[plan.PoolLabel] = "gone"
@@ -178,6 +178,8 @@ fast 3-retained retained
 fast 4-new pending
 fast 5-nobody's orphaned
 fast 6-trash trash
+fast 6a-forced orphaned
+fast 6b-going emptying
 fast 7-lost missing
 fast 8-unmade nowhere
 fast 9-kept retained

@@ -286,6 +286,8 @@ func stateOf(v volume.Volume, pv *corev1.PersistentVolume, asked bool) string {
 	switch {
 	case v.Place == volume.Nowhere && pv != nil:
 		return stateMissing
+	case v.Place == volume.InTrash && pv == nil && asked && !v.Record.Retained: // its object did not go by the daemon's hand
+		return stateOrphaned
 	case v.Place != volume.InPool:
 		return string(v.Place)
 	case pv != nil:

@@ -160,8 +160,16 @@ func (a answering) Trash(ctx context.Context, id mounts.Identity, pv string) err
 	return a.do(ctx, func() error { return a.Disk.Trash(ctx, id, pv) })
 }
 
-func (a answering) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
-	return a.do(ctx, func() error { return a.Disk.PutBack(ctx, id, pv) })
+func (a answering) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error {
+	return a.do(ctx, func() error { return a.Disk.PutBack(ctx, id, pv, claimUID) })
+}
+
+func (a answering) Discard(ctx context.Context, id mounts.Identity, pv string) error {
+	return a.do(ctx, func() error { return a.Disk.Discard(ctx, id, pv) })
+}
+
+func (a answering) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error) {
+	return within(ctx, a.shutter, func() (*plan.Record, error) { return a.Disk.Archived(ctx, id, pv, claimUID) })
 }
 
 func (a answering) Archive(ctx context.Context, id mounts.Identity, pv string) error {

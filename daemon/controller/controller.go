@@ -200,6 +200,9 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 // VolumeChanged is told of each volume of this node that came, changed or went (now is nil).
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
+	if now != nil && !plan.Going(now) {
+		c.ledger.forget(letGoKey(now.Name))
+	}
 	if now == nil {
 		c.ledger.forget(string(was.UID))
 		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
@@ -209,11 +212,12 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 		c.ledger.forget(removedKey(was))
 		v = was
 	}
-	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && v.Status.Phase == corev1.VolumeBound {
-		signal(r.recheck) // it was not made just now: a restored server may have it back
+	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {
+		signal(r.recheck) // a restored server may have it back, or people made it for an orphaned directory
 	}
+	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it goes.
-	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) {
+	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) && !stays {
 		return
 	}
 	r := c.rooms[v.Labels[plan.PoolLabel]]

@@ -76,6 +76,14 @@ func (l ledger) since(uid string) time.Duration {
 	return 0
 }
 
+// has says whether the object is in the ledger.
+func (l ledger) has(uid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, there := l.entries[uid]
+	return there
+}
+
 // begin says whether work on the object was not begun yet, and notes that it is now.
 func (l ledger) begin(uid string) bool {
 	l.mu.Lock()

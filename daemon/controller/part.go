@@ -134,7 +134,7 @@ func (c *Controller) putPartBack(ctx context.Context, r *room, pv *corev1.Persis
 	if err != nil || now == nil || now.UID != pv.UID || !plan.InUse(now) {
 		return err
 	}
-	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, string(pv.Spec.ClaimRef.UID)); err != nil {
 		return c.partTrouble(r, pv, err)
 	}
 	c.ledger.forget(removedKey(pv))
@@ -177,7 +177,7 @@ func removedKey(pv *corev1.PersistentVolume) string { return "removed/" + string
 func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
 	key := removedKey(pv)
 	if c.ledger.begin(key) {
-		if err := c.putAway(ctx, r, pv.Name, v.Action); err != nil {
+		if err := c.putAway(ctx, r, pv.Name, "", v.Action); err != nil {
 			c.ledger.forget(key)
 			return 0, c.diskTrouble(r, pv, err)
 		}
@@ -200,7 +200,8 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 		return plan.HelpAfter, nil
 	}
 	if v.Action == plan.Retain {
-		return 0, c.API.ReleaseFinalizer(ctx, pv)
+		_, err := c.API.ReleaseFinalizer(ctx, pv)
+		return 0, err
 	}
 	return 0, c.API.RemoveVolume(ctx, pv)
 }
@@ -223,17 +224,26 @@ var doneHere = map[plan.Action]string{
 	plan.Delete:  "this node's directory of the volume is deleted; its files follow",
 	plan.Archive: "this node's directory of the volume is archived",
 	plan.Retain:  "this node's directory of the volume is kept",
+	plan.PutBack: "this node's directory of the volume was put back, and is kept",
 	plan.LetGo:   "this node has no directory of the volume any more",
 }
 
 // putAway does with a volume's directory what was decided, durably. Each step can be repeated.
-func (c *Controller) putAway(ctx context.Context, r *room, pv string, action plan.Action) error {
+func (c *Controller) putAway(ctx context.Context, r *room, pv, claimUID string, action plan.Action) error {
 	identity := c.Gate.State(r.Name).Identity()
 	switch action {
-	case plan.Delete:
-		return r.Disk.Trash(ctx, identity, pv)
+	case plan.Delete: // what was decided is told by the object or by the tombstone, whichever node lets that go
+		if err := r.Disk.Trash(ctx, identity, pv); err != nil {
+			return err
+		}
+		return r.Disk.Discard(ctx, identity, pv)
 	case plan.Archive:
 		return r.Disk.Archive(ctx, identity, pv)
+	case plan.PutBack: // it is to be retained
+		if err := r.Disk.PutBack(ctx, identity, pv, claimUID); err != nil {
+			return err
+		}
+		return r.Disk.Retain(ctx, identity, pv)
 	case plan.Retain:
 		return r.Disk.Retain(ctx, identity, pv)
 	default:
@@ -255,10 +265,10 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 	switch {
 	case record == nil || c.ledger.busy(record.ClaimUID):
 		return nil
-	case record.Place == plan.InTrash, record.Place == plan.Emptying, record.Place == plan.InArchive:
+	case record.Place == plan.Emptying, record.Place == plan.InArchive:
 		r.purges.Add(item{name: pv}) // the answer that it is gone was lost
 		return nil
-	case record.Place != plan.InPool:
+	case record.Place != plan.InPool && record.Place != plan.InTrash:
 		return nil
 	}
 	_, err = c.record(ctx, r, *record)
@@ -268,7 +278,7 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 // catchUp puts away the directory of a volume that went without this node: its tombstone says so.
 // A crash in between leaves the record, with which the next start comes here again.
 func (c *Controller) catchUp(ctx context.Context, r *room, record plan.Record, v plan.Verdict) error {
-	if err := c.putAway(ctx, r, record.PV, v.Action); err != nil {
+	if err := c.putAway(ctx, r, record.PV, record.ClaimUID, v.Action); err != nil {
 		return err
 	}
 	c.Observer.Volume(r.Name, v.Reason)

@@ -51,8 +51,11 @@ type VolumeWriter interface {
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// RemoveVolume takes our finalizer off and deletes the object.
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// ReleaseFinalizer takes our finalizer off an object that somebody else deleted.
-	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) error
+	// ReleaseFinalizer takes our finalizer off an object whose policy is still as given, a conflict if it is
+	// not. It returns the object as it is then, nil if it is gone.
+	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
+	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
+	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 }
 
 // ClaimWriter writes the node on a claim, unless somebody else changed the claim (won is false).
@@ -118,10 +121,12 @@ type Maker interface {
 type Remover interface {
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	Archive(ctx context.Context, id mounts.Identity, pv string) error
-	// PutBack undoes Trash, as long as nothing was purged.
-	PutBack(ctx context.Context, id mounts.Identity, pv string) error
+	// PutBack undoes Trash and Archive, as long as nothing was discarded.
+	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
+	// Discard notes that the files of a volume in the trash may go, because its object went by our hand.
+	Discard(ctx context.Context, id mounts.Identity, pv string) error
 	Retain(ctx context.Context, id mounts.Identity, pv string) error
-	// Purge empties the trash of this volume and forgets its record. It answers how many entries it
+	// Purge removes the files of a discarded volume and forgets its record. It answers how many entries it
 	// had to leave, with the error that names them.
 	Purge(ctx context.Context, id mounts.Identity, pv string) error
 }
@@ -130,6 +135,8 @@ type Remover interface {
 type Keeper interface {
 	// Lookup answers nil for a volume that has no record, ErrDamaged for a record that cannot be read.
 	Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error)
+	// Archived answers the record of a claim's volume that is in the archive with its record, nil if there is none.
+	Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error)
 	// Exists says whether the pool has a directory of this name.
 	Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error)
 	Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error)

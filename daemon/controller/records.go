@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -102,12 +100,12 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // was restored to a day before they were deleted, or somebody removed their directories. The records
 // were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
 func (c *Controller) lookForLost(r *room, records []plan.Record) {
-	there := make(map[string]bool, len(records))
+	places := make(map[string]plan.Place, len(records))
 	for _, record := range records {
-		there[record.PV] = record.Place == plan.InPool
+		places[record.PV] = record.Place
 	}
 	for _, v := range c.World.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == r.Name && v.Status.Phase == corev1.VolumeBound && !there[v.Name] {
+		if v.Labels[plan.PoolLabel] == r.Name && plan.MayLack(v, places[v.Name]) {
 			r.volumes.Add(item{name: v.Name})
 		}
 	}
@@ -136,9 +134,9 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 		err = c.undo(ctx, r, record)
 	case plan.Keep:
 		if verdict.Reason != "" {
-			c.sayOrphan(r, record)
+			err = c.orphan(ctx, r, record)
 		}
-	case plan.Delete, plan.Archive, plan.Retain:
+	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
 		err = c.catchUp(ctx, r, record, verdict)
 	}
 	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
@@ -173,6 +171,22 @@ func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) erro
 	return err
 }
 
+// orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
+// discarded by a worker that let the object go, since the records were read.
+func (c *Controller) orphan(ctx context.Context, r *room, record plan.Record) error {
+	if record.Place == plan.InTrash {
+		if c.ledger.has(removingKey(record.PV)) || c.ledger.has(letGoKey(record.PV)) {
+			return nil
+		}
+		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), record.PV)
+		if err != nil || now == nil || now.Place != plan.InTrash {
+			return err
+		}
+	}
+	c.sayOrphan(r, record)
+	return nil
+}
+
 func (c *Controller) sayOrphan(r *room, record plan.Record) {
 	if !c.ledger.news("orphan/"+record.PV, plan.ReasonOrphaned) {
 		return
@@ -180,6 +194,9 @@ func (c *Controller) sayOrphan(r *room, record plan.Record) {
 	words := "a recorded volume has data and no volume object; it is kept"
 	if record.Scope == plan.ScopeEveryNode { // empty or not
 		words = "a recorded volume has no volume object, and nothing proves that its claim is gone; it is kept"
+	}
+	if record.Place == plan.InTrash {
+		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}
 	c.Observer.Volume(r.Name, plan.ReasonOrphaned)
 	c.Log.Warn(words, "reason", plan.ReasonOrphaned,

@@ -63,6 +63,13 @@ type shelf struct {
 	Disk
 	records []plan.Record
 	undone  []string
+
+	discarded []string
+}
+
+func (s *shelf) Discard(_ context.Context, _ mounts.Identity, pv string) error {
+	s.discarded = append(s.discarded, pv)
+	return nil
 }
 
 func (s *shelf) Sweep(context.Context, mounts.Identity) (int, error) { return 0, nil }
@@ -142,14 +149,50 @@ func TestAssignIsTriedAgain(t *testing.T) {
 
 // The object is gone, by a request whose answer was lost: the trash is emptied all the same.
 func TestVanishedVolumeIsPurged(t *testing.T) {
-	c, r := stand(&api{}, &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}, {PV: "pvc-b", Place: plan.InPool}}})
-	for _, name := range []string{"pvc-a", "pvc-b", "pvc-unknown"} {
+	disk := &shelf{records: []plan.Record{
+		{PV: "pvc-a", Place: plan.Emptying}, {PV: "pvc-b", Place: plan.InPool}, {PV: "pvc-c", Place: plan.InTrash}, {PV: "pvc-d", Place: plan.InTrash},
+	}}
+	c, r := stand(&api{}, disk)
+	c.ledger.begin(letGoKey("pvc-c")) // the answer to its last request was lost
+	for _, name := range []string{"pvc-a", "pvc-b", "pvc-c", "pvc-d", "pvc-unknown"} {
 		if _, err := c.volume(t.Context(), r, name); err != nil {
 			t.Error(err)
 		}
 	}
-	if i, _ := r.purges.Get(); r.purges.Len() != 0 || i.name != "pvc-a" {
-		t.Errorf("%q is purged, and %d more; want pvc-a alone", i.name, r.purges.Len())
+	var purged []string
+	for r.purges.Len() > 0 {
+		i, _ := r.purges.Get()
+		purged = append(purged, i.name)
+	}
+	if !slices.Equal(purged, []string{"pvc-a", "pvc-c"}) || !slices.Equal(disk.discarded, []string{"pvc-c"}) {
+		t.Errorf("%q are purged, %q discarded", purged, disk.discarded)
+	}
+	if !c.ledger.has("orphan/pvc-d") || c.ledger.has("orphan/pvc-c") {
+		t.Error("the one that this daemon did not let go is told, and no other")
+	}
+}
+
+// What this process remembers of an object that it let go ends when the object is to stay after all.
+func TestLetGoIsForgotten(t *testing.T) {
+	for _, change := range []func(*corev1.PersistentVolume){
+		func(v *corev1.PersistentVolume) {},
+		func(v *corev1.PersistentVolume) {
+			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		},
+		func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil },
+		func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound },
+	} {
+		c, _ := stand(&api{}, &shelf{})
+		c.ledger.begin(letGoKey("pvc-a"))
+		was := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
+		was.Spec.PersistentVolumeReclaimPolicy, was.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
+		was.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
+		now := was.DeepCopy()
+		change(now)
+		c.VolumeChanged(was, now)
+		if same := now.Spec.ClaimRef != nil && now.Status.Phase == was.Status.Phase && now.Spec.PersistentVolumeReclaimPolicy == was.Spec.PersistentVolumeReclaimPolicy; c.ledger.has(letGoKey("pvc-a")) != same {
+			t.Errorf("remembered: %v, of %+v", !same, now.Spec)
+		}
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -31,7 +33,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	}
 	verdict := plan.ForVolume(facts)
 	if verdict.Action == plan.PutBack {
-		return 0, c.putBack(ctx, r, pv, verdict)
+		return 0, c.putBack(ctx, r, facts, verdict)
 	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
 		c.sayVolume(r, pv, verdict)
@@ -52,7 +54,8 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 }
 
 // vanished finishes a removal whose last answer was lost: the object went, and nobody was told to empty
-// the trash. What is elsewhere is left to the comparison of all records.
+// the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
+// without an object. What is elsewhere is left to the comparison of all records.
 func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 	state := c.Gate.State(r.Name)
 	if r.Name == "" || !state.Removable() {
@@ -64,7 +67,12 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case record != nil && (record.Place == plan.InTrash || record.Place == plan.Emptying || record.Place == plan.InArchive):
+	case record != nil && record.Place == plan.InTrash && c.ledger.has(letGoKey(name)):
+		return c.discard(ctx, r, name)
+	case record != nil && record.Place == plan.InTrash:
+		_, err = c.record(ctx, r, *record)
+		return err
+	case record != nil && (record.Place == plan.Emptying || record.Place == plan.InArchive):
 		if _, watched := c.World.Volumes.Get(name); watched {
 			r.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
 		} else {
@@ -99,11 +107,15 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	if err != nil || f.Record != nil {
 		return f, err
 	}
+	uid := ""
 	if name, err := plan.DirectoryOf(r.Pool, pv); err == nil {
-		f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name)
-		return f, err
+		if f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name); f.Foreign || err != nil {
+			return f, err
+		}
+		uid = string(pv.Spec.ClaimRef.UID)
 	}
-	return f, nil
+	f.Record, err = r.Disk.Archived(ctx, state.Identity(), pv.Name, uid)
+	return f, err
 }
 
 func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
@@ -140,19 +152,91 @@ func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentV
 			return err
 		}
 	case plan.Retain:
-		if r.Name == "" { // no disk to note it on
-			return c.API.ReleaseFinalizer(ctx, pv)
+		if r.Name != "" { // else there is no disk to note it on
+			if err := r.Disk.Retain(ctx, identity, pv.Name); err != nil {
+				return err
+			}
 		}
-		if err := r.Disk.Retain(ctx, identity, pv.Name); err != nil {
-			return err
-		}
-		return c.API.ReleaseFinalizer(ctx, pv)
+		_, err := c.API.ReleaseFinalizer(ctx, pv)
+		return err
 	}
 	if err := c.stillGoing(ctx, r, pv); err != nil {
 		return err
 	}
-	return c.API.RemoveVolume(ctx, pv)
+	return c.letGo(ctx, r, pv)
 }
+
+// letGo removes the object of a volume whose directory is out of the way, and then has the trash know that.
+// Nothing else may tell it: who finds the directory whole in the trash, and no object, cannot know whether an
+// administrator had set another policy and forced the finalizer off. So what dies in between is kept:
+//
+//	finalizer off       an object without it: the next start goes on, or puts the directory back
+//	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
+//	discarded           a directory whose files may go: purged
+//
+// A daemon that is told to end does all of it first. What it did and was not answered it remembers.
+func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVolume) error {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	key := removingKey(pv.Name)
+	c.ledger.begin(key)
+	defer c.ledger.forget(key)
+	now, err := c.API.ReleaseFinalizer(ctx, pv)
+	if err != nil {
+		return err
+	}
+	c.ledger.begin(letGoKey(pv.Name))
+	if now != nil {
+		if err := c.API.DeleteVolume(ctx, now); err != nil {
+			if refused(err) { // it is there still, and may be changed
+				c.ledger.forget(letGoKey(pv.Name))
+			}
+			return err
+		}
+	}
+	return c.discard(ctx, r, pv.Name)
+}
+
+// discard has a volume's files go whose object this process let go.
+func (c *Controller) discard(ctx context.Context, r *room, pv string) error {
+	if r.tenure != nil { // this process may have been paused since
+		now, err := c.API.GetVolume(ctx, pv)
+		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
+			return err
+		}
+	}
+	if err := r.Disk.Discard(ctx, c.Gate.State(r.Name).Identity(), pv); err != nil {
+		return err
+	}
+	c.ledger.forget(letGoKey(pv))
+	r.purges.Add(item{name: pv})
+	return nil
+}
+
+// inTime is a context that outlives ctx by the time in which a daemon ends.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return longer, func() { stop(); cancel() }
+}
+
+// refused reports whether the API server certainly did not do what it was asked.
+func refused(err error) bool {
+	for _, is := range []func(error) bool{
+		apierrors.IsConflict, apierrors.IsForbidden, apierrors.IsUnauthorized, apierrors.IsInvalid,
+		apierrors.IsTooManyRequests, apierrors.IsServiceUnavailable,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// removingKey: this process is about to let an object go. letGoKey: it took the finalizer off, with nothing
+// changed since that says that the volume is to stay.
+func removingKey(pv string) string { return "removing/" + pv }
+func letGoKey(pv string) string    { return "let go/" + pv }
 
 // stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
 // out of the way: whoever was paused before that step may have made it long after it was decided. What
@@ -186,7 +270,7 @@ func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error
 		signal(r.kick)
 		return err
 	}
-	if errors.Is(err, ErrNotLeading) {
+	if errors.Is(err, ErrNotLeading) || apierrors.IsConflict(err) { // changed meanwhile: it is decided anew
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
@@ -209,17 +293,25 @@ func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verd
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
 // One worker at a time has a volume, so nobody puts it there meanwhile.
-func (c *Controller) putBack(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) error {
+func (c *Controller) putBack(ctx context.Context, r *room, f plan.VolumeFacts, v plan.Verdict) error {
+	pv := f.Volume
 	if err := c.fence(ctx, r); err != nil {
 		return quiet(err)
 	}
-	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, f.Record.ClaimUID); err != nil {
 		return c.diskTrouble(r, pv, err)
+	}
+	c.ledger.forget(letGoKey(pv.Name))
+	c.ledger.forget(removedKey(pv))
+	if plan.NeedsWork(pv) {
+		r.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
 	}
 	c.Observer.Volume(r.Name, v.Reason)
 	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
 	c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, v.Reason, v.Message)
-	c.Speaker.Event(*pv.Spec.ClaimRef, corev1.EventTypeNormal, v.Reason, v.Message)
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		c.Speaker.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
+	}
 	return nil
 }
 

@@ -37,15 +37,26 @@ func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 //
 // A crash between the two leaves an object without our finalizer, which the next try deletes.
 func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if err := c.ReleaseFinalizer(ctx, pv); err != nil {
+	now, err := c.ReleaseFinalizer(ctx, pv)
+	if err != nil || now == nil {
 		return err
 	}
+	return c.DeleteVolume(ctx, now)
+}
+
+// DeleteVolume deletes a volume object, if nobody changed it since it was read: what was decided on may not
+// be so any more (a conflict, apierrors.IsConflict). One that is gone already is no error.
+func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	uid := pv.UID
+	unchanged := &metav1.Preconditions{UID: &uid}
+	if version := pv.ResourceVersion; version != "" {
+		unchanged.ResourceVersion = &version
+	}
 	err := c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
-		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).
+		Body(&metav1.DeleteOptions{Preconditions: unchanged}).
 		Timeout(callTimeout).Do(ctx).Error()
 	if apierrors.IsConflict(err) {
-		// Another object of that name, so that ours is gone; or a conflict of somebody in between.
+		// Another object of that name, so that ours is gone; or it was changed, or a conflict of somebody in between.
 		now, readErr := c.GetVolume(ctx, pv.Name)
 		if readErr == nil && (now == nil || now.UID != uid) {
 			return nil
@@ -57,46 +68,54 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return nil
 }
 
-// ReleaseFinalizer takes our finalizer off a volume object, and no other. An object that is gone, or
-// does not have it, is no error.
-func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) error {
-	for uid := pv.UID; ; {
+// ReleaseFinalizer takes our finalizer off a volume object, and no other, if its policy still is the one
+// that was decided on (a conflict, apierrors.IsConflict). It returns the object as it is then, nil if it is
+// gone. One that does not have the finalizer is returned as given.
+func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	for uid, policy := pv.UID, pv.Spec.PersistentVolumeReclaimPolicy; ; {
 		at := slices.Index(pv.Finalizers, plan.Finalizer)
 		if at < 0 {
-			return nil
+			return pv, nil
 		}
-		err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, at))
+		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, policy, at))
 		switch {
-		case err == nil || absent(err, pv.Name):
-			return nil
+		case err == nil:
+			return now, nil
+		case absent(err, pv.Name):
+			return nil, nil
 		case !apierrors.IsInvalid(err) || ctx.Err() != nil:
-			return fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
+			return nil, fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
 		}
-		// A test in the patch failed: somebody changed the list. What it is now decides.
-		now, err := c.GetVolume(ctx, pv.Name)
+		// A test in the patch failed: somebody changed the object. What it is now decides.
+		now, err = c.GetVolume(ctx, pv.Name)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case now == nil || now.UID != uid:
-			return nil
+			return nil, nil
+		case now.Spec.PersistentVolumeReclaimPolicy != policy:
+			return nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), pv.Name,
+				fmt.Errorf("its reclaim policy is %s now", now.Spec.PersistentVolumeReclaimPolicy))
 		case slices.Index(now.Finalizers, plan.Finalizer) == at:
-			return fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
+			return nil, fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
 		}
 		pv = now
 	}
 }
 
-func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) error {
-	return c.core.Patch(types.JSONPatchType).Resource("persistentvolumes").Name(name).Body(patch).
-		Timeout(callTimeout).Do(ctx).Error()
+func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) (*corev1.PersistentVolume, error) {
+	now := &corev1.PersistentVolume{}
+	err := c.core.Patch(types.JSONPatchType).Resource("persistentvolumes").Name(name).Body(patch).
+		Timeout(callTimeout).Do(ctx).Into(now)
+	return now, err
 }
 
-// withoutFinalizer removes the entry at that place, if it is ours still and the object the same. A
-// merge patch could only write the whole list, and with it what others changed meanwhile.
-func withoutFinalizer(uid types.UID, at int) []byte {
+// withoutFinalizer removes the entry at that place, if it is ours still, and the object and its policy the
+// same. A merge patch could only write the whole list, and with it what others changed meanwhile.
+func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, at int) []byte {
 	path := fmt.Sprintf("/metadata/finalizers/%d", at)
-	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`,
-		uid, path, plan.Finalizer, path)
+	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},`+
+		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, uid, policy, path, plan.Finalizer, path)
 }
 
 // SetSelectedNode writes the node's name on a claim; "" removes it. It is written only if the claim

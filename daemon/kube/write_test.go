@@ -113,14 +113,14 @@ func TestReleaseFinalizer(t *testing.T) {
 	c, _ := newClient(t, Options{})
 	both := created(t, volume("fin-both", "1", plan.Finalizer, others))
 	for range 2 {
-		if err := c.ReleaseFinalizer(t.Context(), both); err != nil {
-			t.Fatal(err)
+		if now, err := c.ReleaseFinalizer(t.Context(), both); err != nil || !slices.Equal(now.Finalizers, []string{others}) {
+			t.Fatalf("%v, %v", now, err)
 		}
 	}
 	gone := both.DeepCopy()
 	gone.Name = "fin-gone"
-	if err := c.ReleaseFinalizer(t.Context(), gone); err != nil {
-		t.Errorf("one that is gone: %v", err)
+	if now, err := c.ReleaseFinalizer(t.Context(), gone); now != nil || err != nil {
+		t.Errorf("one that is gone: %v, %v", now, err)
 	}
 	if got, want := listed(t, "fin-"), []string{"fin-both [" + others + "] false"}; !slices.Equal(got, want) {
 		t.Errorf("volumes: %q, want %q", got, want)
@@ -244,6 +244,34 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	}
 }
 
+// An administrator changes the object after it was decided that it goes: it stays, with its finalizer if that
+// was still there.
+func TestRemoveVolumeThatChanged(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newClient(t, Options{})
+	early, late := created(t, volume("rm-early", "8", plan.Finalizer)), created(t, volume("rm-late", "9", plan.Finalizer))
+	now, err := c.ReleaseFinalizer(ctx, late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{early.Name, late.Name} {
+		patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+		if _, err := plane.Client().CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.RemoveVolume(ctx, early); !apierrors.IsConflict(err) {
+		t.Errorf("changed before the finalizer was off: %v", err)
+	}
+	if err := c.DeleteVolume(ctx, now); !apierrors.IsConflict(err) {
+		t.Errorf("changed after the finalizer was off: %v", err)
+	}
+	want := []string{"rm-early [" + plan.Finalizer + "] false", "rm-late [] false"}
+	if got := slices.DeleteFunc(listed(t, "rm-"), func(line string) bool { return !slices.Contains(want, line) }); !slices.Equal(got, want) {
+		t.Errorf("volumes: %q, want %q", got, want)
+	}
+}
+
 // A 404 of something in front of the API server, which knows no server, is not its word that an object is
 // gone: nothing is taken for absent, and no event given up. The server's own is.
 func TestStrangersNotFound(t *testing.T) {
@@ -256,7 +284,7 @@ func TestStrangersNotFound(t *testing.T) {
 		"node":      func() error { _, err := c.GetNode(ctx, "none"); return err },
 		"lease":     func() error { _, err := c.ReadLease(ctx, "none"); return err },
 		"tombstone": func() error { _, err := c.ReadTombstone(ctx, "none"); return err },
-		"release":   func() error { return c.ReleaseFinalizer(ctx, pv) },
+		"release":   func() error { _, err := c.ReleaseFinalizer(ctx, pv); return err },
 		"remove":    func() error { return c.RemoveVolume(ctx, pv) },
 	}
 	for what, ask := range asks {

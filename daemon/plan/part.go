@@ -110,16 +110,15 @@ func partThere(f PartFacts) (Verdict, bool) {
 }
 
 // partRemoved: the claim went, this node removed its part, and then the cluster was restored to a day
-// when the claim was there. What is in the trash and whole is put back, what is in the archive only by
-// people.
+// when the claim was there. What is whole is put back.
 func partRemoved(f PartFacts) (Verdict, bool) {
 	switch {
 	case f.Record == nil:
 		return Verdict{}, false
-	case f.Record.Place == InTrash:
+	case f.Record.whole():
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: "node " + f.Node +
 			": this volume was being deleted and is in use again; the node's directory was put back"}, true
-	case f.Record.Place == Emptying, f.Record.Place == InArchive:
+	case f.Record.Place == Emptying:
 		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.words()), true
 	default:
 		return Verdict{}, false

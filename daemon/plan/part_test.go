@@ -65,7 +65,7 @@ func TestPartPrecedence(t *testing.T) {
 		{"recorded, half made", []change{at(InStaging)}, Provision, ""},
 		{"in the trash, before full", []change{full, at(InTrash)}, PutBack, ReasonPutBack},
 		{"half emptied, before full", []change{full, at(Emptying)}, Wait, ReasonPartRemoved},
-		{"in the archive", []change{at(InArchive)}, Wait, ReasonPartRemoved},
+		{"in the archive, before full", []change{full, at(InArchive)}, PutBack, ReasonPutBack},
 		{"full", []change{full}, Wait, ReasonPoolClosed},
 		{"too large", []change{func(f *PartFacts) { f.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
 	} {
@@ -196,7 +196,13 @@ func TestTombstones(t *testing.T) {
 		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Keep},
 		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Keep},
 		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Keep},
-		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash}}, Finish},
+		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash}}, Delete},
+		{"in the trash, archived elsewhere", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash, OnDelete: OnDeleteArchive}}, Delete},
+		{"in the trash, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: InTrash}}, PutBack},
+		{"in the archive, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: InArchive}}, PutBack},
+		{"half emptied, and retained after all: what is left stays", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: Emptying}}, Retain},
+		{"half emptied", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: Emptying}}, Finish},
+		{"in the trash, and no word that it may go", RecordFacts{Record: Record{Place: InTrash}}, Keep},
 	} {
 		if c.f.Record.Place == "" {
 			c.f.Record.Place = InPool

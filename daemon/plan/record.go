@@ -6,7 +6,7 @@ import corev1 "k8s.io/api/core/v1"
 const (
 	Keep   Action = "keep"   // somebody still wants it, or only people may decide
 	Undo   Action = "undo"   // never published, nobody wants it: remove the empty directory and the record
-	Finish Action = "finish" // its object is gone: purge what is in the trash, then the record
+	Finish Action = "finish" // its removal was decided: purge what is in the trash, then the record
 )
 
 // RecordFacts is everything that a decision about a record depends on. It is asked only when the
@@ -26,15 +26,23 @@ type RecordFacts struct {
 // never in a pod, so its directory is empty; whoever carries out Undo removes nothing else. Data
 // without an object (etcd was restored, somebody forced a finalizer off) is therefore never lost
 // here: it is reported as orphaned. Only a tombstone says that it may go.
+//
+// That a directory is in the trash says that its removal was decided and not that the object went by this
+// daemon's hand: the policy may have become Retain before. Who removed the object has the directory go on to
+// Emptying at once, and what died before that is kept.
 func ForRecord(f RecordFacts) Verdict {
 	verdict, buried := f.buried()
 	switch {
 	case f.Record.Retained, f.published(), f.wanted():
 		return Verdict{Action: Keep}
-	case f.Record.Place == InTrash, f.Record.Place == Emptying, f.Record.Place == InArchive:
-		return Verdict{Action: Finish}
+	case buried && verdict.Action != Delete && verdict.Action != Archive:
+		return verdict
+	case f.Record.Place == Emptying, f.Record.Place == InArchive:
+		return Verdict{Action: Finish} // of the latter only the record is moved
 	case buried:
 		return verdict
+	case f.Record.Place == InTrash:
+		return Verdict{Action: Keep, Reason: ReasonOrphaned}
 	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Record.Unpublished:
 		// Empty or not: it had an object, so a pod of this or of another cluster may have it.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}

@@ -93,7 +93,8 @@ func TestForRecordShared(t *testing.T) {
 		"wanted, on another node":                     {RecordFacts{Claim: claim}, Keep},
 		"published, by another node before":           {RecordFacts{Volume: one}, Keep},
 		"nobody wants it":                             {RecordFacts{}, Undo},
-		"its object is gone, the purge was cut short": {RecordFacts{Record: Record{Place: InTrash}}, Finish},
+		"its object is gone, the purge was cut short": {RecordFacts{Record: Record{Place: Emptying}}, Finish},
+		"its object is gone, nobody knows how":        {RecordFacts{Record: Record{Place: InTrash}}, Keep},
 	} {
 		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Scope = "u-1", "pvc-u-1", ScopeShared
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner

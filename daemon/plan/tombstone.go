@@ -50,11 +50,13 @@ func (f RecordFacts) buried() (Verdict, bool) {
 	switch {
 	case !Buryable(f), t == nil || t.ClaimUID != f.Record.ClaimUID || t.PV != f.Record.PV:
 		return Verdict{}, false
+	case t.Data == Retain && f.Record.whole():
+		return Verdict{Action: PutBack, Reason: ReasonRetained}, true
 	case t.Data == Retain:
 		return Verdict{Action: Retain, Reason: ReasonRetained}, true
 	case t.Data != Delete:
 		return Verdict{}, false
-	case f.Record.OnDelete == OnDeleteArchive:
+	case f.Record.OnDelete == OnDeleteArchive && f.Record.Place != InTrash:
 		return Verdict{Action: Archive, Reason: ReasonArchived}, true
 	default:
 		return Verdict{Action: Delete, Reason: ReasonCaughtUp}, true

@@ -55,7 +55,11 @@ type Record struct {
 	// Unpublished: this node made it to publish it, and has not seen its object since. Of scope every-node only.
 	Unpublished bool
 	Place       Place
+	Archived    bool // the record is in the archive, too
 }
+
+// whole reports whether the directory is out of the pool and can be put back as it was.
+func (r Record) whole() bool { return r.Place == InTrash || r.Place == InArchive }
 
 // VolumeFacts is everything that a decision about a volume object depends on.
 type VolumeFacts struct {
@@ -77,7 +81,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	volumeNotOurs, cameBack, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	volumeNotOurs, cameBack, staysAfterAll, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
 }
 
@@ -103,6 +107,31 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 	return v.Status.Phase == corev1.VolumeReleased
 }
 
+// Going says, from the object alone, whether it is to go with its data.
+func Going(v *corev1.PersistentVolume) bool {
+	return v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && !InUse(v) &&
+		(v.DeletionTimestamp != nil || !forAnother(v))
+}
+
+// Older says whether an object that is new to the daemon was not made by it just now: that would wait for its
+// claim, by UID.
+func Older(v *corev1.PersistentVolume) bool {
+	ref := v.Spec.ClaimRef
+	return v.Status.Phase == corev1.VolumeBound || v.Status.Phase == corev1.VolumeAvailable || ref == nil || ref.UID == ""
+}
+
+// MayLack says, of an object that is to stay, whether its directory is where it should not be.
+func MayLack(v *corev1.PersistentVolume, place Place) bool {
+	switch v.Status.Phase {
+	case corev1.VolumeBound:
+		return place != InPool
+	case corev1.VolumeAvailable, corev1.VolumePending, "":
+		return place == InTrash || place == InArchive
+	default:
+		return false
+	}
+}
+
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 	scope := ""
 	if f.Pool != nil {
@@ -116,7 +145,7 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 }
 
 // cameBack: the volume was removed, and then the API server was restored to a day on which its claim
-// had it. What is whole is put back, of what is not it is said.
+// had it, or an administrator gave it to another claim. What is whole is put back, of what is not it is said.
 func cameBack(f VolumeFacts) (Verdict, bool) {
 	v, ref := f.Volume, f.Volume.Spec.ClaimRef
 	if v.Status.Phase != corev1.VolumeBound || !f.ClaimExists || OnEveryNode(v) || f.Silent || f.Pool == nil || f.Closed != "" ||
@@ -131,12 +160,54 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	claim := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
-	if place == InTrash {
+	if f.wholeElsewhere() {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
 			"node %s: the volume of %s was being deleted and is in use again; its directory was put back", f.Node, claim)}, true
 	}
+	advice := "restore it from a backup"
+	if place == Emptying {
+		advice += ", or copy what is left there before the claim is deleted"
+	}
 	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(
-		"node %s: the directory %s of %s is %s; restore it from a backup, or delete the claim", f.Node, volumePath(v), claim, place.words())}, true
+		"node %s: the directory %s of %s is %s; %s", f.Node, volumePath(v), claim, place.words(), advice)}, true
+}
+
+// staysAfterAll: the directory was moved out of the way, and before the object went an administrator set
+// another policy, or took the claim out of the object so that another one can have it.
+func staysAfterAll(f VolumeFacts) (Verdict, bool) {
+	v := f.Volume
+	if f.Silent || !f.wholeElsewhere() {
+		return Verdict{}, false
+	}
+	why := ""
+	switch {
+	case v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		why = "its reclaim policy is " + string(v.Spec.PersistentVolumeReclaimPolicy) + " now"
+	case v.DeletionTimestamp == nil && forAnother(v):
+		why = "another claim may have it now"
+	default:
+		return Verdict{}, false
+	}
+	node := ""
+	if !OnEveryNode(v) { // of which each node says this with its name
+		node = "node " + f.Node + ": "
+	}
+	return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: node + "the volume was being deleted, and " + why + "; its directory was put back"}, true
+}
+
+// forAnother: without a claim a volume is Available, or is about to be.
+func forAnother(v *corev1.PersistentVolume) bool {
+	switch v.Status.Phase {
+	case corev1.VolumeAvailable, corev1.VolumePending, "":
+		return true
+	default:
+		return v.Spec.ClaimRef == nil
+	}
+}
+
+// wholeElsewhere reports whether there is a directory to put back for this object.
+func (f VolumeFacts) wholeElsewhere() bool {
+	return f.Pool != nil && f.Closed == "" && f.Record != nil && f.Record.whole() && f.points()
 }
 
 func nothingToDo(f VolumeFacts) (Verdict, bool) {
@@ -154,18 +225,27 @@ func retained(f VolumeFacts) (Verdict, bool) {
 	if f.Volume.DeletionTimestamp == nil || f.Volume.Status.Phase == corev1.VolumeBound {
 		return Verdict{Action: Ignore}, true
 	}
-	if f.Pool != nil && f.Closed != "" { // the record must learn that it is retained first
+	switch { // the record must learn that it is retained first
+	case f.Pool != nil && f.Closed != "":
 		return volumePoolClosed(f)
+	case f.Unreadable != "":
+		return recordUnreadable(f)
 	}
 	return Verdict{Action: Retain, Reason: ReasonRetained}, true
 }
 
 // stillInUse: an object deleted before its claim waits for the claim; one that its claim never
-// reached (Available, after somebody cleared claimRef) has nobody to wait for.
+// reached (Available, after somebody cleared claimRef) has nobody to wait for. One that is Released and
+// has no claim any more is given to another one.
 func stillInUse(f VolumeFacts) (Verdict, bool) {
-	phase := f.Volume.Status.Phase
-	free := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed ||
-		phase == corev1.VolumeAvailable && f.Volume.Spec.ClaimRef == nil
+	v := f.Volume
+	free := false
+	switch v.Status.Phase {
+	case corev1.VolumeReleased, corev1.VolumeFailed:
+		free = v.Spec.ClaimRef != nil || v.DeletionTimestamp != nil
+	case corev1.VolumeAvailable:
+		free = v.Spec.ClaimRef == nil
+	}
 	return Verdict{Action: Ignore}, !free
 }
 
@@ -203,7 +283,7 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 	case f.Record != nil:
 		return Verdict{}, false
 	case f.Foreign:
-		return Verdict{Action: Refuse, Reason: ReasonNotRecorded,
+		return Verdict{Action: Refuse, Reason: ReasonNotRecorded, After: retryAfter, // nothing tells that it was moved away
 			Message: fmt.Sprintf("%s is not recorded as a volume of pool %s; nothing is removed", volumePath(f.Volume), f.Pool.Name)}, true
 	case !derivable(f):
 		return pathMismatchVerdict(f, "a path of this pool"), true

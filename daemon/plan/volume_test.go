@@ -34,6 +34,9 @@ func unrecorded(f *VolumeFacts)   { f.Record = nil }
 func volumeShut(f *VolumeFacts)   { f.Closed = "/srv/fast is not mounted" }
 func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
 
+func at(p Place) func(*VolumeFacts) { return func(f *VolumeFacts) { f.Record.Place = p } }
+func unclaimed(f *VolumeFacts)      { f.Volume.Spec.ClaimRef = nil }
+
 // cameBackAt is a volume that is in use, and has its directory elsewhere than in the pool.
 func cameBackAt(p Place) func(*VolumeFacts) {
 	return func(f *VolumeFacts) {
@@ -67,7 +70,21 @@ func TestVolumePrecedence(t *testing.T) {
 		{"bound and in the trash, pool closed", []change{cameBackAt(InTrash), volumeShut}, Ignore, ""},
 		{"bound and half emptied", []change{cameBackAt(Emptying)}, Wait, ReasonVolumeLost},
 		{"bound and gone", []change{cameBackAt(Nowhere)}, Wait, ReasonVolumeLost},
-		{"bound and archived, its record not yet", []change{cameBackAt(InArchive)}, Wait, ReasonVolumeLost},
+		{"bound and in the archive: it came back", []change{cameBackAt(InArchive)}, PutBack, ReasonPutBack},
+		{"bound, and in the archive with its record", []change{cameBackAt(InArchive), func(f *VolumeFacts) { f.Record.Archived = true }}, PutBack, ReasonPutBack},
+		{"bound to another claim, and in the trash", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.Volume.Spec.ClaimRef.UID = "u-9" }}, PutBack, ReasonPutBack},
+		{"released and in the trash, retained", []change{at(InTrash), keepData}, PutBack, ReasonPutBack},
+		{"released and in the archive, retained", []change{at(InArchive), keepData}, PutBack, ReasonPutBack},
+		{"in the trash, retained, deleted by somebody", []change{at(InTrash), keepData, deleting}, PutBack, ReasonPutBack},
+		{"in the trash, retained, and it points elsewhere", []change{at(InTrash), keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
+		{"in the trash, retained, deleted, pool closed", []change{at(InTrash), keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
+		{"half emptied, retained, deleted: what is left stays", []change{at(Emptying), keepData, deleting}, Retain, ReasonRetained},
+		{"retain, deleted, record damaged: it must learn it first", []change{keepData, deleting, unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Wait, ReasonRecordDamaged},
+		{"its claim taken out, still released", []change{unclaimed}, Ignore, ""},
+		{"its claim taken out, still released, in the trash", []change{at(InTrash), unclaimed}, PutBack, ReasonPutBack},
+		{"its claim taken out, available, in the trash", []change{at(InTrash), unclaimed, phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
+		{"its claim taken out, in the trash, deleted by somebody", []change{at(InTrash), unclaimed, deleting}, Delete, ReasonDeleted},
+		{"available for another claim, in the trash", []change{at(InTrash), phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
 		{"bound, neither recorded nor there", []change{cameBackAt(Nowhere), unrecorded}, Wait, ReasonVolumeLost},
 		{"bound, not recorded, and there", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
 		{"bound, its record damaged", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
@@ -148,7 +165,7 @@ func TestForRecord(t *testing.T) {
 		{"never published, the claim was made again by the same name", RecordFacts{Claim: recreated}, InPool, Undo},
 		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, InPool, Keep},
 		{"recorded, never made", RecordFacts{}, Nowhere, Undo},
-		{"its object is gone, the purge was cut short", RecordFacts{}, InTrash, Finish},
+		{"its object is gone, nobody knows how", RecordFacts{}, InTrash, Keep},
 		{"its object is gone, archived", RecordFacts{}, InArchive, Finish},
 	}
 	for _, c := range cases {

@@ -32,6 +32,9 @@ func (s *session) createShared(spec Spec) error {
 	if err := remove(s.dirs[volumesDir], s.newName(spec.PV), 0); err != nil {
 		return wrap("removing an older record", err)
 	}
+	if back, err := s.archivedBefore(spec); back || err != nil {
+		return err
+	}
 	old, place, err := s.find(spec.PV)
 	if errors.Is(err, ErrNotRecorded) {
 		if err := s.vacant(spec.Record); err != nil {
@@ -44,16 +47,14 @@ func (s *session) createShared(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case place == Emptying, place == InArchive:
+	case place == Emptying:
 		return place.wrong()
 	}
 	if err := spec.Record.conflicts(old); err != nil {
 		return err
 	}
-	if place == InTrash {
-		if err := s.putBack(old); err != nil {
-			return err
-		}
+	if err := s.wholeBack(old, place); err != nil {
+		return err
 	}
 	return s.makeDirectory(spec)
 }

@@ -96,7 +96,7 @@ func TestPausedHolder(t *testing.T) {
 		{steps{"create"}, steps{"undo"}, steps{"undo"}, nil, ""},
 		{steps{"create", "write"}, steps{"trash"}, steps{"trash", "purge"}, steps{"purge"}, ""},
 		{steps{"create", "write", "trash"}, steps{"purge"}, steps{"purge"}, steps{"purge"}, ""},
-		{steps{"create", "write"}, steps{"archive"}, steps{"archive"}, nil, "archive/default-data-pvc-1/ archive/default-data-pvc-1/file archive/default-data-pvc-1.json"},
+		{steps{"create", "write"}, steps{"archive"}, steps{"archive"}, nil, "archive/pvc-1/ archive/pvc-1/file archive/pvc-1.json"},
 		{steps{"create", "write"}, steps{"sweep"}, steps{"trash", "purge"}, nil, ""},
 		{steps{"create", "write"}, steps{"retain"}, steps{"retain"}, nil, "default-data-pvc-1/ default-data-pvc-1/file volumes/pvc-1.json"},
 	} {

@@ -48,6 +48,10 @@ var operations = []struct {
 	{"trash what is retained", retained, func(r *rig) error { return r.Trash(context.Background(), r.id, pv) }},
 	{"put back", trashed, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
 	{"create what is in the trash", trashed, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
+	{"put back what is half archived", archivedHalf, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
+	{"put back what is archived", archivedWhole, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
+	{"create what is archived", archivedWhole, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
+	{"discard", trashed, func(r *rig) error { return r.Discard(context.Background(), r.id, pv) }},
 	{"purge", trashed, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"archive", data, func(r *rig) error { return r.Archive(context.Background(), r.id, pv) }},
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
@@ -92,6 +96,8 @@ func archivedHalf(t testing.TB, r *rig) {
 	data(t, r)
 	stopAt(r, "moved", func() error { return r.Archive(t.Context(), r.id, pv) })
 }
+
+func archivedWhole(t testing.TB, r *rig) { data(t, r); must(t, r.Archive(t.Context(), r.id, pv)) }
 
 func write(t testing.TB, path, text string) {
 	t.Helper()

@@ -47,6 +47,9 @@ func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir s
 // replaces nothing, so that they say it if something is. What lies in the trash or the archive
 // without a record has no say.
 func (s *session) create(spec Spec) error {
+	if back, err := s.archivedBefore(spec); back || err != nil {
+		return err
+	}
 	if err := s.make(spec); !errors.Is(err, errBegun) {
 		return err
 	}
@@ -58,7 +61,7 @@ func (s *session) create(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case place == InTrash && recorded, place == InPool && recorded:
+	case recorded && (place == InTrash || place == InArchive || place == InPool):
 		if err := spec.Record.conflicts(old); err != nil {
 			return err
 		}
@@ -76,13 +79,11 @@ func (s *session) create(spec Spec) error {
 }
 
 // again finishes a volume whose directory is in the pool: whoever put it there may have died, or
-// been told of an error, before that was durable. One that is in the trash was deleted, and then the
-// API server was restored to a day before it was made: it is the same claim's.
+// been told of an error, before that was durable. One that is in the trash or the archive was deleted, and
+// then the API server was restored to a day before it was made: it is the same claim's.
 func (s *session) again(r Record, place Place) error {
-	if place == InTrash {
-		if err := s.putBack(r); err != nil {
-			return err
-		}
+	if err := s.wholeBack(r, place); err != nil {
+		return err
 	}
 	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
@@ -93,6 +94,18 @@ func (s *session) again(r Record, place Place) error {
 		return err
 	}
 	return s.sync("")
+}
+
+// wholeBack puts back what is whole elsewhere.
+func (s *session) wholeBack(r Record, place Place) error {
+	switch place {
+	case InTrash:
+		return s.putBack(r, trashDir, r.PV)
+	case InArchive:
+		return s.putBackArchived(r)
+	default:
+		return nil
+	}
 }
 
 // errBegun: there is something of the volume already.

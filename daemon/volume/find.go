@@ -46,22 +46,39 @@ func (s *session) loadNew(dir int, pv string) (Record, error) {
 // place looks where a recorded directory is, our own places first: what has the volume's name in the
 // pool while its directory is still, or already, elsewhere is somebody else's.
 func (s *session) place(r Record) (Place, error) {
+	place, _, err := s.locate(r)
+	return place, err
+}
+
+// locate is place, with the directory's name there.
+func (s *session) locate(r Record) (Place, string, error) {
 	for _, at := range []struct {
 		dir, name string
 		place     Place
-	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {trashDir, r.PV + emptyingSuffix, Emptying}, {archiveDir, r.Directory, InArchive}} {
+	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {trashDir, r.PV + emptyingSuffix, Emptying}} {
 		dir, err := s.dir(at.dir)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		if there, err := exists(dir, at.name); there || err != nil {
-			return at.place, err
+			return at.place, at.name, err
 		}
 	}
-	if there, err := exists(s.root, r.Directory); there || err != nil {
-		return InPool, err
+	archive, err := s.dir(archiveDir)
+	if err != nil {
+		return "", "", err
 	}
-	return Nowhere, nil
+	archived := func(name string) (bool, error) { return exists(archive, name) }
+	if name, err := halfArchived(r.PV, archived); name != "" || err != nil {
+		return InArchive, name, err
+	}
+	if there, err := exists(s.root, r.Directory); there || err != nil {
+		return InPool, r.Directory, err
+	}
+	if name, err := halfArchivedOnce(r, archived); name != "" || err != nil {
+		return InArchive, name, err
+	}
+	return Nowhere, "", nil
 }
 
 func (s *session) find(pv string) (Record, Place, error) {

@@ -25,7 +25,7 @@ func TestLife(t *testing.T) {
 		"kept, deleted anyway": {"Create Retain Trash Purge", ""},
 		"put back":             {"Create Trash PutBack PutBack", "default-data-pvc-1/ volumes/pvc-1.json"},
 		"put back, and gone":   {"Create Trash PutBack Trash Purge", ""},
-		"archived":             {"Create Archive Purge", "archive/default-data-pvc-1/ archive/default-data-pvc-1.json"},
+		"archived":             {"Create Archive Purge", "archive/pvc-1/ archive/pvc-1.json"},
 		"made again":           {"Create Trash Purge Create", "default-data-pvc-1/ volumes/pvc-1.json"},
 	} {
 		t.Run(name, func(t *testing.T) {

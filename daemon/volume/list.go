@@ -34,7 +34,7 @@ type Leftover struct {
 type Inventory struct {
 	Prepared  bool       // the pool has the daemon's directory
 	Volumes   []Volume   // by PV
-	Archived  []Record   // archived and forgotten, by directory
+	Archived  []Record   // archived and forgotten, by name there
 	Foreign   []string   // entries of the pool's directory that no record knows; they are never touched
 	Leftovers []Leftover // what Sweep and Purge did not remove yet, or only people can
 	Damaged   []Damaged
@@ -112,21 +112,26 @@ func (s *session) names(name string) (map[string]bool, error) {
 	return set, wrap("reading "+path, err)
 }
 
-// place is session.place by name, for all volumes at once.
-func (c census) place(r Record) Place {
+// locate is session.locate by name, for all volumes at once.
+func (c census) locate(r Record) (Place, string) {
+	archived := func(name string) (bool, error) { return c.archive[name], nil }
+	half, _ := halfArchived(r.PV, archived)
+	once, _ := halfArchivedOnce(r, archived)
 	switch {
 	case c.staging[r.PV]:
-		return InStaging
+		return InStaging, r.PV
 	case c.trash[r.PV]:
-		return InTrash
+		return InTrash, r.PV
 	case c.trash[r.PV+emptyingSuffix]:
-		return Emptying
-	case c.archive[r.Directory]:
-		return InArchive
+		return Emptying, r.PV + emptyingSuffix
+	case half != "":
+		return InArchive, half
 	case c.root[r.Directory]:
-		return InPool
+		return InPool, r.Directory
+	case once != "":
+		return InArchive, once
 	default:
-		return Nowhere
+		return Nowhere, ""
 	}
 }
 
@@ -147,8 +152,9 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 			claimed[Leftover{InTrash, pv}], claimed[Leftover{InTrash, pv + emptyingSuffix}] = true, true
 			continue
 		}
-		inv.Volumes = append(inv.Volumes, Volume{r, c.place(r)})
-		for _, l := range []Leftover{{InStaging, pv}, {InTrash, pv}, {InTrash, pv + emptyingSuffix}, {InArchive, r.Directory}} {
+		place, name := c.locate(r)
+		inv.Volumes = append(inv.Volumes, Volume{r, place})
+		for _, l := range []Leftover{{InStaging, pv}, {InTrash, pv}, {InTrash, pv + emptyingSuffix}, {place, name}} {
 			claimed[l] = true
 		}
 	}
@@ -181,7 +187,7 @@ func (s *session) archived(inv *Inventory, names map[string]bool, claimed map[Le
 			inv.Damaged = append(inv.Damaged, Damaged{name, err})
 			continue
 		}
-		claimed[Leftover{InArchive, r.Directory}] = true
+		claimed[Leftover{InArchive, archivedDirectory(name, r, func(name string) bool { return names[name] })}] = true
 		inv.Archived = append(inv.Archived, r)
 	}
 }

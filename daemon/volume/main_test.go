@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,3 +76,16 @@ func (r *rig) meta(elements ...string) string {
 }
 
 func pvName(i int) string { return fmt.Sprintf("pvc-00000000-0000-0000-0000-%012d", i) }
+
+// Purge is what a caller does whose hand removed the volume's object.
+func (r *rig) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
+	if err := r.Discard(ctx, id, pv); err != nil && !errors.Is(err, ErrRetained) {
+		return Purged{}, err
+	}
+	return r.Pool.Purge(ctx, id, pv)
+}
+
+// PutBack is for the claim that the volume was made for.
+func (r *rig) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
+	return r.Pool.PutBack(ctx, id, pv, spec(pv).ClaimUID)
+}

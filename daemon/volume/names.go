@@ -52,12 +52,3 @@ func checkElement(what, name string, limit int) error {
 		return nil
 	}
 }
-
-// archivedRecord is the record's name in the archive, beside the directory. A directory whose name
-// leaves no room for the suffix has its record under the PV's name.
-func archivedRecord(r Record) string {
-	if len(r.Directory)+len(recordSuffix) > nameMax {
-		return r.PV + recordSuffix
-	}
-	return r.Directory + recordSuffix
-}

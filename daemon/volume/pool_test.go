@@ -27,7 +27,8 @@ func calls(r *rig) map[string]func() error {
 		"Archive":    func() error { return r.Archive(ctx, r.id, pv) },
 		"Retain":     func() error { return r.Retain(ctx, r.id, pv) },
 		"Published":  func() error { return r.Published(ctx, r.id, pv) },
-		"Purge":      func() error { _, err := r.Purge(ctx, r.id, "pvc-trashed"); return err },
+		"Purge":      func() error { _, err := r.Pool.Purge(ctx, r.id, "pvc-trashed"); return err },
+		"Discard":    func() error { return r.Discard(ctx, r.id, "pvc-trashed") },
 		"Lookup":     func() error { _, _, err := r.Lookup(ctx, r.id, pv); return err },
 		"Exists":     func() error { _, err := r.Exists(ctx, r.id, pv); return err },
 		"List":       func() error { _, err := r.List(ctx, r.id); return err },
@@ -266,14 +267,14 @@ func TestOwnerAndMode(t *testing.T) {
 // Every call can come at every place, and either does its part or says why not.
 func TestPlaces(t *testing.T) {
 	reach := map[string]func(t testing.TB, r *rig){
-		"absent": prepared, "pool": data, "retained": retained, "trash": trashed, "archive": archivedHalf,
+		"absent": prepared, "pool": data, "retained": retained, "trash": trashed, "archive": archivedHalf, "archived": archivedWhole,
 		"nowhere": func(t testing.TB, r *rig) {
 			volume(t, r)
 			must(t, os.Remove(filepath.Join(r.path, spec(pv).Directory)))
 		},
 		"emptying": func(t testing.TB, r *rig) {
 			trashed(t, r)
-			stopAt(r, "purge begun", func() error { _, err := r.Purge(t.Context(), r.id, pv); return err })
+			stopAt(r, "discarded", func() error { _, err := r.Purge(t.Context(), r.id, pv); return err })
 		},
 		"staging": func(t testing.TB, r *rig) {
 			volume(t, r)
@@ -281,13 +282,14 @@ func TestPlaces(t *testing.T) {
 		},
 	}
 	want := map[string]map[string]error{
-		"Create":  {"emptying": ErrPlace, "archive": ErrPlace},
+		"Create":  {"emptying": ErrPlace},
 		"Undo":    {"pool": ErrNotEmpty, "retained": ErrRetained, "trash": ErrPlace, "emptying": ErrPlace, "archive": ErrPlace},
 		"Trash":   {"archive": ErrPlace, "staging": ErrPlace},
-		"PutBack": {"absent": ErrNotRecorded, "emptying": ErrPlace, "archive": ErrPlace, "staging": ErrPlace, "nowhere": ErrPlace},
+		"PutBack": {"absent": ErrNotRecorded, "emptying": ErrPlace, "staging": ErrPlace, "nowhere": ErrPlace},
 		"Archive": {"trash": ErrPlace, "emptying": ErrPlace, "staging": ErrPlace},
-		"Retain":  {"trash": ErrPlace, "emptying": ErrPlace, "archive": ErrPlace, "staging": ErrPlace},
+		"Retain":  {"trash": ErrPlace, "archive": ErrPlace},
 		"Purge":   {"pool": ErrPlace, "staging": ErrPlace},
+		"empty":   {"pool": ErrPlace, "staging": ErrPlace, "trash": ErrPlace},
 	}
 	for call, refused := range want {
 		for place, before := range reach {
@@ -298,6 +300,7 @@ func TestPlaces(t *testing.T) {
 				all := calls(r)
 				all["Create"] = func() error { _, err := r.Create(t.Context(), r.id, spec(pv)); return err }
 				all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
+				all["empty"] = func() error { _, err := r.Pool.Purge(t.Context(), r.id, pv); return err }
 				err := all[call]()
 				if !errors.Is(err, refused[place]) {
 					t.Errorf("got %v, want %v", err, refused[place])

@@ -86,7 +86,10 @@ func TestProjects(t *testing.T) {
 				dir = r.create(t, pv)
 				giveProject(t, dir, volumes)
 				must(t, r.Archive(t.Context(), r.id, pv))
-				keeps("archived", r.meta("archive", filepath.Base(dir)))
+				keeps("archived", r.meta("archive", pv))
+				must(t, r.PutBack(t.Context(), r.id, pv))
+				keeps("put back from the archive", dir)
+				must(t, r.Archive(t.Context(), r.id, pv))
 
 				r.create(t, "pvc-undone")
 				must(t, r.Retain(t.Context(), r.id, "pvc-undone"))

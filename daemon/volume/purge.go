@@ -32,8 +32,8 @@ func (l Purged) err() error {
 	return fmt.Errorf("%w: %d removed, %d left: %s%s", ErrLeft, l.Removed, l.Left, strings.Join(l.Paths, ", "), more)
 }
 
-// Purge finishes a removal that Trash or Archive began: it empties the volume's place in the trash,
-// removes it, and then the record. It takes as long as there are files, one volume of a pool at a
+// Purge finishes a removal that Discard or Archive began: it empties the volume's place in the trash,
+// removes it, and then the record. One that is whole in the trash is ErrPlace. It takes as long as there are files, one volume of a pool at a
 // time, and makes room for calls that somebody waits for; ctx ends it between two entries, and the
 // next call goes on. A retained volume, and one that is gone, are fine.
 func (p *Pool) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
@@ -60,8 +60,11 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	if err := s.open(stagingDir, volumesDir, trashDir, archiveDir); err != nil {
 		return Purged{}, err
 	}
-	if err := p.beginPurge(ctx, s, pv); err != nil {
+	switch r, err := s.load(pv); {
+	case err != nil && !errors.Is(err, ErrNotRecorded):
 		return Purged{}, err
+	case err == nil && r.Retained:
+		return Purged{}, nil // also what is left of one whose files were going
 	}
 	purged, err := s.empty(ctx, pv)
 	if err != nil {
@@ -75,28 +78,6 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	}
 	defer unlock()
 	return purged, s.finishPurge(pv)
-}
-
-// beginPurge gives a volume in the trash the name that says that its files are going. A crash before
-// it leaves a volume that can be put back, one after it a volume that cannot. The rename comes before
-// the first removal on stable storage, too: a journal keeps the order of names, and so does a server.
-func (p *Pool) beginPurge(ctx context.Context, s *session, pv string) error {
-	unlock, err := p.lock(ctx, pv)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	trash := s.dirs[trashDir]
-	err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-	if errors.Is(err, unix.EPERM) { // made immutable through a descriptor that was open
-		unflag(trash, pv)
-		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-	}
-	if errors.Is(err, unix.ENOENT) { // begun earlier, or gone
-		return nil
-	}
-	s.pool.did("purge begun")
-	return wrap("beginning to empty", err)
 }
 
 // empty empties and removes trash/<pv>~, if it is there.

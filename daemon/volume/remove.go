@@ -90,8 +90,8 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 		if err != nil || place == "" {
 			return err
 		}
-		if place == InPool {
-			if err := s.trash(r); err != nil {
+		if place == InPool || r.Retained {
+			if err := s.trash(r, place); err != nil {
 				return err
 			}
 		}
@@ -102,38 +102,43 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	})
 }
 
-// PutBack moves a volume's directory from the trash to its place in the pool, durably: its removal was
-// begun, and then its object and its claim were there again, because the API server was restored to an
-// earlier day. One that is in its place is fine. ErrPlace says that nothing whole is left to put back.
-func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv string) error {
+// PutBack moves a volume's directory from the trash or the archive to its place in the pool, durably: its
+// removal was begun, and then its object was to keep it after all, because the API server was restored to an
+// earlier day or the policy changed. One that is in its place is fine. ErrPlace says that nothing whole is
+// left to put back. Of several archived volumes of one name it is that of the claim, by UID.
+func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, place, err := s.find(pv)
 		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return s.unarchive(pv, claimUID)
 		case err != nil:
 			return err
 		case place == InTrash:
-			return s.putBack(r)
+			return s.putBack(r, trashDir, pv)
+		case place == InArchive:
+			return s.putBackArchived(r)
 		case place != InPool:
 			return place.wrong()
 		default: // by an earlier call, which may have died before the rename was durable
-			return s.sync("", trashDir)
+			return s.sync("", trashDir, archiveDir)
 		}
 	})
 }
 
-// putBack moves what is in the trash. The rename replaces nothing: what has the volume's name in the
-// pool by now is somebody else's. A crash before it leaves the volume in the trash, with its object or
-// its claim: whoever looks at that next comes here again. One after it leaves it in its place; a power
-// cut can undo that until it is durable.
-func (s *session) putBack(r Record) error {
-	trash, err := s.dir(trashDir)
+// putBack moves what is in the trash, or half archived. The rename replaces nothing: what has the volume's
+// name in the pool by now is somebody else's. A crash before it leaves the volume where it is, with its object
+// or its claim: who looks at that next comes here again. One after it leaves it in its place; a power cut can
+// undo that until it is durable.
+func (s *session) putBack(r Record, from, name string) error {
+	dir, err := s.dir(from)
 	if err != nil {
 		return err
 	}
-	err = moveBack(trash, r.PV, s.root, r.Directory)
+	err = moveBack(dir, name, s.root, r.Directory)
 	if errors.Is(err, unix.EPERM) { // a pod that had it open may have made it immutable since
-		unflag(trash, r.PV)
-		err = moveBack(trash, r.PV, s.root, r.Directory)
+		unflag(dir, name)
+		err = moveBack(dir, name, s.root, r.Directory)
 	}
 	if errors.Is(err, unix.EEXIST) {
 		err = ErrForeign
@@ -142,7 +147,7 @@ func (s *session) putBack(r Record) error {
 		return fmt.Errorf("putting back directory %q: %w", r.Directory, err)
 	}
 	s.pool.did("put back")
-	err = s.sync("", trashDir)
+	err = s.sync("", from)
 	s.pool.did("put back durably")
 	return err
 }
@@ -168,16 +173,56 @@ func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, e
 
 // trash: a retained volume that is deleted after all is not retained any more; were that written
 // after the move, a crash in between would leave it in the trash for good.
-func (s *session) trash(r Record) error {
+func (s *session) trash(r Record, place Place) error {
 	if r.Retained {
 		r.Retained = false
 		if err := s.rewrite(r); err != nil {
 			return err
 		}
 	}
+	if place != InPool {
+		return nil
+	}
 	// A crash before this leaves the volume in the pool, with its object. One after it leaves it in
 	// the trash, with its object: whoever deletes that calls Trash again.
 	return s.moveVolume(r, s.dirs[trashDir], r.PV)
+}
+
+// Discard gives a volume in the trash the name that says that its files may go: its object is gone, and it
+// went by the hand of the caller. Only then does Purge empty it, whichever process calls that. One that is
+// not whole in the trash is fine, one that is retained is refused.
+//
+// A crash before the rename leaves a volume that is whole and has no object, which looks like one whose
+// finalizer was forced off: it is kept, and told. A power cut can undo the rename until it is durable.
+func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		r, err := s.load(pv)
+		switch {
+		case errors.Is(err, ErrNotRecorded):
+			return nil
+		case err != nil:
+			return err
+		case r.Retained:
+			return ErrRetained
+		}
+		trash, err := s.dir(trashDir)
+		if err != nil {
+			return err
+		}
+		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
+		if errors.Is(err, unix.EPERM) { // made immutable through a descriptor that was open
+			unflag(trash, pv)
+			err = moveOut(trash, pv, trash, pv+emptyingSuffix)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return wrap("discarding it", err)
+		}
+		s.pool.did("discarded")
+		// Before the first file goes: what a power cut brings back under its old name must be whole.
+		err = s.sync(trashDir)
+		s.pool.did("discarded durably")
+		return err
+	})
 }
 
 // notRecorded: without a record a directory's name can only be guessed. If nothing has the usual
@@ -221,48 +266,6 @@ func (s *session) moveVolume(r Record, to int, name string) error {
 	return err
 }
 
-// Archive moves a volume's directory and its record to the archive, where the daemon forgets them:
-// first the directory, then the record. In between, the record says that it is in the archive, and
-// the next call goes on. An archived volume is fine.
-func (p *Pool) Archive(ctx context.Context, id mounts.Identity, pv string) error {
-	return p.on(ctx, id, pv, func(s *session) error {
-		r, place, err := s.outgoing(pv, archiveDir, InTrash)
-		if err != nil || place == "" {
-			return err
-		}
-		switch place {
-		case InPool:
-			if err := s.moveVolume(r, s.dirs[archiveDir], r.Directory); err != nil {
-				return err
-			}
-		case Nowhere:
-			return nil // Purge forgets the record
-		}
-		return s.archiveRecord(r)
-	})
-}
-
-func (s *session) archiveRecord(r Record) error {
-	volumes, archive := s.dirs[volumesDir], s.dirs[archiveDir]
-	// The new name first: a filesystem that does not make a rename durable at once has the directory
-	// under both names then, not under none.
-	err := errors.Join(s.sync(archiveDir), s.sync(""))
-	s.pool.did("move durable")
-	if err != nil {
-		return err
-	}
-	if err := s.settleRecord(r.PV); err != nil {
-		return err
-	}
-	if err := moveOut(volumes, r.PV+recordSuffix, archive, archivedRecord(r)); err != nil {
-		return wrap("archiving the record", err)
-	}
-	s.pool.did("record moved")
-	err = errors.Join(s.sync(archiveDir), s.sync(volumesDir))
-	s.pool.did("record's move durable")
-	return err
-}
-
 // Retain notes in the record that the data is kept without an object, so that nothing that cleans up
 // ever touches it. A volume without a record is never touched anyway.
 func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
@@ -276,7 +279,7 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 			return nil
 		case err != nil:
 			return err
-		case place != InPool && place != Nowhere:
+		case place == InTrash, place == InArchive:
 			return place.wrong()
 		}
 		if r.Retained {

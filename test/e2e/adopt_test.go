@@ -164,8 +164,8 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 	w.must(err)
 	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, kept.Name, metav1.DeleteOptions{}))
 	w.must(w.WaitVolumeGone(w.soon(), kept.Name))
-	directory := filepath.Base(archived.Spec.HostPath.Path)
-	h.wantTree(append(whole(kept.Name), "ours/archive/"+directory, "ours/archive/"+directory+".json")...)
+	name := archived.Name
+	h.wantTree(append(whole(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
 	var record struct{ Retained bool }
 	text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
 	w.must(err)

@@ -136,7 +136,7 @@ func TestForgedVolumes(t *testing.T) {
 }
 
 // The name and path of a real volume whose record somebody removed: a directory without a record is
-// foreign, whatever the object says.
+// foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
@@ -145,6 +145,10 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w.deleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
 	h.wantTree(pv.Name)
+	// Somebody takes it away: the object goes by itself.
+	w.must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
+	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	h.wantTree()
 }
 
 // The object goes at once, however long the purge takes: when it is gone, the trash still has the

@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func (w *world) patchVolume(name string, kind types.PatchType, patch string) {
+	w.Helper()
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, name, kind, []byte(patch), metav1.PatchOptions{})
+	w.must(err)
+}
+
+func (w *world) retain(name string) {
+	w.Helper()
+	w.patchVolume(name, types.MergePatchType, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+}
+
+func (w *world) deleteVolume(name string) {
+	w.Helper()
+	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, name, metav1.DeleteOptions{}))
+}
+
+// force is what the documents say about an object whose finalizer nobody takes off any more.
+func (w *world) force(name string) {
+	w.Helper()
+	w.patchVolume(name, types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers"}]`)
+	w.must(w.WaitVolumeGone(w.soon(), name))
+}
+
+// cutShort makes a volume whose claim is deleted while the daemon is dead, which died when it had moved the
+// directory to the trash, or to the archive with or without the record.
+func (h *host) cutShort(pv *corev1.PersistentVolume, into string, record bool) {
+	h.w.Helper()
+	h.w.must(os.Rename(filepath.Join(h.mount, pv.Name), filepath.Join(h.ours(into), pv.Name)))
+	if record {
+		h.w.must(os.Rename(h.record(pv.Name), filepath.Join(h.ours(into), pv.Name+".json")))
+	}
+}
+
+func (h *host) wantData(path, want string) {
+	h.w.Helper()
+	if data, err := os.ReadFile(filepath.Join(path, "data")); string(data) != want {
+		h.w.Errorf("%s has the data %q, %v; want %q", path, data, err, want)
+	}
+}
+
+// The daemon died between the move out of the pool and the object's removal, and before it comes again an
+// administrator decides otherwise. Whatever he does, no byte is lost: what has an object is put back, and what
+// has none any more is kept where it is, and told. Then it can be used again, or removed, as the documents say.
+func TestDecidedOtherwise(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
+	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
+		pvs[name] = h.made(name, class)
+	}
+	h.Kill()
+	for name, pv := range pvs {
+		switch name {
+		case "archived", "halved":
+			h.cutShort(pv, "archive", name == "archived")
+		default:
+			h.cutShort(pv, "trash", false)
+		}
+		w.deleteClaim(name)
+		_, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
+		w.must(err)
+		switch name {
+		case "cleared":
+			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
+		case "released":
+			w.retain(pv.Name)
+		default:
+			w.retain(pv.Name)
+			w.deleteVolume(pv.Name)
+		}
+		if name == "forced" || name == "again" {
+			w.force(pv.Name)
+			all = append(all, "ours/trash/"+pv.Name, "ours/volumes/"+pv.Name+".json")
+			continue
+		}
+		all = append(all, whole(pv.Name)...)
+	}
+	h.run()
+	h.wantTree(all...)
+	for _, name := range []string{"retained", "archived", "halved"} {
+		w.must(w.WaitVolumeGone(w.soon(), pvs[name].Name))
+	}
+	for _, name := range []string{"released", "cleared"} {
+		if _, err := w.WaitEvent(w.soon(), w.volume(pvs[name].Name), "VolumePutBack"); err != nil {
+			t.Error(err)
+		}
+	}
+	w.eventually("the two that were forced off are told", func() bool {
+		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
+	})
+	out, _ := h.Call("volumes")
+	for name, state := range map[string]string{"forced": "orphaned", "again": "orphaned", "retained": "retained", "archived": "retained", "released": "retained", "cleared": "available"} {
+		if !strings.Contains(line(out, pvs[name].Name), state) {
+			t.Errorf("%s is not %s:\n%s", name, state, out)
+		}
+	}
+	h.wantTree(all...)
+	for name, pv := range pvs {
+		dir := h.mount
+		if name == "forced" || name == "again" {
+			dir = h.ours("trash")
+		}
+		h.wantData(filepath.Join(dir, pv.Name), name)
+	}
+	h.useAgain(pvs["again"], class)
+	h.wantData(pvs["again"].Spec.HostPath.Path, "again")
+	// To remove what was forced off: its directory, and the record follows.
+	w.must(os.RemoveAll(filepath.Join(h.ours("trash"), pvs["forced"].Name)))
+	w.must(h.Signal(syscall.SIGHUP))
+	w.eventually("the record of what was removed by hand goes", func() bool {
+		_, err := os.Stat(h.record(pvs["forced"].Name))
+		return os.IsNotExist(err)
+	})
+}
+
+// useAgain makes the object anew, and a claim for it.
+func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
+	h.w.Helper()
+	pv := was.DeepCopy()
+	pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
+	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.ctx, pv, metav1.CreateOptions{})
+	h.w.must(err)
+	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
+	h.w.bound("used-again")
+	h.w.eventually("its directory is put back", func() bool {
+		_, err := os.Stat(filepath.Join(was.Spec.HostPath.Path, "data"))
+		return err == nil
+	})
+}
+
+// line is the one that begins with a name.
+func line(text, name string) string {
+	for l := range strings.Lines(text) {
+		if strings.HasPrefix(l, name+" ") {
+			return l
+		}
+	}
+	return ""
+}
+
+// The API server was restored to a day before these volumes were archived, and has them Bound: what is whole in
+// the archive is put back, with its record or without, and nobody is told to delete a claim. When the claims
+// are deleted once more, all is archived again.
+func TestArchivedComesBack(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a", `on_delete = "archive"`).run()
+	class := w.class("c", immediate)
+	one, half := h.made("one", class), h.made("half", class)
+	h.Kill()
+	h.cutShort(one, "archive", true)
+	h.cutShort(half, "archive", false)
+	h.run()
+	for _, pv := range []*corev1.PersistentVolume{one, half} {
+		if _, err := w.WaitEvent(w.soon(), pv, "VolumePutBack"); err != nil {
+			t.Error(err)
+		}
+	}
+	h.wantTree(whole(one.Name, half.Name)...)
+	h.wantData(one.Spec.HostPath.Path, "one")
+	h.wantData(half.Spec.HostPath.Path, "half")
+	if strings.Contains(h.Log(), "VolumeLost") {
+		t.Errorf("a volume that is whole is called lost:\n%s", h.Log())
+	}
+	var all []string
+	for _, pv := range []*corev1.PersistentVolume{one, half} {
+		w.deleteClaim(pv.Spec.ClaimRef.Name)
+		w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+		all = append(all, "ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
+	}
+	h.wantTree(all...)
+}
+
+// An older version named what it archived after the directory. That comes back as well.
+func TestArchivedByAnOlderVersion(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a", `on_delete = "archive"`, `directory = "{{.Namespace}}-{{.Claim}}-{{.PV}}"`).run()
+	class := w.class("c", immediate)
+	pv, half := h.made("data", class), h.made("half", class)
+	h.Kill()
+	for _, v := range []*corev1.PersistentVolume{pv, half} {
+		directory := filepath.Base(v.Spec.HostPath.Path)
+		w.must(os.Rename(v.Spec.HostPath.Path, filepath.Join(h.ours("archive"), directory)))
+		if v == pv {
+			w.must(os.Rename(h.record(v.Name), filepath.Join(h.ours("archive"), directory+".json")))
+		}
+	}
+	h.run()
+	for _, v := range []*corev1.PersistentVolume{pv, half} {
+		if _, err := w.WaitEvent(w.soon(), v, "VolumePutBack"); err != nil {
+			t.Error(err)
+		}
+		h.wantData(v.Spec.HostPath.Path, v.Spec.ClaimRef.Name)
+		w.deleteClaim(v.Spec.ClaimRef.Name)
+		w.must(w.WaitVolumeGone(w.soon(), v.Name))
+	}
+	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json", "ours/archive/"+half.Name, "ours/archive/"+half.Name+".json")
+}
