@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -87,7 +89,7 @@ func (o Options) load() (config.Config, error) {
 	if o.Kubeconfig != "" {
 		cfg.Kubeconfig = o.Kubeconfig
 	}
-	for _, w := range cfg.Warnings {
+	for _, w := range slices.Concat(cfg.Warnings, kube.KubeconfigRisks(cfg.Kubeconfig)) {
 		o.Log.Warn(w)
 	}
 	return cfg, nil

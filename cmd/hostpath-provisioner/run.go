@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -197,7 +199,7 @@ func (p *program) load() (config.Config, error) {
 	if p.kubeconfig != "" {
 		c.Kubeconfig = p.kubeconfig
 	}
-	for _, warning := range c.Warnings {
+	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
 		fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
 	}
 	return c, nil

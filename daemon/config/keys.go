@@ -134,6 +134,11 @@ func CheckProvisioner(s string) error {
 	if len(validation.IsQualifiedName(strings.ToLower(s))) > 0 {
 		return fmt.Errorf("%q cannot be a StorageClass's provisioner", s)
 	}
+	// kube-controller-manager takes these for plugins of its own and reports that it has none of the name
+	// (findProvisionablePlugin in k8s.io/kubernetes/pkg/controller/volume/persistentvolume).
+	if strings.HasPrefix(s, "kubernetes.io/") {
+		return fmt.Errorf("%q begins with kubernetes.io/, which is kept for provisioners inside Kubernetes", s)
+	}
 	return nil
 }
 
@@ -175,31 +180,22 @@ func checkPath(s string) error {
 		return fmt.Errorf("%q has a control character", s)
 	case path.Clean(s) != s:
 		return fmt.Errorf("%q is not the plain form of a path, which is %q", s, path.Clean(s))
+	case len(s) >= pathMax:
+		return fmt.Errorf("%q... has %d bytes, more than the kernel takes for a path", s[:32], len(s))
 	}
-	return nil
-}
-
-// systemTrees hold no volumes, nor does anything below the first group.
-var systemTrees = map[string]bool{
-	"/proc": true, "/sys": true, "/dev": true, "/etc": true, "/boot": true, "/usr": true,
-	"/": false, "/bin": false, "/sbin": false, "/lib": false, "/lib64": false,
-	"/root": false, "/run": false, "/var": false, "/var/lib": false, "/home": false,
-}
-
-func checkPoolPath(s string) error {
-	if err := checkPath(s); err != nil {
-		return err
-	}
-	if _, exact := systemTrees[s]; exact {
-		return fmt.Errorf("%q belongs to the operating system", s)
-	}
-	for tree, deep := range systemTrees {
-		if deep && under(s, tree) {
-			return fmt.Errorf("%q is in %s, which belongs to the operating system", s, tree)
+	for element := range strings.SplitSeq(s, "/") {
+		switch {
+		case strings.TrimSpace(element) != element:
+			return fmt.Errorf("%q has a space at the edge of %q", s, element)
+		case len(element) > nameMax:
+			return fmt.Errorf("%q... has %d bytes, more than a file system takes for a name", element[:32], len(element))
 		}
 	}
 	return nil
 }
+
+// pathMax is PATH_MAX of linux/limits.h, with the byte that ends a path.
+const pathMax = 4096
 
 // under says whether p is dir or lies below it. Both are clean.
 func under(p, dir string) bool {
@@ -229,6 +225,9 @@ func checkSELinuxType(s string) error {
 }
 
 func checkDevice(s string) error {
+	if strings.TrimSpace(s) != s {
+		return fmt.Errorf("%q has a space at its edge", s)
+	}
 	for _, tag := range []string{"UUID=", "LABEL=", "PARTUUID=", "PARTLABEL="} {
 		if value, ok := strings.CutPrefix(s, tag); ok && value != "" && !strings.Contains(value, "/") {
 			return nil
@@ -324,6 +323,8 @@ func setReserve(p *Pool, s string) error {
 		return fmt.Errorf(`%q is neither a percentage ("5%%") nor an amount ("10Gi")`, s)
 	case strings.ContainsAny(s[len(s)-1:], "mun"): // milli, not mega: 100m is a tenth of a byte
 		return fmt.Errorf("%q is a fraction of a byte", s)
+	case amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends
+		return fmt.Errorf("%q is more than a filesystem can have", s)
 	}
 	p.ReserveBytes = uint64(amount.Value())
 	return nil

@@ -3,6 +3,8 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 
 	"k8s.io/client-go/rest"
@@ -24,6 +26,29 @@ func KubeconfigWarning(path string) string {
 	default:
 		return ""
 	}
+}
+
+// KubeconfigRisks are the ways in which a kubeconfig that can be used lets others of the network read or
+// change what is said to the API server. A file that cannot be used is New's to report.
+func KubeconfigRisks(path string) []string {
+	config, err := readKubeconfig(path)
+	if err != nil {
+		return nil
+	}
+	var risks []string
+	server, err := url.Parse(config.Host)
+	if err == nil && server.Scheme != "https" && !loopback(server.Hostname()) {
+		risks = append(risks, fmt.Sprintf("kubeconfig %q has server %q without TLS: its token can be read on the network", path, config.Host))
+	}
+	if config.Insecure {
+		risks = append(risks, fmt.Sprintf("kubeconfig %q has insecure-skip-tls-verify: another server than %q can take its token", path, config.Host))
+	}
+	return risks
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // loadKubeconfig reads one file and nothing else: not $KUBECONFIG, not the home directory, not the

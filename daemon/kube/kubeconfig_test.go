@@ -242,3 +242,26 @@ func TestKubeconfigIsFollowed(t *testing.T) {
 	}
 	known()
 }
+
+func TestKubeconfigRisks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	const plain = `kubeconfig "PATH" has server "http://api.example:6443" without TLS: its token can be read on the network`
+	for cluster, want := range map[string]string{
+		"server: https://api.example:6443":                                 "",
+		"server: http://127.0.0.1:8001":                                    "",
+		"server: http://localhost:8001":                                    "",
+		"server: 'http://[::1]:8001'":                                      "",
+		"server: http://api.example:6443":                                  plain,
+		"server: http://127.0.0.1.example:6443":                            strings.Replace(plain, "api", "127.0.0.1", 1),
+		"server: https://api.example:6443, insecure-skip-tls-verify: true": `kubeconfig "PATH" has insecure-skip-tls-verify: another server than "https://api.example:6443" can take its token`,
+	} {
+		write(t, path, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {"+cluster+"}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: [{name: u, user: {token: t}}]\n")
+		if got := strings.Join(KubeconfigRisks(path), "\n"); got != strings.ReplaceAll(want, "PATH", path) {
+			t.Errorf("%s:\n  %s\nwant\n  %s", cluster, got, want)
+		}
+	}
+	if got := KubeconfigRisks(path + "-gone"); got != nil {
+		t.Errorf("a missing one: %q", got)
+	}
+}

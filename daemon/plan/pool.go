@@ -123,6 +123,9 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		if err != nil {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither true nor false", class.Name, paramCephFS, v)
 		}
+		if quota && pool.Scope == ScopeEveryNode {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: a volume of scope %s has a directory on each node, of which this would limit one", class.Name, paramCephFS, pool.Scope)
+		}
 		pool.CephFS = quota
 	}
 	if v, ok := class.Parameters[paramMode]; ok {

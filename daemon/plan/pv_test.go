@@ -131,6 +131,7 @@ func TestResolve(t *testing.T) {
 		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are cephFSQuota, mode, onDelete, pool, pvDir, source`},
 		{"bad source", map[string]string{"source": "csi"}, []Pool{fast}, "", ReasonBadParameter, `"csi" is neither hostPath nor local`},
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
+		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node, of which this would limit one`},
 		{"bad cephFSQuota", map[string]string{"cephFSQuota": "yes"}, []Pool{fast}, "", ReasonBadParameter, `"yes" is neither true nor false`},
 		{"setuid", map[string]string{"mode": "4755"}, []Pool{fast}, "", ReasonBadParameter, `"4755" is not an octal mode`},
 		{"one digit", map[string]string{"mode": "7"}, []Pool{fast}, "", ReasonBadParameter, `"7" is not an octal mode`},

@@ -62,10 +62,12 @@ func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 }
 
 func lockFile(name string) (*PoolLock, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	// Whoever can read a file can lock it. One of an older version could be read by every user of the host.
+	_ = f.Chmod(0o600) // its owner or root can; to another user it is no lock of his
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
 		return &PoolLock{f}, nil

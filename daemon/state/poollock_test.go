@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -14,6 +15,10 @@ import (
 
 func TestLockPool(t *testing.T) {
 	dir := filepath.Join(hosttest.Dir(t), "run", "pools")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "OTHER.lock"), nil, 0o644)); err != nil {
+		t.Fatal(err) // as an older version left it
+	}
+	defer syscall.Umask(syscall.Umask(0))
 	first, err := LockPool(dir, "ID", "/var/lib/first")
 	if err != nil {
 		t.Fatal(err)
@@ -37,8 +42,8 @@ func TestLockPool(t *testing.T) {
 	}
 	defer second.Release()
 	// The longer text of the holder before is gone.
-	want := fmt.Sprintf("drwxr-xr-x pools\n-rw-r--r-- pools/ID.lock\n{\"pid\":%d,\"stateDirectory\":\"/x\"}\n"+
-		"-rw-r--r-- pools/OTHER.lock\n{\"pid\":%[1]d,\"stateDirectory\":\"/var/lib/second\"}\n", os.Getpid())
+	want := fmt.Sprintf("drwxr-xr-x pools\n-rw------- pools/ID.lock\n{\"pid\":%d,\"stateDirectory\":\"/x\"}\n"+
+		"-rw------- pools/OTHER.lock\n{\"pid\":%[1]d,\"stateDirectory\":\"/var/lib/second\"}\n", os.Getpid())
 	if got := world(t, filepath.Dir(dir)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
