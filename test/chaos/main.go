@@ -35,6 +35,9 @@
 // was red (refused: 246 requests a second where 95 are usual and 140 were let pass; 498 of 381 in 20 seconds). With
 // watches that are not given up, however long they are silent, it was red (silent: 67 claims Pending, 71 objects left).
 //
+// All of it is played with a pool of scope node and with a shared one, each on a control plane of its own. A shared pool has two daemons, on nodes
+// with the same storage; after the restore one of them must work in it, whichever held the restored lease.
+//
 // It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
 // proxy forges no answers but those above: a server that lies is not survived. The draws follow the
 // seed; which request meets which draw does not.
@@ -50,6 +53,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
 )
@@ -67,6 +71,14 @@ func run() (code int) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	for _, story := range opt.stories() {
+		code = max(code, tell(ctx, story))
+	}
+	return code
+}
+
+// tell plays one story.
+func tell(ctx context.Context, opt options) (code int) {
 	w := &world{opt: opt, begin: time.Now()}
 	defer func() {
 		switch r := recover().(type) {
@@ -133,17 +145,21 @@ const name = "chaos" // of the pool, the class, the provisioner and the node
 
 // build makes everything up to a running daemon behind the proxy.
 func (w *world) build(ctx context.Context) {
-	w.say("starting the control plane, seed %d", w.opt.seed)
-	w.scene = scene.Build(ctx, w, scene.Options{
-		Name: name, Binary: w.opt.daemon, MiB: 128,
+	w.say("starting the control plane, scope %s, seed %d", w.opt.scope, w.opt.seed)
+	stage := scene.Options{
+		Name: name, Scope: w.opt.scope, Binary: w.opt.daemon, MiB: 128,
 		// What kube-controller-manager missed is settled sooner: it is not what is tested here.
 		Args: []string{"--kcm-flag=--pvclaimbinder-sync-period=2s"},
-	})
+	}
+	w.scene = scene.Build(ctx, w, stage)
 	w.sky = newSky(w.opt.seed)
 	var err error
 	w.proxy, err = newProxy(w.scene.Cluster.Config(), w.sky)
 	w.must(err, "starting the proxy")
 	w.must(w.scene.Redirect(w.proxy.address, w.proxy.ca), "pointing the daemon to the proxy")
+	if w.opt.scope == plan.ScopeShared {
+		w.must(w.scene.AddPeer(ctx, stage), "adding a second node")
+	}
 	w.must(w.scene.Run(ctx), "starting the daemon")
 	w.churn = newChurn(w.scene, w.opt.rate, w.opt.live, w.opt.seed)
 	w.judge = newJudge(w.scene, w.churn)
@@ -163,7 +179,7 @@ func (w *world) close() error {
 		w.proxy.close()
 	}
 	if w.opt.keepLog != "" {
-		err = errors.Join(err, os.WriteFile(w.opt.keepLog, []byte(w.scene.Daemon.Log()), 0o600))
+		err = errors.Join(err, os.WriteFile(w.opt.keepLog, []byte(w.scene.Log()), 0o600))
 	}
 	return err
 }

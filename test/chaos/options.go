@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // options is what the command line says.
@@ -16,6 +18,8 @@ type options struct {
 	live    int           // claims at once
 	seed    uint64
 	only    []string // phases; empty: all
+	scopes  []string // of the pool; each is a story of its own
+	scope   string   // of this story
 	short   bool
 	daemon  string
 	keepLog string
@@ -41,9 +45,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 60, "how many claims exist at once")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	only := flags.String("only", "", "phases to play after the fair one, with commas; all: "+strings.Join(phaseNames(), ","))
+	scopes := flags.String("scopes", strings.Join(usualScopes, ","), "scopes of the pool to play with, each on a control plane of its own, of "+strings.Join(allScopes, ",")+"; -short plays restored alone with all but the first")
 	flags.DurationVar(&o.settle, "settle", 3*time.Minute, "how long everything may take to settle after a phase, and what a phase has to see to come")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
-	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
+	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the log of the daemons to; of the second scope and on, with .SCOPE at its end")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -52,6 +57,12 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
+	}
+	o.scopes = strings.Split(*scopes, ",")
+	for _, scope := range o.scopes {
+		if !slices.Contains(allScopes, scope) {
+			return o, fmt.Errorf("there is no scope %q", scope)
+		}
 	}
 	for _, name := range o.only {
 		if !slices.Contains(phaseNames(), name) {
@@ -62,6 +73,29 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("-live, -rate and -time must be positive")
 	}
 	return o, nil
+}
+
+var allScopes = []string{plan.ScopeNode, plan.ScopeShared, plan.ScopeEveryNode}
+
+// usualScopes are those whose losses the judge can tell: it knows of no tombstones, without which nothing that had an
+// object is removed from a pool of scope every-node.
+var usualScopes = []string{plan.ScopeNode, plan.ScopeShared}
+
+// stories are what is played: in the short form, with all scopes but the first, only the phase in which the
+// scopes differ most.
+func (o options) stories() (all []options) {
+	for i, scope := range o.scopes {
+		story := o
+		story.scope = scope
+		if o.short && i > 0 && len(o.only) == 0 {
+			story.only, story.time = []string{"restored"}, min(o.time, 2*time.Second)
+		}
+		if i > 0 && o.keepLog != "" {
+			story.keepLog += "." + scope
+		}
+		all = append(all, story)
+	}
+	return all
 }
 
 func given(flags *flag.FlagSet, name string) (is bool) {

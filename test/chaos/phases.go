@@ -121,7 +121,7 @@ func (w *world) weigh(p phase, r *row) {
 		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted: %.1f times those of the fair weather", r.rate(), r.limit, p.bound)
 	}
 	if !w.scene.Alive() {
-		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.scene.Daemon.Log(), 2000))
+		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.scene.Log(), 2000))
 	}
 	for _, f := range p.needs {
 		if r.tally.faults[f] == 0 {
@@ -243,7 +243,7 @@ func (w *world) afterRestore(ctx context.Context, r *row) {
 	if w.kept == 0 || w.back == 0 {
 		r.losses.add(nothingProven, "restored: %d orphans, %d claims came back", w.kept, w.back)
 	}
-	if told := strings.Count(w.scene.Daemon.Log(), "reason="+plan.ReasonOrphaned); told < w.kept {
+	if told := strings.Count(w.scene.Log(), "reason="+plan.ReasonOrphaned); told < w.kept {
 		r.losses.add(unsettled, "%d orphans, and the log names %d", w.kept, told)
 	}
 }
@@ -253,7 +253,7 @@ func (w *world) toldOfLost(ctx context.Context, r *row) {
 	var untold []string
 	w.until(ctx, func() bool {
 		untold = nil
-		log := w.scene.Daemon.Log()
+		log := w.scene.Log()
 		for _, claim := range w.list(ctx) {
 			pv := "pvc-" + string(claim.UID)
 			_, err := os.Lstat(w.scene.Path(pv))

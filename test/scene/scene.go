@@ -28,6 +28,7 @@ import (
 // Options say which scene.
 type Options struct {
 	Name    string   // of the pool, the class, the provisioner and the node
+	Scope   string   // of the pool; empty: node
 	Binary  string   // of the daemon; empty: the rig's default
 	Metrics string   // address that the daemon serves its metrics on; empty: none
 	MiB     int      // size of the pool's filesystem
@@ -48,6 +49,7 @@ type Scene struct {
 
 	dir, config string
 	running     bool
+	peer        *rig.Daemon // a second daemon, on a second node that has the same storage
 }
 
 // Build makes everything, up to a daemon that is configured and does not run yet.
@@ -79,14 +81,53 @@ func Build(ctx context.Context, t hosttest.T, o Options) *Scene {
 
 func (s *Scene) configure(o Options) (err error) {
 	s.Kubeconfig, s.Pool = filepath.Join(s.dir, "kubeconfig"), filepath.Join(s.dir, "pool")
-	s.config = fmt.Sprintf(`provisioner = %q
+	s.config = s.of(o.Name, o)
+	return s.Cast(o.Binary)
+}
+
+// of is the configuration of a node's daemon.
+func (s *Scene) of(node string, o Options) string {
+	scope := ""
+	if o.Scope != "" {
+		scope = fmt.Sprintf("scope = %q\n", o.Scope)
+	}
+	return fmt.Sprintf(`provisioner = %q
 node = %q
 kubeconfig = %q
 metrics = %q
 [pool.%s]
 path = %q
-`, o.Name, o.Name, s.Kubeconfig, o.Metrics, o.Name, s.Pool)
-	return s.Cast(o.Binary)
+%s`, o.Name, node, s.Kubeconfig, o.Metrics, o.Name, s.Pool, scope)
+}
+
+// AddPeer makes another node that has the same storage, with a daemon that runs whenever the first does. It has a mount
+// namespace of its own, because two daemons of one host do not share a pool.
+func (s *Scene) AddPeer(ctx context.Context, o Options) (err error) {
+	dir, node := filepath.Join(s.dir, "peer"), o.Name+"-peer"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := s.Cluster.AddNode(ctx, node, nil); err != nil {
+		return err
+	}
+	s.peer, err = rig.New(rig.Options{Binary: o.Binary, Dir: dir, Config: s.of(node, o), Wrap: []string{
+		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", `mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner; exec "$@"`, "sh",
+	}})
+	if err != nil {
+		return err
+	}
+	if out, code := s.peer.Call("prepare", o.Name); code != 0 {
+		return errors.New(out)
+	}
+	return nil
+}
+
+// Log is what the daemons wrote.
+func (s *Scene) Log() string {
+	if s.peer == nil {
+		return s.Daemon.Log()
+	}
+	return s.Daemon.Log() + s.peer.Log()
 }
 
 // Cast makes another binary, with more in its environment, the daemon of the scene; the directories
@@ -160,35 +201,54 @@ func (s *Scene) Disk() (directories, records, leftovers []string, err error) {
 	return directories, records, leftovers, nil
 }
 
-// Run starts the daemon and waits until it has told READY.
-func (s *Scene) Run(ctx context.Context) error {
-	s.running = true
-	return s.Daemon.Run(ctx)
+// daemons are the first one and its peer.
+func (s *Scene) daemons() []*rig.Daemon {
+	if s.peer == nil {
+		return []*rig.Daemon{s.Daemon}
+	}
+	return []*rig.Daemon{s.Daemon, s.peer}
 }
 
-// Alive says whether the daemon runs.
+// Run starts the daemons and waits until they have told READY.
+func (s *Scene) Run(ctx context.Context) error {
+	s.running = true
+	for _, d := range s.daemons() {
+		if err := d.Run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Alive says whether the daemons run.
 func (s *Scene) Alive() bool {
 	if !s.running {
 		return false
 	}
-	select {
-	case <-s.Daemon.Exited():
-		return false
-	default:
-		return true
+	for _, d := range s.daemons() {
+		select {
+		case <-d.Exited():
+			return false
+		default:
+		}
 	}
+	return true
 }
 
-// Rest ends the daemon in good order.
+// Rest ends the daemons in good order.
 func (s *Scene) Rest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	s.running = false
-	_, code, err := s.Daemon.Stop(ctx)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("the daemon ended with exit code %d", code)
+	var all error
+	for _, d := range s.daemons() {
+		_, code, err := d.Stop(ctx)
+		if err == nil && code != 0 {
+			err = fmt.Errorf("the daemon ended with exit code %d", code)
+		}
+		all = errors.Join(all, err)
 	}
-	return err
+	return all
 }
 
 // Stop ends the daemon, where one runs, and the control plane.
