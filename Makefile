@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -22,6 +22,9 @@ $(BUILD)/hostpath-provisioner:
 	@mkdir -p $(BUILD)
 	@echo "building the daemon"
 	@$(GO) build $(GOFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 deps: ## what tests and the demonstration need from the distribution's packages
 	@sh test/deps.sh

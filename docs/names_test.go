@@ -97,18 +97,20 @@ func TestMetrics(t *testing.T) {
 // Every attribute of a log record is a field of the journal, and is explained.
 func TestJournalFields(t *testing.T) {
 	fields := map[string]bool{}
-	err := filepath.WalkDir("../daemon", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+	for _, dir := range []string{"../daemon", "../cmd"} {
+		err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err == nil {
+				ast.Inspect(file, func(n ast.Node) bool { attributes(n, fields); return true })
+			}
 			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err == nil {
-			ast.Inspect(file, func(n ast.Node) bool { attributes(n, fields); return true })
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	var real []string
 	for key := range fields {
@@ -127,7 +129,9 @@ func attributes(n ast.Node, into map[string]bool) {
 	if !ok || !slices.Contains([]string{"Info", "Warn", "Error"}, method.Sel.Name) {
 		return
 	}
-	if log, ok := method.X.(*ast.SelectorExpr); !ok || log.Sel.Name != "Log" {
+	field, isField := method.X.(*ast.SelectorExpr)
+	variable, isVariable := method.X.(*ast.Ident)
+	if !(isField && field.Sel.Name == "Log" || isVariable && variable.Name == "log") {
 		return
 	}
 	for i := 1; i < len(call.Args); i += 2 {

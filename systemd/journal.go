@@ -26,13 +26,19 @@ const fieldPrefix = "HOSTPATH_"
 // attributes as fields; anywhere else it is a line of plain text.
 func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
 	plain := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})
-	if stderr != os.Stderr {
-		return plain
-	}
-	if is, err := journal.StderrIsJournalStream(); err != nil || !is {
+	if !IsJournal(stderr) {
 		return plain
 	}
 	return &journalHandler{level: level, fallback: plain}
+}
+
+// IsJournal reports whether stderr is the process's stderr and that is the journal.
+func IsJournal(stderr io.Writer) bool {
+	if stderr != os.Stderr {
+		return false
+	}
+	is, err := journal.StderrIsJournalStream()
+	return err == nil && is
 }
 
 // journalHandler writes records in the journal's native protocol.

@@ -32,8 +32,9 @@ type adoption struct {
 func (p *program) adoptCommand() *cobra.Command {
 	var a adoption
 	c := &cobra.Command{
-		Use:   "adopt POOL",
-		Short: "Take over volumes that another provisioner made in a pool, or give them up",
+		Use:               "adopt POOL",
+		ValidArgsFunction: p.completePools,
+		Short:             "Take over volumes that another provisioner made in a pool, or give them up",
 		Long: "Adopt finds the PersistentVolumes whose directories lie in the pool and that another provisioner\n" +
 			"made, one that the configuration names in aliases. It writes a record for each and marks its\n" +
 			"object; from then on the daemon removes, archives or keeps it as it does its own. Directories\n" +

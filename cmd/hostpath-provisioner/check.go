@@ -47,9 +47,10 @@ func (p *program) checkCommand() *cobra.Command {
 	var asJSON, configOnly bool
 	var deadline time.Duration
 	c := &cobra.Command{
-		Use:   "check [POOL]",
-		Short: "Look whether this host is what its pools need; works without a cluster",
-		Args:  args(0, 1),
+		Use:               "check [POOL]",
+		ValidArgsFunction: p.completePools,
+		Short:             "Look whether this host is what its pools need; works without a cluster",
+		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := p.load()
 			if err != nil {
@@ -59,8 +60,11 @@ func (p *program) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if deadline <= 0 {
+				return usageError{fmt.Errorf("--deadline: %s is no time to wait for a pool", deadline)}
+			}
 			if configOnly {
-				_, err := fmt.Fprintf(p.stdout, "%s: good\n", p.config)
+				_, err := fmt.Fprintf(p.stdout, "%s: configuration is valid\n", p.config)
 				return err
 			}
 			return p.check(c.Context(), pools, deadline, asJSON)

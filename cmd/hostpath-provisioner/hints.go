@@ -98,7 +98,10 @@ func hintFor(err error) string {
 	var closed closedError
 	var unfit *prepare.UnfitError
 	var bad config.Errors
+	var unknown unknownCommandError
 	switch {
+	case errors.As(err, &unknown) && len(unknown.similar) > 0:
+		return "did you mean: hostpath-provisioner " + strings.Join(unknown.similar, ", or hostpath-provisioner ")
 	case errors.As(err, &noPool):
 		return "the pools are: " + strings.Join(poolNames(noPool.c), ", ")
 	case errors.As(err, new(usageError)):
@@ -108,6 +111,9 @@ func hintFor(err error) string {
 	case errors.As(err, &closed):
 		return poolHint(closed.finding.Reason, closed.pool)
 	case errors.As(err, &bad) && len(bad) == 1 && bad[0].Line == 0 && bad[0].Key == "":
+		if _, err := os.Lstat(bad[0].File); errors.Is(err, fs.ErrNotExist) {
+			return "write one, /usr/share/doc/hostpath-provisioner/config.toml is an example; or name another one with --config"
+		}
 		return "make the file readable, or name another one with --config"
 	case errors.As(err, &bad):
 		return "correct it, then run: hostpath-provisioner check --config-only"

@@ -20,8 +20,9 @@ const prepareDeadline = 10 * time.Second
 func (p *program) prepareCommand() *cobra.Command {
 	var replace bool
 	c := &cobra.Command{
-		Use:   "prepare POOL",
-		Short: "Make the mount point, or mark the filesystem that is mounted there",
+		Use:               "prepare POOL",
+		ValidArgsFunction: p.completePools,
+		Short:             "Make the mount point, or mark the filesystem that is mounted there",
 		Long: "Prepare makes a pool's mount point and the immutable flag on it. Once the storage is mounted, it\n" +
 			"closes the pool's directory to other users, and writes the marker that tells this filesystem from\n" +
 			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.",

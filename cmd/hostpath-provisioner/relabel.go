@@ -23,8 +23,9 @@ const progressEvery = 5 * time.Second
 func (p *program) relabelCommand() *cobra.Command {
 	var dryRun, module bool
 	c := &cobra.Command{
-		Use:   "relabel POOL|VOLUME",
-		Short: "Give volumes the SELinux label that they should have",
+		Use:               "relabel POOL|VOLUME",
+		ValidArgsFunction: p.completePools,
+		Short:             "Give volumes the SELinux label that they should have",
 		Long: "Relabel gives a pool's volumes, or one volume, the type in selinux_type, and the pool's own\n" +
 			"directory the one that the policy module has for it. What has the right label is only looked at,\n" +
 			"so a run that was cut off is simply made again. It follows no link and enters no mount.",

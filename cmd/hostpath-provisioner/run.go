@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -87,22 +88,28 @@ func exitCode(err error) int {
 
 // complain says an error and, where there is one, what helps.
 func (p *program) complain(err error) {
-	if err == nil || errors.Is(err, errNot) {
+	if err == nil || errors.Is(err, errNot) || errors.As(err, new(loggedError)) {
 		return
 	}
-	lines := []string{err.Error()}
-	if all := config.Errors(nil); errors.As(err, &all) {
-		lines = nil
-		for _, one := range all {
-			lines = append(lines, one.Error())
-		}
-	}
-	for _, line := range lines {
+	for _, line := range linesOf(err) {
 		fmt.Fprintf(p.stderr, "%s: %s\n", name, line)
 	}
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(p.stderr, "hint: %s\n", hint)
 	}
+}
+
+// linesOf is a line for each error: a configuration can have several.
+func linesOf(err error) []string {
+	all := config.Errors(nil)
+	if !errors.As(err, &all) {
+		return []string{err.Error()}
+	}
+	var lines []string
+	for _, one := range all {
+		lines = append(lines, one.Error())
+	}
+	return lines
 }
 
 func (p *program) root() *cobra.Command {
@@ -111,11 +118,15 @@ func (p *program) root() *cobra.Command {
 		Short: "Kubernetes volumes on this host's storage",
 		Long: "hostpath-provisioner turns PersistentVolumeClaims into directories on this host, in pools that\n" +
 			"it proves to be mounted before it touches them. Without a command it runs the daemon.",
-		Args:          noArgs,
+		Version:       p.version(),
+		Args:          knownCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          p.daemon,
+
+		SuggestionsMinimumDistance: 2,
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.config, "config", "/etc/hostpath-provisioner/config.toml", "the configuration `file`; conf.d/*.toml beside it are read too")
@@ -127,7 +138,48 @@ func (p *program) root() *cobra.Command {
 		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.generatorCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
+	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})
 	return root
+}
+
+// help is cobra's own command, which prints the help of the program for a command that does not exist, and
+// exits 0.
+func help(c *cobra.Command, args []string) error {
+	about, rest, err := c.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return unknownCommand(c.Root(), args[0])
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
+}
+
+// knownCommand: what follows the program's name is a command.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(root, args[0])
+}
+
+func unknownCommand(root *cobra.Command, word string) error {
+	return usageError{unknownCommandError{word, root.SuggestionsFor(word)}}
+}
+
+// unknownCommandError says that there is no such command, and which are written much the same.
+type unknownCommandError struct {
+	word    string
+	similar []string
+}
+
+func (e unknownCommandError) Error() string { return fmt.Sprintf("unknown command %q", e.word) }
+
+// completePools has a shell complete the names of the configured pools.
+func (p *program) completePools(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := config.Load(p.config)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return poolNames(c), cobra.ShellCompDirectiveNoFileComp
 }
 
 // directory is what systemd made for the service. It names several with colons between them
@@ -180,10 +232,21 @@ func (p *program) daemon(c *cobra.Command, _ []string) error {
 		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics),
 	})
 	if errors.As(err, new(config.Errors)) {
-		return startError{err}
+		err = startError{err}
+	}
+	if err != nil && systemd.IsJournal(p.stderr) { // as a line of text it would have the priority of any other
+		for _, line := range linesOf(err) {
+			log.Error(line, "reason", plan.ReasonStartFailed, "version", p.version(), "hint", hintFor(err))
+		}
+		return loggedError{err}
 	}
 	return err
 }
+
+// loggedError was told in the journal already.
+type loggedError struct{ error }
+
+func (e loggedError) Unwrap() error { return e.error }
 
 // startError says that the daemon's configuration has errors.
 type startError struct{ error }

@@ -127,7 +127,7 @@ const minimal = "node = 'node-a'\n[pool.fast]\npath = 'BASE/pool'\n"
 func TestUsage(t *testing.T) {
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{
-		"chek", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
+		"chek", "nosuch", "help nosuch", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 	} {
 		s.call(strings.Fields(line)...)

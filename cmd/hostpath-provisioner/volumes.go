@@ -62,9 +62,10 @@ type volumeRow struct {
 func (p *program) volumesCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "volumes [POOL]",
-		Short: "List what is in the pools, beside what the API knows",
-		Args:  args(0, 1),
+		Use:               "volumes [POOL]",
+		ValidArgsFunction: p.completePools,
+		Short:             "List what is in the pools, beside what the API knows",
+		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := p.load()
 			if err != nil {

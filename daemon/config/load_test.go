@@ -136,6 +136,7 @@ func TestRefusals(t *testing.T) {
 		{"unknown table", minimal + "[qool.q]\nx=1\n", "config.toml:4: qool: no such key; the nearest is \"pool\""},
 		{"table for a value", minimal + "[pool.p.mode]\nx=1\n", "config.toml:4: pool.p.mode: want a string, got a table"},
 		{"array for a value", pool("owner = ['root']\n"), "config.toml:4: pool.p.owner: want a string, got an array"},
+		{"bare octal number", pool("mode = 0777 # all\n"), `config.toml:4: mode: write it in quotes: mode = "0777"`},
 		{"date for a value", pool("owner = 2026-01-01\n"), "config.toml:4: pool.p.owner: want a string, got a date"},
 		{"misspelt", pool("immutible = 'off'\n"), `config.toml:4: pool.p.immutible: no such key; the nearest is "immutable"`},
 		{"nothing near", pool("quotas = 'off'\n"), `config.toml:4: pool.p.quotas: no such key`},

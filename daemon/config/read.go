@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -74,7 +75,22 @@ func syntax(file, text string, err error) Error {
 		e.Line, e.Text = lineOf(text, at.Position), at.Message
 	}
 	e.Text = strings.ReplaceAll(e.Text, "\n", " ")
+	if m := bareOctal.FindStringSubmatch(nthLine(text, e.Line)); m != nil {
+		e.Key, e.Text = m[1], fmt.Sprintf("write it in quotes: %s = \"%s\"", m[1], m[2])
+	}
 	return e
+}
+
+// bareOctal is a mode as a shell has it, which TOML takes for a number that must not begin with 0.
+var bareOctal = regexp.MustCompile(`^\s*(\w+)\s*=\s*(0[0-7]+)\s*(?:#.*)?$`)
+
+// nthLine counts from 1; "" where there is none.
+func nthLine(text string, n int) string {
+	lines := strings.Split(text, "\n")
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	return strings.TrimSuffix(lines[n-1], "\r")
 }
 
 // lineOf counts lines up to where a token starts. The parser's own number is that of its end: the

@@ -80,7 +80,10 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	case errors.As(err, &in):
 		return nil, in.Err // the path is not said twice
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
+	}
+	if _, known := raw.Contexts[raw.CurrentContext]; raw.CurrentContext != "" && !known {
+		return nil, fmt.Errorf("it has no context %q, which is its current-context", raw.CurrentContext)
 	}
 	// Paths in the file are relative to where it lies.
 	if err := clientcmd.ResolveLocalPaths(raw); err != nil {

@@ -34,9 +34,9 @@ func TestBadKubeconfig(t *testing.T) {
 	const cluster = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
 	cases := map[string]struct{ content, want string }{
 		"empty":       {"", `kubeconfig "DIR/empty": its current context "" names no cluster`},
-		"no context":  {head + "current-context: none\n", `kubeconfig "DIR/no context": invalid configuration: [context was not found for specified context: none`},
-		"not yaml":    {"{", `kubeconfig "DIR/not yaml": yaml: line 1: `},
-		"other kind":  {"apiVersion: v1\nkind: Pod\n", `kubeconfig "DIR/other kind": no kind "Pod" is registered for version "v1"`},
+		"no context":  {head + "current-context: none\n", `kubeconfig "DIR/no context": it has no context "none", which is its current-context`},
+		"not yaml":    {"{", `kubeconfig "DIR/not yaml": it is not a kubeconfig: yaml: line 1: `},
+		"other kind":  {"apiVersion: v1\nkind: Pod\n", `kubeconfig "DIR/other kind": it is not a kubeconfig: no kind "Pod" is registered for version "v1"`},
 		"no cluster":  {head + "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", `kubeconfig "DIR/no cluster": its current context "x" names no cluster`},
 		"no token":    {head + cluster + "users: [{name: u, user: {tokenFile: gone}}]\n", `kubeconfig "DIR/no token": open DIR/gone: no such file or directory`},
 		"no key":      {head + cluster + "users: [{name: u, user: {client-certificate: gone.crt, client-key: gone.key}}]\n", `kubeconfig "DIR/no key": invalid configuration: [unable to read client-cert DIR/gone.crt`},

@@ -19,6 +19,6 @@ var (
 		ReasonCreateFailed, ReasonBadName,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioned, ReasonMixedBinding, ReasonAPIRefused, ReasonPoolOpened, ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten,
+		ReasonProvisioned, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten,
 	}
 )

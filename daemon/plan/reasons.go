@@ -21,6 +21,7 @@ const (
 	ReasonNoQuota            = "QuotaUnsupported"
 	ReasonNameTaken          = "VolumeNameTaken"
 	ReasonMixedBinding       = "MixedBinding"
+	ReasonStartFailed        = "StartFailed"
 	ReasonAPIRefused         = "APIRefused"
 	ReasonPathMismatch       = "PathMismatch"
 	ReasonNotRecorded        = "NotRecorded"

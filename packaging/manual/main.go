@@ -72,7 +72,12 @@ func command(w io.Writer, program, name, short string) error {
 	if m := regexp.MustCompile(`(?m)^  hostpath-provisioner (.*)$`).FindStringSubmatch(section(help, "Usage:")); m != nil {
 		use = strings.TrimSuffix(m[1], " [flags]")
 	}
-	fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s.\n", roff(use), roff(short))
+	// The help begins with what the command does, at length where there is more to say than its one line.
+	about, _, _ := strings.Cut(help, "\n\nUsage:")
+	if about == short {
+		about += "."
+	}
+	fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s\n", roff(use), roff(strings.TrimSpace(about)))
 	if own := flags(section(help, "\nFlags:")); own != "" {
 		fmt.Fprintf(w, ".RS\n%s.RE\n", own)
 	}

@@ -158,7 +158,7 @@ func (p *play) confinement() {
 	const try = "hostpath-provisioner check --config-only --config "
 	p.do("install -D -m 0644 /etc/passwd /var/lib/postgresql/data; install -D -m 0600 /etc/passwd /var/lib/dbus/theirs; cp /etc/passwd /root/notes; restorecon -R /var/lib/postgresql /var/lib/dbus /root/notes")
 	p.step("the daemon's domain may read its own configuration", func() (string, error) {
-		return p.expect(p.inDomain("/usr/bin/"+try+"/etc/hostpath-provisioner/config.toml"), "config.toml: good")
+		return p.expect(p.inDomain("/usr/bin/"+try+"/etc/hostpath-provisioner/config.toml"), "config.toml: configuration is valid")
 	})
 	for _, file := range []string{"/etc/shadow", "/home/alice/secret", "/root/notes", "/var/lib/postgresql/data", "/var/lib/dbus/theirs"} {
 		p.step("the daemon's domain may not read "+file, func() (string, error) {
