@@ -17,10 +17,21 @@ func Check(e Expect, f Facts) Report {
 			r.Findings = append(r.Findings, finding)
 		}
 	}
+	if finding, found := v.unseen(r); found {
+		r.Findings = append(r.Findings, finding)
+	}
 	if v.placed {
 		v.fill(&r)
 	}
 	return r
+}
+
+// unseen closes a pool that no rule closes only because too little of it was seen: without its identity, or
+// without a look for its marker, nothing tells whose filesystem it is.
+func (v view) unseen(r Report) (Finding, bool) {
+	_, closed := r.first(Close)
+	seen := v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Identity != mounts.Identity{} && v.saw.Marker.Looked
+	return when(!closed && !seen, Close, ReasonNotSeen, "%s could not be looked at: its marker was not read", v.want.Path)
 }
 
 // view is what the rules look at: what is expected, what was seen, and where the mount table puts

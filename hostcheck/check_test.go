@@ -146,6 +146,7 @@ var faults = []struct {
 	{"plain directory", func(e *Expect, f *Facts) { e.RequireMount = false }},
 	{"wrong label", func(e *Expect, f *Facts) { f.Label.Type = "default_t" }},
 	{"no label", func(e *Expect, f *Facts) { f.Label.Type = "" }},
+	{"marker not looked for", func(e *Expect, f *Facts) { f.Marker = MarkerFact{} }},
 }
 
 func TestGoodPool(t *testing.T) {
@@ -176,10 +177,13 @@ func TestFaults(t *testing.T) {
 
 // exclusive are faults that cannot be at the same time: the second is written over the first.
 var exclusive = map[string][]string{
-	"root again":     {"mounted twice"},
-	"not immutable":  {"cannot tell", "may not look", "look failed"},
-	"never prepared": {"marker damaged"},
-	"marker missing": {"marker damaged"},
+	"root again":             {"mounted twice"},
+	"not immutable":          {"cannot tell", "may not look", "look failed"},
+	"never prepared":         {"marker damaged", "marker not looked for"},
+	"marker missing":         {"marker damaged", "marker not looked for"},
+	"marker damaged":         {"marker not looked for"},
+	"marker changed":         {"marker not looked for"},
+	"marker of another pool": {"marker not looked for"},
 }
 
 // Of two faults at once the one whose rule comes first is the first that is reported.

@@ -21,6 +21,7 @@ const (
 	ReasonReadOnly             = "ReadOnly"             // the mount or the filesystem is read-only
 	ReasonNotAnswering         = "NotAnswering"         // no answer within the deadline
 	ReasonUnreadable           = "Unreadable"           // the filesystem answers with an error
+	ReasonNotSeen              = "NotSeen"              // nothing is wrong in what was seen, and that is not enough
 	ReasonNotImmutable         = "NotImmutable"         // the directory under the mount point can be written to
 	ReasonImmutableUnknown     = "ImmutableUnknown"     // the filesystem below cannot tell
 	ReasonLookNotPermitted     = "LookNotPermitted"     // this process may not look under the mount

@@ -44,11 +44,14 @@ func onMountPoint(r entryRule) rule {
 	}
 }
 
-// onPath judges the pool's path, unless that is the mount point, which was judged already.
+// onPath judges the pool's path, unless that is the mount point and the same was found of it already. The
+// two are opened one after the other, and the second can be refused where the first was not.
 func onPath(r entryRule) rule {
 	return func(v view) (Finding, bool) {
 		if v.want.RequireMount && v.want.Path == v.want.MountPoint {
-			return Finding{}, false
+			if _, said := r(v.want.MountPoint, v.saw.MountPoint); said {
+				return Finding{}, false
+			}
 		}
 		return r(v.want.Path, v.saw.Path)
 	}

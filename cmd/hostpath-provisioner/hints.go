@@ -37,6 +37,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
 	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; the pool comes back by itself",
 	hostcheck.ReasonUnreadable:           "look at: dmesg; the disk or the network under MOUNT fails, or its server does not export it to this host any more",
+	hostcheck.ReasonNotSeen:              "run it as root, then look at: ls -ld PATH; and at: ausearch -m avc",
 	hostcheck.ReasonNotImmutable:         "run: hostpath-provisioner prepare POOL",
 	hostcheck.ReasonImmutableUnknown:     "put MOUNT on a filesystem with chattr +i, or set immutable = \"warn\" in [pool.POOL]",
 	hostcheck.ReasonLookNotPermitted:     "run it as root; a service needs CAP_SYS_ADMIN and @mount in SystemCallFilter=",
@@ -89,6 +90,9 @@ func permissionHint(user int) string {
 
 // poolHint is what helps a pool against a finding.
 func poolHint(reason string, pool config.Pool) string {
+	if reason == reasonStateUnreadable && os.Geteuid() != 0 {
+		return "run it as root" // what is remembered is root's, and most likely sound
+	}
 	return strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint).Replace(reasonHints[reason])
 }
 
