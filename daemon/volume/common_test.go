@@ -126,6 +126,34 @@ func TestPausedHolder(t *testing.T) {
 	}
 }
 
+// The record of a daemon that was paused before it gave it its name never takes the place of another
+// one's: what was noted there since, that the data is retained, would be forgotten, and the data removed.
+func TestPausedHolderKeepsTheRecord(t *testing.T) {
+	for _, fs := range network {
+		t.Run(fs.name, func(t *testing.T) {
+			for at, ended := 0, false; !ended; at++ {
+				a, b := two(t, fs.dir(t))
+				var linked string
+				ended = pausedAt(t, a, at, steps{"create"}, func() {
+					steps{"create", "write", "retain"}.of(t, b)
+					linked = readText(t, b.meta("volumes", pv+recordSuffix))
+				})
+				r, _, err := b.Lookup(t.Context(), b.id, pv)
+				if now := readText(t, b.meta("volumes", pv+recordSuffix)); err != nil || !r.Retained || now != linked {
+					t.Errorf("paused after step %d: %v, retained %v, the record was\n%sand is\n%s", at, err, r.Retained, linked, now)
+				}
+			}
+		})
+	}
+}
+
+func readText(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
+}
+
 // pausedAt runs calls of r, and meanwhile after the step number at. It says that there was no such step.
 func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ended bool) {
 	t.Helper()

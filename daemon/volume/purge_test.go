@@ -148,6 +148,65 @@ func TestPurgeOtherNames(t *testing.T) {
 	}
 }
 
+// A tenant makes a directory append-only again and again while it is emptied, so that each link in it takes
+// a second try. The link is removed as a link: what it points to is not opened, and keeps its flags and its
+// time of change. Nothing would give a directory outside its flags back.
+func TestPurgeLinksThatAreKept(t *testing.T) {
+	r := onDisk(t, mounted(t, "ext4", 32))
+	outside := filepath.Join(r.path, "outside")
+	var targets []string
+	for _, flag := range []string{"i", "a"} {
+		kept := filepath.Join(outside, flag)
+		write(t, filepath.Join(kept, "file"), "not ours")
+		chattr(t, "+"+flag, filepath.Join(kept, "file"), kept)
+		t.Cleanup(func() { chattr(t, "-"+flag, kept, filepath.Join(kept, "file")) })
+		targets = append(targets, kept, filepath.Join(kept, "file"))
+	}
+	before := stats(t, targets)
+	dir := r.create(t, pv)
+	for i, target := range targets {
+		relative := filepath.Join("..", "..", "..", strings.TrimPrefix(target, r.path)) // from trash/<pv>~
+		must(t, errors.Join(os.Symlink(target, filepath.Join(dir, fmt.Sprint("absolute", i))), os.Symlink(relative, filepath.Join(dir, fmt.Sprint("relative", i)))))
+	}
+	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err = r.Purge(&between{t.Context(), func() {
+		flags, err := unix.IoctlGetInt(held, unix.FS_IOC_GETFLAGS)
+		must(t, errors.Join(err, unix.IoctlSetPointerInt(held, unix.FS_IOC_SETFLAGS, flags|unix.STATX_ATTR_APPEND)))
+	}}, r.id, pv)
+	must(t, err)
+	if after := stats(t, targets); after != before {
+		t.Errorf("what the links point to was\n%sand is\n%s", before, after)
+	}
+}
+
+// between is a context that does something each time it is asked, which purge does before each entry.
+type between struct {
+	context.Context
+	do func()
+}
+
+func (b *between) Err() error {
+	b.do()
+	return b.Context.Err()
+}
+
+// stats are the flags, the inode and the times of change of these files.
+func stats(t testing.TB, paths []string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, path := range paths {
+		flags, err := exec.Command("lsattr", "-d", path).CombinedOutput()
+		must(t, err)
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		fmt.Fprintf(&all, "%d %d.%09d %s", st.Ino, st.Ctim.Sec, st.Ctim.Nsec, flags)
+	}
+	return all.String()
+}
+
 // fewDescriptors makes a purge whose descriptors grow with the depth of the tree fail.
 func fewDescriptors(t *testing.T) (restore func()) {
 	var before unix.Rlimit
