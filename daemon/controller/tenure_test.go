@@ -1,0 +1,267 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Daemons that share a pool are tested in test/e2e. Here a holder of the lease is paused between two of its
+// own steps, which no signal can time.
+
+const me = "node-a_1"
+
+// cluster has one lease, one volume and the volume's claim, and notes what is written.
+type cluster struct {
+	API
+	lease  *plan.Lease
+	volume *corev1.PersistentVolume
+	claim  *corev1.PersistentVolumeClaim
+	wrote  []string
+}
+
+func (c *cluster) ReadLease(context.Context, string) (*plan.Lease, error) { return c.lease, nil }
+
+func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	if c.volume == nil || c.volume.Name != name {
+		return nil, nil
+	}
+	return c.volume.DeepCopy(), nil
+}
+
+func (c *cluster) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
+	return c.claim, nil
+}
+
+func (c *cluster) RemoveVolume(_ context.Context, pv *corev1.PersistentVolume) error {
+	c.wrote = append(c.wrote, "object removed")
+	c.volume = nil
+	return nil
+}
+
+func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) error {
+	c.wrote = append(c.wrote, "finalizer off")
+	return nil
+}
+
+// drawer is a disk with one volume, which remembers where its directory is.
+type drawer struct {
+	Disk
+	record plan.Record
+	did    []string
+	after  func(step string) // while the daemon is paused after a step
+}
+
+func (d *drawer) step(name string, place plan.Place) error {
+	d.did, d.record.Place = append(d.did, name), place
+	if d.after != nil {
+		d.after(name)
+	}
+	return nil
+}
+
+func (d *drawer) Lookup(_ context.Context, _ mounts.Identity, pv string) (*plan.Record, error) {
+	if d.record.PV != pv {
+		return nil, nil
+	}
+	record := d.record
+	return &record, nil
+}
+
+func (d *drawer) Records(context.Context, mounts.Identity) ([]plan.Record, error) {
+	return []plan.Record{d.record}, nil
+}
+
+func (d *drawer) Trash(context.Context, mounts.Identity, string) error {
+	return d.step("trash", plan.InTrash)
+}
+
+func (d *drawer) Archive(context.Context, mounts.Identity, string) error {
+	return d.step("archive", plan.InArchive)
+}
+
+func (d *drawer) Retain(context.Context, mounts.Identity, string) error {
+	return d.step("retain", d.record.Place)
+}
+
+func (d *drawer) PutBack(context.Context, mounts.Identity, string) error {
+	return d.step("put back", plan.InPool)
+}
+
+func (d *drawer) Undo(context.Context, mounts.Identity, string) error {
+	return d.step("undo", plan.Nowhere)
+}
+
+func (d *drawer) Purge(context.Context, mounts.Identity, string) error {
+	return d.step("purge", plan.Nowhere)
+}
+
+func (d *drawer) Sweep(context.Context, mounts.Identity) (int, error) {
+	return 0, d.step("sweep", d.record.Place)
+}
+
+type deafSpeaker struct{}
+
+func (deafSpeaker) Event(corev1.ObjectReference, string, string, string) {}
+
+// holding is a controller that holds the lease of one shared pool, with a volume that is released.
+func holding() (*Controller, *room, *cluster, *drawer) {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-u", UID: "v", Finalizers: []string{plan.Finalizer},
+			Labels:      map[string]string{plan.PoolLabel: "fast", plan.ScopeLabel: plan.ScopeShared},
+			Annotations: map[string]string{plan.ProvisionedBy: plan.DefaultProvisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/pvc-u"}},
+			ClaimRef:                      &corev1.ObjectReference{Namespace: "ns", Name: "c", UID: "u"},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+	}
+	disk := &drawer{record: plan.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: plan.InPool, Scope: plan.ScopeShared}}
+	server := &cluster{lease: &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 1}}, volume: pv}
+	c, r := stand(&api{}, disk)
+	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
+	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
+	r.tenure = newTenure()
+	term := server.lease.Term
+	r.tenure.lease, r.tenure.term, r.tenure.trusted = server.lease, &term, clock()+time.Hour
+	return c, r, server, disk
+}
+
+// lost are the ways in which a daemon holds the lease no more and has not heard of it.
+var lost = map[string]func(c *cluster, t *tenure){
+	"another took it": func(c *cluster, _ *tenure) {
+		c.lease = &plan.Lease{Holder: "node-b_1", Term: plan.Term{UID: "l", Number: 2}}
+	},
+	"another had it in between":     func(c *cluster, _ *tenure) { c.lease = &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 3}} },
+	"somebody deleted it":           func(c *cluster, _ *tenure) { c.lease = nil },
+	"it was deleted and made again": func(c *cluster, _ *tenure) { c.lease = &plan.Lease{Holder: me, Term: plan.Term{UID: "m", Number: 1}} },
+	"another daemon of its name has it": func(c *cluster, _ *tenure) {
+		c.lease = &plan.Lease{Holder: "node-a_2", Term: plan.Term{UID: "l", Number: 1}}
+	},
+	"it only speaks": func(c *cluster, _ *tenure) {
+		c.lease = &plan.Lease{Holder: me, Speaks: true, Term: plan.Term{UID: "l", Number: 1}}
+	},
+	"it was asleep for longer than it trusts": func(_ *cluster, t *tenure) { t.trusted = clock() - time.Second },
+}
+
+// acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
+var acts = map[string]struct {
+	act  func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error
+	want string // what it does as long as it holds the lease
+}{
+	"delete": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, pv, plan.Delete)
+	}, "trash, object removed"},
+	"archive": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, pv, plan.Archive)
+	}, "archive, object removed"},
+	"let go": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, pv, plan.LetGo)
+	}, "object removed"},
+	"retain": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, pv, plan.Retain)
+	}, "retain, finalizer off"},
+	"put back": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.putBack(ctx, r, pv, plan.Verdict{})
+	}, "put back"},
+	"purge": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		c.API.(*cluster).volume = nil
+		_, err := c.purge(ctx, r, pv.Name)
+		return err
+	}, "purge"},
+	"undo": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		return c.undo(ctx, r, plan.Record{PV: pv.Name, Place: plan.InPool})
+	}, "undo"},
+	"records": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+		c.API.(*cluster).volume = nil
+		return c.recheck(ctx, r)
+	}, "sweep, undo"},
+}
+
+// A daemon that does not hold the lease any more changes nothing in the pool and nothing in the API,
+// however it lost it.
+func TestNothingWithoutTheLease(t *testing.T) {
+	for name, a := range acts {
+		c, r, api, disk := holding()
+		if err := a.act(t.Context(), c, r, api.volume.DeepCopy()); err != nil || written(disk, api) != a.want {
+			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, written(disk, api), a.want)
+		}
+		for how, lose := range lost {
+			c, r, api, disk := holding()
+			pv := api.volume.DeepCopy()
+			lose(api, r.tenure)
+			err := a.act(t.Context(), c, r, pv)
+			if did := written(disk, api); did != "" || err != nil && !errors.Is(err, ErrNotLeading) {
+				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
+			}
+		}
+	}
+}
+
+func written(d *drawer, c *cluster) string {
+	return strings.Join(slices.Concat(d.did, c.wrote), ", ")
+}
+
+// A daemon is paused right after it moved a directory away, and decided to do so long before. What became
+// of the lease or of the volume meanwhile keeps its object, and with the object the data can be put back.
+func TestObjectStaysIfThingsChanged(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	changes := map[string]func(c *cluster, r *room){
+		"the claim is there again": func(c *cluster, _ *room) { c.claim = claim },
+		"it is bound again": func(c *cluster, _ *room) {
+			c.claim, c.volume.Status.Phase = claim, corev1.VolumeBound
+		},
+		"it is retained now": func(c *cluster, _ *room) {
+			c.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		},
+		"it points elsewhere": func(c *cluster, _ *room) { c.volume.Spec.HostPath.Path = "/srv/fast/other" },
+	}
+	for how, lose := range lost {
+		changes[how] = func(c *cluster, r *room) { lose(c, r.tenure) }
+	}
+	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
+		for how, change := range changes {
+			c, r, api, disk := holding()
+			if action == plan.Archive {
+				disk.record.OnDelete = plan.OnDeleteArchive
+			}
+			disk.after = func(string) { change(api, r) }
+			err := c.remove(t.Context(), r, api.volume.DeepCopy(), action)
+			if !errors.Is(err, ErrNotLeading) || len(api.wrote) > 0 || len(disk.did) != 1 {
+				t.Errorf("%s, and then %s: %v, did %q", action, how, err, written(disk, api))
+			}
+		}
+		// What somebody else finished meanwhile is finished.
+		c, r, api, disk := holding()
+		disk.after = func(string) { api.volume = nil }
+		pv := api.volume.DeepCopy()
+		if err := c.remove(t.Context(), r, pv, action); err != nil {
+			t.Errorf("%s, and its object is gone: %v, %s", action, err, fmt.Sprint(disk.did))
+		}
+	}
+}
+
+// In a shared pool nothing is purged as long as its object is there: it can be put back.
+func TestPurgeWaitsForTheObject(t *testing.T) {
+	c, r, api, disk := holding()
+	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || len(disk.did) > 0 {
+		t.Errorf("with its object: %v, did %q", err, disk.did)
+	}
+	api.volume.Finalizers = nil
+	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || written(disk, api) != "purge" {
+		t.Errorf("with an object that was let go: %v, did %q", err, disk.did)
+	}
+}
