@@ -18,18 +18,32 @@ import (
 // That an object is absent is no proof that its claim is gone. These tests make it absent in each
 // other way there is, with data on the nodes.
 
-// kept waits until a host's daemon has looked at its record and told that it keeps the volume.
-func (h *host) kept(pv string) {
+// kept waits until a host's daemon has looked at its records and told that it keeps the volumes.
+func (h *host) kept(pvs ...string) {
 	h.w.Helper()
-	h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
-		for line := range strings.Lines(h.Log()) {
-			if strings.Contains(line, "reason=Orphaned") && strings.Contains(line, pv) {
-				return true
+	h.told(pvs)
+	h.wantTree(whole(pvs...)...)
+}
+
+// keptBeside is kept where there is another volume, too.
+func (h *host) keptBeside(other string, pvs ...string) {
+	h.w.Helper()
+	h.told(pvs)
+	h.wantTree(whole(append(pvs, other)...)...)
+}
+
+func (h *host) told(pvs []string) {
+	h.w.Helper()
+	for _, pv := range pvs {
+		h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
+			for line := range strings.Lines(h.Log()) {
+				if strings.Contains(line, "reason=Orphaned") && strings.Contains(line, pv) {
+					return true
+				}
 			}
-		}
-		return false
-	})
-	h.wantTree(whole(pv)...)
+			return false
+		})
+	}
 }
 
 // Somebody takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
@@ -136,7 +150,8 @@ func TestObjectMadeAgain(t *testing.T) {
 }
 
 // A daemon is pointed at another cluster, or its cluster was made again: its volumes are not there, and
-// nothing is removed. Back at its own, it catches up.
+// nothing is removed, neither what has data nor what a pod has not written to yet. Back at its own, it
+// catches up.
 func TestAnotherCluster(t *testing.T) {
 	t.Parallel()
 	other, err := newPlane(t)
@@ -147,20 +162,24 @@ func TestAnotherCluster(t *testing.T) {
 	w := worldOn(t, shared(t))
 	a, moved := w.host("a").run(), w.host("b").run()
 	class := w.class("c", immediate)
-	pv := w.claim("data", class, "1Mi")
+	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
 	w.bound("data")
+	w.bound("empty")
 	for _, h := range []*host{a, moved} {
-		h.wantTree(whole(pv)...)
+		h.wantTree(whole(pv, empty)...)
 		h.write(pv)
+		h.published(empty)
 	}
 	moved.Kill()
 	w.deleteClaim("data")
+	w.deleteClaim("empty")
 	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.must(w.WaitVolumeGone(w.soon(), empty))
 	own, err := os.ReadFile(moved.kubeconfig)
 	w.must(err)
 	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
 	moved.run()
-	moved.kept(pv)
+	moved.kept(pv, empty)
 	moved.wantData(pv)
 	moved.Kill()
 	w.must(os.WriteFile(moved.kubeconfig, own, 0o600))
@@ -169,7 +188,7 @@ func TestAnotherCluster(t *testing.T) {
 }
 
 // etcd is restored to a day before the claims were made: on a node that ran all the while, and on one
-// that was off when it happened. Before that another claim is deleted and so has a tombstone, which the
+// that was off when it happened, with data and without. Before that another claim is deleted and so has a tombstone, which the
 // restore takes back together with the deletion: its volume is there again.
 func TestRestored(t *testing.T) {
 	t.Parallel()
@@ -189,16 +208,18 @@ func TestRestored(t *testing.T) {
 	copyTree(w, etcdOf(plane), backup)
 	w.must(plane.Restart(w.ctx))
 
-	pv := w.claim("data", class, "1Mi")
+	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
 	w.bound("data")
+	w.bound("empty")
 	for _, h := range []*host{on, off} {
-		h.wantTree(whole(old, pv)...)
+		h.wantTree(whole(old, pv, empty)...)
 		h.write(pv)
+		h.published(empty)
 	}
 	off.Kill()
 	w.deleteClaim("old")
 	w.must(w.WaitVolumeGone(w.soon(), old))
-	on.wantTree(whole(pv)...)
+	on.wantTree(whole(pv, empty)...)
 	w.must(plane.Kill())
 	w.must(os.RemoveAll(etcdOf(plane)))
 	copyTree(w, backup, etcdOf(plane))
@@ -207,20 +228,11 @@ func TestRestored(t *testing.T) {
 	// a start finds out at once.
 	on.Kill()
 	on.run()
-	on.keptBeside(pv, old)
+	on.keptBeside(old, pv, empty)
+	on.wantData(pv)
 	off.run()
-	off.keptBeside(pv, old)
-}
-
-// keptBeside is kept where there is another volume, too.
-func (h *host) keptBeside(pv, other string) {
-	h.w.Helper()
-	h.wantTree(whole(pv, other)...)
-	h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
-		return strings.Contains(h.Log(), "reason=Orphaned")
-	})
-	h.wantTree(whole(pv, other)...)
-	h.wantData(pv)
+	off.keptBeside(old, pv, empty)
+	off.wantData(pv)
 }
 
 func etcdOf(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "etcd") }
