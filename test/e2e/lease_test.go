@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// door is a proxy before the API server that does something when a daemon reads a lease, before the read is
+// passed on.
+type door struct {
+	proxy *httputil.ReverseProxy
+
+	mu     sync.Mutex
+	onRead func() (done bool) // nil: nothing, or it was done
+}
+
+// behindDoor lets a node's daemon talk to the API server through a door.
+func (w *world) behindDoor(n *node) *door {
+	w.Helper()
+	config := w.Config()
+	target, err := url.Parse(config.Host)
+	w.must(err)
+	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
+	w.must(err)
+	d := &door{proxy: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}}
+	server := httptest.NewUnstartedServer(d)
+	server.EnableHTTP2 = true
+	server.StartTLS() // client-go sends a kubeconfig's token over nothing else
+	w.Cleanup(server.CloseClientConnections)
+	file := n.Path("kubeconfig")
+	kubeconfig, err := clientcmd.LoadFromFile(file)
+	w.must(err)
+	for _, c := range kubeconfig.Clusters {
+		c.Server = server.URL
+		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	}
+	w.must(clientcmd.WriteToFile(*kubeconfig, file))
+	return d
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/leases/") {
+		d.mu.Lock()
+		if d.onRead != nil && d.onRead() {
+			d.onRead = nil
+		}
+		d.mu.Unlock()
+	}
+	d.proxy.ServeHTTP(w, r)
+}
+
+// next sets what happens with the next reads of a lease, until it was done.
+func (d *door) next(do func() bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onRead = do
+}
+
+// lease gives the pool's lease to a holder, in a new term.
+func (w *world) lease(holder string) {
+	w.Helper()
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	now, err := leases.Get(w.ctx, "fast."+w.provisioner, metav1.GetOptions{})
+	if err != nil {
+		w.Error(err)
+		return
+	}
+	term := *now.Spec.LeaseTransitions + 1
+	now.Spec.HolderIdentity, now.Spec.LeaseTransitions = &holder, &term
+	if _, err := leases.Update(w.ctx, now, metav1.UpdateOptions{}); err != nil {
+		w.Error(err)
+	}
+}
+
+// The lease goes to another daemon while the holder removes a volume: before it moves the directory away,
+// and after that. It asks the API each time and leaves everything as it is: what is in the trash can be put
+// back as long as its object is there. With the lease again it goes on.
+func TestSharedLeaseLostInTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
+	door := w.behindDoor(n)
+	n.run()
+	class := w.class("c", immediate)
+	for name, inTrash := range map[string]bool{"before": false, "after": true} {
+		w.holder([]*node{n}, anyNode)
+		w.claim(name, class, "1Mi")
+		pv := w.bound(name)
+		w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+		lost := make(chan struct{})
+		door.next(func() bool {
+			if _, err := os.Stat(filepath.Join(n.ours("trash"), pv.Name)); inTrash != (err == nil) {
+				return false
+			}
+			w.lease("another_1")
+			close(lost)
+			return true
+		})
+		w.deleteClaim(name)
+		gone := make(chan error, 1)
+		go func() { gone <- w.WaitVolumeGone(w.ctx, pv.Name) }()
+		select {
+		case <-lost:
+		case err := <-gone:
+			t.Fatalf("%s: the volume was removed and the API not asked for the lease: %v", name, err)
+		}
+		w.eventually(n.node+" says that another works in the pool", func() bool {
+			out, _ := n.Call("status")
+			return strings.Contains(out, "another works in it") || strings.Contains(out, "another_1")
+		})
+		want := whole(pv.Name)
+		if inTrash {
+			want = []string{"ours/trash/" + pv.Name, "ours/volumes/" + pv.Name + ".json"}
+		}
+		slices.Sort(want)
+		if got := n.tree(); !slices.Equal(got, want) {
+			t.Errorf("%s: the pool has %q, want %q", name, got, want)
+		}
+		if now := w.volume(pv.Name); len(now.Finalizers) == 0 || now.DeletionTimestamp != nil {
+			t.Errorf("%s: the object was let go: %v", name, now.Finalizers)
+		}
+		w.lease("") // whoever had it leaves it
+		w.must(<-gone)
+		n.wantTree()
+	}
+}
