@@ -174,6 +174,8 @@ func TestTombstones(t *testing.T) {
 	recreated, alive := ready().Claim, ready().Claim
 	recreated.UID = "u-2"
 	alive.Spec.VolumeName = "pvc-u-1"
+	elsewhere := ready().Claim
+	elsewhere.Annotations[SelectedNode] = them
 	pv := wanted().Volume
 	for _, c := range []struct {
 		name string
@@ -192,6 +194,7 @@ func TestTombstones(t *testing.T) {
 		{"retained here already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Retained: true}}, Keep},
 		{"the object is there", RecordFacts{Tombstone: tombstone(Delete), Volume: pv}, Keep},
 		{"the claim is there", RecordFacts{Tombstone: tombstone(Delete), Claim: alive}, Keep},
+		{"the claim is there, and waits for another node", RecordFacts{Tombstone: tombstone(Delete), Claim: elsewhere}, Keep},
 		{"the claim was made again by the same name", RecordFacts{Tombstone: tombstone(Delete), Claim: recreated}, Delete},
 		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Keep},
 		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Keep},
