@@ -38,6 +38,7 @@ func TestCovering(t *testing.T) {
 		{"the longest, listed first", []Mount{at(3, 2, "/a/b"), at(2, 1, "/a"), root}, "/a/b/c", 3},
 		{"the upper of two", []Mount{root, at(2, 1, "/a"), at(3, 2, "/a")}, "/a/b", 3},
 		{"the upper of two, listed first", []Mount{root, at(3, 2, "/a"), at(2, 1, "/a")}, "/a/b", 3},
+		{"two on the same directory: the last one", []Mount{root, at(2, 1, "/a"), at(3, 1, "/a")}, "/a/b", 3},
 		{"hidden by a mount above it", []Mount{root, at(2, 1, "/a/b"), at(3, 1, "/a")}, "/a/b/c", 3},
 		{"on the upper of two", []Mount{root, at(2, 1, "/a"), at(3, 2, "/a"), at(4, 3, "/a/b")}, "/a/b", 4},
 		{"hidden on the lower of two", []Mount{root, at(2, 1, "/a"), at(4, 2, "/a/b"), at(3, 2, "/a")}, "/a/b", 3},
