@@ -81,6 +81,10 @@ test-hang: deps build $(BUILD)/controlplane ## storage that stops answering in e
 test-hostile: deps build $(BUILD)/controlplane ## tenants that make their volumes hard to remove
 	@$(GO) run $(GOFLAGS) ./test/hostile $(HOSTILEFLAGS)
 
+.PHONY: mutants
+mutants: deps build $(BUILD)/controlplane ## break the product on purpose, one line at a time: each proof has to notice
+	@$(GO) run $(GOFLAGS) ./test/mutants $(MUTANTFLAGS)
+
 # nfpm is a tool in a module of its own, so that the product's go.mod does not name what it needs.
 $(BUILD)/nfpm: packaging/nfpm/go.mod packaging/nfpm/go.sum
 	@mkdir -p $(BUILD)

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// least is how many breakages there are at least.
+const least = 60
+
+// What the list names is there: each old line once in its file, each proof in its package. Whoever changes
+// a line that an entry breaks changes the entry.
+func TestListFitsTheTree(t *testing.T) {
+	all, err := readList(rig.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if _, err := m.mutate(rig.Root()); err != nil {
+			t.Errorf("%s: %s: %v", m.Source, m.Name, err)
+		}
+		if why := m.Proof.missing(rig.Root()); why != "" {
+			t.Errorf("%s: %s: %s", m.Source, m.Name, why)
+		}
+	}
+	if len(all) < least {
+		t.Errorf("%d breakages, want at least %d", len(all), least)
+	}
+}
+
+func TestParse(t *testing.T) {
+	all, err := parse("a.txt", "# about\n\none: a promise\nf.go\n  before\n- old\n+ new\n? daemon/plan TestOne/sub\n\n\ntwo: another\ng.go\n- old\n? docs .\n")
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %+v", err, all)
+	}
+	m := all[0]
+	if m.Name != "one" || m.Promise != "a promise" || m.File != "f.go" || m.Source != "a.txt:3" || m.Proof != (proof{"daemon/plan", "TestOne/sub"}) {
+		t.Errorf("%+v", m)
+	}
+	for _, wrong := range []string{
+		"one: promise\nf.go\n- old\n",
+		"no name\nf.go\n- old\n? docs .\n",
+		"one: promise\nf.go\n+ new\n? docs .\n",
+		"one: promise\nf.go\nold\n? docs .\n",
+		"one: promise\nf.go\n- old\n? docs\n",
+		"one: promise\nf.go\n- old\n? docs (\n",
+	} {
+		if _, err := parse("a.txt", wrong); err == nil {
+			t.Errorf("%q is taken for an entry", wrong)
+		}
+	}
+}
+
+func TestApply(t *testing.T) {
+	text := "func f() {\n\tif a {\n\t\treturn 1\n\t}\n\treturn 1\n}\n"
+	p, err := parsePatch([]string{"  if a {", "- return 1", "+ return 2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.apply(text)
+	if want := strings.Replace(text, "return 1", "return 2", 1); err != nil || strings.ReplaceAll(got, "\t", "") != strings.ReplaceAll(want, "\t", "") {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)
+	}
+	for _, old := range []string{"return 1", "return 3"} {
+		if _, err := (patch{{'-', old}}).apply(text); err == nil {
+			t.Errorf("%q is replaced", old)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	failed := errors.New("exit status 1")
+	for _, c := range []struct {
+		out  string
+		err  error
+		want verdict
+	}{
+		{"PASS\n", nil, green},
+		{"testing: warning: no tests to run\nPASS\n", nil, absent},
+		{"--- FAIL: TestA (0.00s)\n    a_test.go:1: got 1\nFAIL\n", failed, red},
+		{"--- FAIL: TestA (0.00s)\npanic: nil [recovered]\n", failed, crashed},
+		{"panic: test timed out after 1s\n", failed, hung},
+		{"hosttest: this mounts filesystems and needs root\n", failed, broken},
+	} {
+		if got := judge(c.out, c.err); got != c.want {
+			t.Errorf("%q: %s, want %s", c.out, got, c.want)
+		}
+	}
+}
