@@ -83,23 +83,27 @@ func (s stuck) Create(context.Context, mounts.Identity, Making) error {
 
 // A worker does not wait for a call that hangs longer than the pool is open.
 func TestAnsweringLetsGoWhenThePoolCloses(t *testing.T) {
-	s := stuck{entered: make(chan struct{}), free: make(chan struct{})}
-	defer close(s.free)
-	shutter := &shutter{}
-	answered := make(chan error)
-	go func() {
-		answered <- answering{s, shutter, make(chan struct{}, 1)}.Create(t.Context(), mounts.Identity{}, Making{})
-	}()
-	<-s.entered
-	select {
-	case err := <-answered:
-		t.Fatalf("it was answered while the pool was open: %v", err)
-	default:
-	}
-	shutter.drop()
-	if err := <-answered; !errors.Is(err, ErrMoved) {
-		t.Errorf("got %v, want ErrMoved, which is tried again", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{entered: make(chan struct{}, 1), free: make(chan struct{})}
+		defer close(s.free)
+		shutter := &shutter{every: time.Hour}
+		answered := make(chan error, 1)
+		go func() {
+			answered <- answering{s, shutter, make(chan struct{}, 1)}.Create(t.Context(), mounts.Identity{}, Making{})
+		}()
+		synctest.Wait()
+		if len(s.entered) != 1 || len(answered) > 0 {
+			t.Fatal("it was answered while the pool was open")
+		}
+		shutter.drop()
+		synctest.Wait()
+		if len(answered) == 0 {
+			t.Fatal("the pool is closed, and the worker waits for the call")
+		}
+		if err := <-answered; !errors.Is(err, ErrMoved) {
+			t.Errorf("got %v, want ErrMoved, which is tried again", err)
+		}
+	})
 }
 
 // A call that hangs for ever keeps no other claim of the pool waiting once that closed and opened again;

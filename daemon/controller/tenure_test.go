@@ -3,8 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +25,15 @@ type cluster struct {
 	lease  *plan.Lease
 	volume *corev1.PersistentVolume
 	claim  *corev1.PersistentVolumeClaim
-	wrote  []string
+	done   *journal
 }
+
+// journal is what was done, to the disk and in the API, in the order in which it was.
+type journal []string
+
+func (j *journal) note(what string) { *j = append(*j, what) }
+
+func (j *journal) String() string { return strings.Join(*j, ", ") }
 
 func (c *cluster) ReadLease(context.Context, string) (*plan.Lease, error) { return c.lease, nil }
 
@@ -44,13 +49,13 @@ func (c *cluster) GetClaim(context.Context, string, string) (*corev1.PersistentV
 }
 
 func (c *cluster) RemoveVolume(_ context.Context, pv *corev1.PersistentVolume) error {
-	c.wrote = append(c.wrote, "object removed")
+	c.done.note("object removed")
 	c.volume = nil
 	return nil
 }
 
 func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) error {
-	c.wrote = append(c.wrote, "finalizer off")
+	c.done.note("finalizer off")
 	return nil
 }
 
@@ -58,12 +63,13 @@ func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) er
 type drawer struct {
 	Disk
 	record plan.Record
-	did    []string
+	done   *journal
 	after  func(step string) // while the daemon is paused after a step
 }
 
 func (d *drawer) step(name string, place plan.Place) error {
-	d.did, d.record.Place = append(d.did, name), place
+	d.done.note(name)
+	d.record.Place = place
 	if d.after != nil {
 		d.after(name)
 	}
@@ -129,8 +135,9 @@ func holding() (*Controller, *room, *cluster, *drawer) {
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
-	disk := &drawer{record: plan.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: plan.InPool, Scope: plan.ScopeShared}}
-	server := &cluster{lease: &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 1}}, volume: pv}
+	done := &journal{}
+	disk := &drawer{done: done, record: plan.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: plan.InPool, Scope: plan.ScopeShared}}
+	server := &cluster{done: done, lease: &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 1}}, volume: pv}
 	c, r := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
@@ -195,24 +202,20 @@ var acts = map[string]struct {
 // however it lost it.
 func TestNothingWithoutTheLease(t *testing.T) {
 	for name, a := range acts {
-		c, r, api, disk := holding()
-		if err := a.act(t.Context(), c, r, api.volume.DeepCopy()); err != nil || written(disk, api) != a.want {
-			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, written(disk, api), a.want)
+		c, r, api, _ := holding()
+		if err := a.act(t.Context(), c, r, api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
+			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, api.done.String(), a.want)
 		}
 		for how, lose := range lost {
-			c, r, api, disk := holding()
+			c, r, api, _ := holding()
 			pv := api.volume.DeepCopy()
 			lose(api, r.tenure)
 			err := a.act(t.Context(), c, r, pv)
-			if did := written(disk, api); did != "" || err != nil && !errors.Is(err, ErrNotLeading) {
+			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, ErrNotLeading) {
 				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
 			}
 		}
 	}
-}
-
-func written(d *drawer, c *cluster) string {
-	return strings.Join(slices.Concat(d.did, c.wrote), ", ")
 }
 
 // A daemon is paused right after it moved a directory away, and decided to do so long before. What became
@@ -240,8 +243,8 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 			}
 			disk.after = func(string) { change(api, r) }
 			err := c.remove(t.Context(), r, api.volume.DeepCopy(), action)
-			if !errors.Is(err, ErrNotLeading) || len(api.wrote) > 0 || len(disk.did) != 1 {
-				t.Errorf("%s, and then %s: %v, did %q", action, how, err, written(disk, api))
+			if !errors.Is(err, ErrNotLeading) || len(*api.done) != 1 {
+				t.Errorf("%s, and then %s: %v, did %q", action, how, err, api.done.String())
 			}
 		}
 		// What somebody else finished meanwhile is finished.
@@ -249,19 +252,19 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 		disk.after = func(string) { api.volume = nil }
 		pv := api.volume.DeepCopy()
 		if err := c.remove(t.Context(), r, pv, action); err != nil {
-			t.Errorf("%s, and its object is gone: %v, %s", action, err, fmt.Sprint(disk.did))
+			t.Errorf("%s, and its object is gone: %v, %s", action, err, api.done)
 		}
 	}
 }
 
 // In a shared pool nothing is purged as long as its object is there: it can be put back.
 func TestPurgeWaitsForTheObject(t *testing.T) {
-	c, r, api, disk := holding()
-	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || len(disk.did) > 0 {
-		t.Errorf("with its object: %v, did %q", err, disk.did)
+	c, r, api, _ := holding()
+	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || len(*api.done) > 0 {
+		t.Errorf("with its object: %v, did %q", err, api.done)
 	}
 	api.volume.Finalizers = nil
-	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || written(disk, api) != "purge" {
-		t.Errorf("with an object that was let go: %v, did %q", err, disk.did)
+	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || api.done.String() != "purge" {
+		t.Errorf("with an object that was let go: %v, did %q", err, api.done)
 	}
 }
