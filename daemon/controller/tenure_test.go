@@ -120,8 +120,8 @@ type deafSpeaker struct{}
 
 func (deafSpeaker) Event(corev1.ObjectReference, string, string, string) {}
 
-// holding is a controller that holds the lease of one shared pool, with a volume that is released.
-func holding() (*Controller, *room, *cluster, *drawer) {
+// fenced is a controller that holds the lease of one shared pool, with a volume that is released.
+func fenced() (*Controller, *room, *cluster, *drawer) {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-u", UID: "v", Finalizers: []string{plan.Finalizer},
@@ -141,7 +141,7 @@ func holding() (*Controller, *room, *cluster, *drawer) {
 	c, r := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
-	r.tenure = newTenure()
+	r.tenure = newTenure(me)
 	term := server.lease.Term
 	r.tenure.lease, r.tenure.term, r.tenure.trusted = server.lease, &term, clock()+time.Hour
 	return c, r, server, disk
@@ -202,12 +202,12 @@ var acts = map[string]struct {
 // however it lost it.
 func TestNothingWithoutTheLease(t *testing.T) {
 	for name, a := range acts {
-		c, r, api, _ := holding()
+		c, r, api, _ := fenced()
 		if err := a.act(t.Context(), c, r, api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
 			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, api.done.String(), a.want)
 		}
 		for how, lose := range lost {
-			c, r, api, _ := holding()
+			c, r, api, _ := fenced()
 			pv := api.volume.DeepCopy()
 			lose(api, r.tenure)
 			err := a.act(t.Context(), c, r, pv)
@@ -237,7 +237,7 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 	}
 	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
 		for how, change := range changes {
-			c, r, api, disk := holding()
+			c, r, api, disk := fenced()
 			if action == plan.Archive {
 				disk.record.OnDelete = plan.OnDeleteArchive
 			}
@@ -248,7 +248,7 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 			}
 		}
 		// What somebody else finished meanwhile is finished.
-		c, r, api, disk := holding()
+		c, r, api, disk := fenced()
 		disk.after = func(string) { api.volume = nil }
 		pv := api.volume.DeepCopy()
 		if err := c.remove(t.Context(), r, pv, action); err != nil {
@@ -259,7 +259,7 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 
 // In a shared pool nothing is purged as long as its object is there: it can be put back.
 func TestPurgeWaitsForTheObject(t *testing.T) {
-	c, r, api, _ := holding()
+	c, r, api, _ := fenced()
 	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || len(*api.done) > 0 {
 		t.Errorf("with its object: %v, did %q", err, api.done)
 	}

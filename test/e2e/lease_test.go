@@ -71,8 +71,8 @@ func (d *door) next(do func() bool) {
 	d.onRead = do
 }
 
-// lease gives the pool's lease to a holder, in a new term.
-func (w *world) lease(holder string) {
+// handOver gives the pool's lease to a holder, in a new term.
+func (w *world) handOver(holder string) {
 	w.Helper()
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
 	now, err := leases.Get(w.ctx, "fast."+w.provisioner, metav1.GetOptions{})
@@ -106,7 +106,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(n.ours("trash"), pv.Name)); inTrash != (err == nil) {
 				return false
 			}
-			w.lease("another_1")
+			w.handOver("another_1")
 			close(lost)
 			return true
 		})
@@ -133,7 +133,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		if now := w.volume(pv.Name); len(now.Finalizers) == 0 || now.DeletionTimestamp != nil {
 			t.Errorf("%s: the object was let go: %v", name, now.Finalizers)
 		}
-		w.lease("") // whoever had it leaves it
+		w.handOver("") // whoever had it leaves it
 		w.must(<-gone)
 		n.wantTree()
 	}
