@@ -48,14 +48,18 @@ func (c *cluster) GetClaim(context.Context, string, string) (*corev1.PersistentV
 	return c.claim, nil
 }
 
-func (c *cluster) RemoveVolume(_ context.Context, pv *corev1.PersistentVolume) error {
-	c.done.note("object removed")
-	c.volume = nil
-	return nil
+func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	if c.volume == nil {
+		return nil, nil
+	}
+	c.done.note("finalizer off")
+	c.volume.Finalizers = nil
+	return c.volume.DeepCopy(), nil
 }
 
-func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) error {
-	c.done.note("finalizer off")
+func (c *cluster) DeleteVolume(context.Context, *corev1.PersistentVolume) error {
+	c.done.note("object deleted")
+	c.volume = nil
 	return nil
 }
 
@@ -100,7 +104,11 @@ func (d *drawer) Retain(context.Context, mounts.Identity, string) error {
 	return d.step("retain", d.record.Place)
 }
 
-func (d *drawer) PutBack(context.Context, mounts.Identity, string) error {
+func (d *drawer) Discard(context.Context, mounts.Identity, string) error {
+	return d.step("discard", plan.Emptying)
+}
+
+func (d *drawer) PutBack(context.Context, mounts.Identity, string, string) error {
 	return d.step("put back", plan.InPool)
 }
 
@@ -171,18 +179,18 @@ var acts = map[string]struct {
 }{
 	"delete": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, pv, plan.Delete)
-	}, "trash, object removed"},
+	}, "trash, finalizer off, object deleted, discard"},
 	"archive": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, pv, plan.Archive)
-	}, "archive, object removed"},
+	}, "archive, finalizer off, object deleted, discard"},
 	"let go": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, pv, plan.LetGo)
-	}, "object removed"},
+	}, "finalizer off, object deleted, discard"},
 	"retain": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, pv, plan.Retain)
 	}, "retain, finalizer off"},
 	"put back": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.putBack(ctx, r, pv, plan.Verdict{})
+		return c.putBack(ctx, r, plan.VolumeFacts{Volume: pv, Record: &plan.Record{}}, plan.Verdict{})
 	}, "put back"},
 	"purge": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
