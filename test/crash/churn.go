@@ -23,6 +23,7 @@ type churn struct {
 	random *rand.Rand
 	live   []*trial // claims that exist
 	kept   []*trial // those that are, or will be, archived
+	gone   []*trial // those that are deleted, which a kill may have left whole in the trash
 	died   <-chan string
 	points map[string]bool // at which the daemon died
 }
@@ -99,7 +100,10 @@ func (c *churn) end(t *trial) {
 	if t.op.class == archiving {
 		t.fate = archived
 		c.kept = append(c.kept, t)
+		return
 	}
+	t.killed = true
+	c.gone = append(c.gone, t)
 }
 
 func (c *churn) write(t *trial) {
@@ -118,7 +122,7 @@ func (c *churn) check() {
 			c.end(t)
 		}
 		c.live = nil
-		if c.settled() {
+		if c.settled() && c.dropped() {
 			for _, t := range c.kept {
 				t.rid("archive")
 			}
@@ -126,13 +130,24 @@ func (c *churn) check() {
 			return
 		}
 	}
-	c.live, c.kept = nil, nil
+	c.live, c.kept, c.gone = nil, nil, nil
 	c.scrub()
+}
+
+// dropped removes what kills left in the trash; then nothing is left of what was deleted.
+func (c *churn) dropped() bool {
+	var wishes []wish
+	for _, t := range c.gone {
+		wishes = append(wishes, t.wish)
+	}
+	c.dropKept(wishes...)
+	c.gone = nil
+	return c.settled()
 }
 
 func (c *churn) settled() bool {
 	var wishes []wish
-	for _, t := range slices.Concat(c.live, c.kept) {
+	for _, t := range slices.Concat(c.live, c.kept, c.gone) {
 		wishes = append(wishes, t.wish)
 	}
 	faults := c.settle(calm, wishes...)

@@ -23,9 +23,22 @@ type wish struct {
 	claim, uid string
 	fate       fate
 	data       string // what a pod wrote, "" if none did
+	// killed: the daemon may have died between the removal of the object and the note of it. Then the volume is
+	// kept whole in the trash, with its record, in place of being gone.
+	killed bool
 }
 
 func (w wish) pv() string { return "pvc-" + w.uid }
+
+// kept reports whether the volume is one that is gone but for what a kill left in the trash: the directory,
+// whole, and its record, and nothing else.
+func (w wish) kept(s sight) bool {
+	pv := w.pv()
+	d, there := s.dirs["trash/"+pv]
+	_, object := s.objects[pv]
+	return w.fate == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
+		s.records["volumes/"+pv+".json"] == record{w.pv(), w.uid, w.pv(), false}
+}
 
 // things that have to be there, each of them once.
 func (w wish) things() []string {
@@ -105,6 +118,9 @@ func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
 	for _, w := range wishes {
 		for _, thing := range w.things() {
 			wanted[thing] = true
+		}
+		if w.kept(s) {
+			wanted["trash/"+w.pv()], wanted["volumes/"+w.pv()+".json"] = true, true
 		}
 		living[w.uid] = w.fate != gone
 	}

@@ -77,6 +77,35 @@ func TestCompareExtra(t *testing.T) {
 	}
 }
 
+// What a kill may leave in the trash is accepted whole, with its record, without its object, and nowhere else.
+func TestCompareKept(t *testing.T) {
+	pv := "pvc-" + uid
+	left := func() sight {
+		_, s := good(gone)
+		for _, thing := range []string{"trash/" + pv, "volumes/" + pv + ".json"} {
+			s.things[thing] = uid
+		}
+		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, record{pv, uid, pv, false}
+		return s
+	}
+	w := wish{claim: "c", uid: uid, fate: gone, data: "text", killed: true}
+	if faults := compare([]wish{w}, base, left()); len(faults) > 0 {
+		t.Errorf("killed: %v", faults)
+	}
+	for name, spoil := range map[string]func(*wish, *sight){
+		"nobody was killed": func(w *wish, _ *sight) { w.killed = false },
+		"not whole":         func(_ *wish, s *sight) { s.dirs["trash/"+pv] = dir{dirMode, dirUID, dirGID, ""} },
+		"without a record":  func(_ *wish, s *sight) { delete(s.records, "volumes/"+pv+".json") },
+		"beside its object": func(_ *wish, s *sight) { s.objects[pv] = object{} },
+	} {
+		w, s := w, left()
+		spoil(&w, &s)
+		if faults := compare([]wish{w}, base, s); len(faults) != 2 {
+			t.Errorf("%s: %v, want two leaks", name, faults)
+		}
+	}
+}
+
 func TestCompareFlaws(t *testing.T) {
 	pv := "pvc-" + uid
 	for name, c := range map[string]struct {

@@ -53,6 +53,11 @@
 // One breakage left it green: an archived directory whose record was not moved is finished by the purge,
 // when Archive leaves it.
 //
+// What a kill between the removal of an object and the note of it leaves is accepted: the directory whole in
+// the trash, with its record and nothing else, and only of a daemon that died while it talked to the API or was
+// about to write that note. It is then dropped as the documents say, nothing may be left, and the end tells how
+// many there were. The daemon cannot know there that the object did not go by force.
+//
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut in
 // daemon/volume). The status file and the log are not compared: no daemon reads them.
 package main

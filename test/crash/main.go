@@ -60,6 +60,7 @@ func (w *world) play() int {
 	if w.opt.kills > 0 && w.ctx.Err() == nil {
 		all = append(all, w.killAtRandom())
 	}
+	w.say("%d volumes stayed whole in the trash, killed between the removal of the object and the note of it", w.stayed)
 	ok := all.print(os.Stdout)
 	if strangers := w.killer.strangers(); len(strangers) > 0 {
 		fmt.Println("the daemon makes system calls that this program does not know: " + strings.Join(strangers, ", "))

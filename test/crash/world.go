@@ -32,6 +32,7 @@ type world struct {
 	daemon    *rig.Daemon
 	serial    int             // of claims
 	baseline  map[string]bool // what is there when there is no claim
+	stayed    int             // volumes that kills left whole in the trash
 }
 
 // failure ends the program: the story could not be played.
@@ -59,10 +60,10 @@ const name = "crash"
 
 // Classes by what they ask for.
 const (
-	deleted   = "crash-delete"
-	consumer  = "crash-consumer" // WaitForFirstConsumer: the daemon has to take the claim first
-	archiving = "crash-archive"
-	retaining = "crash-retain"
+	deleted   = "kill-delete"
+	consumer  = "kill-consumer" // WaitForFirstConsumer: the daemon has to take the claim first
+	archiving = "kill-archive"
+	retaining = "kill-retain"
 )
 
 // Of each volume's directory: nothing that it would have by itself.
