@@ -40,6 +40,7 @@ type generation struct {
 	volumes *kube.Sieve[*corev1.PersistentVolume]
 	common  []*kube.Sieve[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Sieve[*corev1.Node]
+	others  *others                            // of the claims, those of other nodes
 	leases  *kube.Sieve[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
@@ -70,9 +71,18 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	g.gate = gate.New(g.poolNames()...)
 	keep := func(c *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) || g.ofAllNodes(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...)
+		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) ||
+			g.ofAllNodes(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...) || g.others.admit(c)
 	}
-	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) { g.controller.ClaimChanged(was, now) })
+	g.others = newOthers(func(c *corev1.PersistentVolumeClaim) bool {
+		return plan.KeepClaimOfOther(c, cfg.Provisioner, cfg.Node, cfg.Aliases...)
+	})
+	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) {
+		if g.others.changed(was, now) {
+			g.claims.Refresh()
+		}
+		g.controller.ClaimChanged(was, now)
+	})
 	g.classes = g.client.Classes(g.classChanged)
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })

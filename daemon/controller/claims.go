@@ -29,20 +29,20 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 		home.claims.Add(i)
 		return 0, nil
 	}
-	facts := c.claimFacts(claim)
-	facts.Nodes = c.nodeCount(ctx, time.Minute)
-	verdict := plan.ForClaim(facts)
-	if verdict.Reason != "" && facts.Nodes < 2 {
-		// Before a claim is kept waiting here: another node may have joined meanwhile.
-		facts.Nodes = c.nodeCount(ctx, 2*time.Second)
-		verdict = plan.ForClaim(facts)
+	facts, verdict, err := c.decide(ctx, claim)
+	if err != nil {
+		return 0, err
+	}
+	if chosen := plan.Chosen(claim); chosen != "" && chosen != c.Node {
+		c.left(i.uid)
 	}
 	switch verdict.Action {
 	case plan.Assign:
-		return c.assign(ctx, claim, c.Node)
+		return c.take(ctx, facts)
 	case plan.Release:
-		c.sayClaim(claim, verdict, facts.Pool.Name)
-		return c.assign(ctx, claim, "")
+		return c.release(ctx, facts, verdict)
+	case plan.Remind:
+		return verdict.After, c.remind(ctx, facts, verdict)
 	case plan.Provision:
 		if wait := c.ledger.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
@@ -54,10 +54,35 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 	}
 }
 
+// decide gathers what a decision depends on, and asks for it: once more where the first answer depends on what
+// has to be asked of the API server.
+func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, plan.Verdict, error) {
+	facts := c.claimFacts(claim)
+	facts.Nodes = c.nodeCount(ctx, time.Minute)
+	if plan.Contended(facts) {
+		facts.Taken, facts.Lag = c.turns.lately(time.Now())
+		facts.Backlog = c.ledger.backlog(string(claim.UID), func() time.Duration { return c.turns.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
+	}
+	verdict := plan.ForClaim(facts)
+	if verdict.Action == plan.Inquire {
+		var err error
+		if facts.Inquiry, err = c.inquire(ctx, claim); err != nil {
+			return facts, verdict, err
+		}
+		verdict = plan.ForClaim(facts)
+	}
+	if verdict.Reason != "" && facts.Nodes < 2 {
+		// Before a claim is kept waiting here: another node may have joined meanwhile.
+		facts.Nodes = c.nodeCount(ctx, 2*time.Second)
+		verdict = plan.ForClaim(facts)
+	}
+	return facts, verdict, nil
+}
+
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
 	f := plan.ClaimFacts{
 		Claim: claim, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node,
-		Age: c.ledger.seen(string(claim.UID)),
+		Age: c.ledger.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
@@ -91,22 +116,6 @@ func (c *Controller) gone(i item) {
 	}
 }
 
-func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (time.Duration, error) {
-	won, err := c.API.SetSelectedNode(ctx, claim, node)
-	if err != nil {
-		return 0, c.apiTrouble(claimRef(claim), err)
-	}
-	if !won {
-		return lag, nil // somebody changed the claim, which the watch brings; or nobody did, and it does not
-	}
-	said := "took the claim for this node"
-	if node == "" {
-		said = "gave the claim back"
-	}
-	c.Log.Info(said, "claim", claim.Namespace+"/"+claim.Name)
-	return 0, nil // the watch brings the claim again
-}
-
 func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
@@ -131,6 +140,11 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 		return 0, c.apiTrouble(claimRef(f.Claim), err)
 	}
 	if existing != nil {
+		if plan.MadeElsewhere(existing, pv) {
+			c.Log.Info("another node made the claim's volume", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "volume", pv.Name)
+			c.left(string(f.Claim.UID))
+			return time.Minute, nil
+		}
 		if difference := plan.Same(existing, pv); difference != "" {
 			return c.nameTaken(ctx, r, f, difference)
 		}
@@ -148,7 +162,8 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 // with what was in the directory before. What became of the claim the watch says when it is there again.
 func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if c.World.Claims.Watched() {
-		return true, nil
+		now, kept := c.World.Claims.Get(claim.Namespace + "/" + claim.Name)
+		return !kept || plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
 	}
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	if err != nil {

@@ -55,6 +55,7 @@ type Controller struct {
 	rooms  map[string]*room // by pool; "" takes claims whose class resolves to no pool
 	ledger ledger
 	nodes  nodeCount
+	turns  turns
 	mixing *mixing
 	pinged atomic.Int64 // when the last ping came through a queue, in ns since the epoch
 }

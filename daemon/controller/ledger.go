@@ -16,6 +16,10 @@ type entry struct {
 	first       time.Time
 	said        string
 	saidAt      time.Time
+	node        string    // that is chosen for the claim
+	since       time.Time // when it was seen first
+	queued      bool      // backlog was asked for since then
+	backlog     time.Duration
 	unpublished string    // the pool that has its directory
 	published   time.Time // when its volume object was created; zero: it was not
 }
@@ -40,6 +44,28 @@ func (l ledger) seen(uid string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.get(uid).first)
+}
+
+// chosen answers how long ago a claim was first seen with this node chosen for it, "" for none.
+func (l ledger) chosen(uid, node string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.get(uid)
+	if e.node != node || e.since.IsZero() {
+		e.node, e.since, e.queued = node, time.Now(), false
+	}
+	return time.Since(e.since)
+}
+
+// backlog is what arrive answered when the claim came as it is now.
+func (l ledger) backlog(uid string, arrive func() time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.get(uid)
+	if !e.queued {
+		e.queued, e.backlog = true, arrive()
+	}
+	return e.backlog
 }
 
 // news says whether words were not said about the object lately, and notes them.
@@ -130,6 +156,16 @@ func (l ledger) busy(uid string) bool {
 	defer l.mu.Unlock()
 	e := l.entries[uid]
 	return e != nil && (e.unpublished != "" || !e.published.IsZero() && time.Since(e.published) < lag)
+}
+
+// left takes back what made noted, and answers the pool.
+func (l ledger) left(uid string) (pool string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[uid]; e != nil {
+		pool, e.unpublished = e.unpublished, ""
+	}
+	return pool
 }
 
 // forget drops the object, and answers the pool in which it left an unpublished directory, if any.

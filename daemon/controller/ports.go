@@ -29,7 +29,7 @@ type Watched[T any] interface {
 
 // World is what the daemon watches.
 type World struct {
-	Claims  Watched[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim)
+	Claims  Watched[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim and its like)
 	Classes Store[*storagev1.StorageClass]         // those of our provisioner
 	Volumes Store[*corev1.PersistentVolume]        // those of this node
 	Nodes   Store[*corev1.Node]                    // this node alone
@@ -41,6 +41,9 @@ type Reader interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	NodeCount(ctx context.Context) (int, error)
+	NodeExists(ctx context.Context, name string) (bool, error)
+	// EventSaid answers when an event was written last, by any daemon; zero is never.
+	EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
 	// EachPod reads the pods of a namespace that a field selector leaves.
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 }

@@ -141,7 +141,7 @@ func TestNodesAreCountedOnceWhileItFails(t *testing.T) {
 func TestAssignIsTriedAgain(t *testing.T) {
 	a := &api{}
 	c, _ := stand(a, &shelf{})
-	after, err := c.assign(t.Context(), &corev1.PersistentVolumeClaim{}, "node-a")
+	after, err := c.assign(t.Context(), &corev1.PersistentVolumeClaim{}, "node-a", "took the claim")
 	if err != nil || after <= 0 || a.assignments != 1 {
 		t.Errorf("looked at again after %s, %v", after, err)
 	}

@@ -51,6 +51,18 @@ func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string)
 	}
 }
 
+// EventSaid answers when this event was written last, by whichever daemon: those that say the same about the
+// same object write one event. Zero is never, or long ago.
+func (c *Client) EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error) {
+	n := note{about: ref, kind: kind, reason: reason, message: shorten(message)}
+	there, name := &corev1.Event{}, eventName(n)
+	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(there)
+	if absent(err, name) {
+		return time.Time{}, nil
+	}
+	return there.LastTimestamp.Time, err
+}
+
 // EventsDropped is how many events there was no room for since the start.
 func (c *Client) EventsDropped() (normal, warning int64) {
 	e := c.events

@@ -51,13 +51,32 @@ func absent(err error, name string) bool {
 	return details != nil && details.Name == name
 }
 
+// NodeExists asks the API server whether there is a Node of that name.
+func (c *Client) NodeExists(ctx context.Context, name string) (bool, error) {
+	node := &metav1.PartialObjectMetadata{}
+	err := c.core.Get().Resource("nodes").Name(name).SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
+		Timeout(callTimeout).Do(ctx).Into(node)
+	switch {
+	case absent(err, name):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return true, nil
+}
+
+// metadataOnly is the Accept header that has the server leave out spec and status.
+func metadataOnly(kind string) string {
+	as := ";as=" + kind + ";g=meta.k8s.io;v=v1"
+	return runtime.ContentTypeProtobuf + as + "," + runtime.ContentTypeJSON + as
+}
+
 // NodeCount is how many Nodes the cluster has, by the server's estimate: it sends one, without spec
 // and status, and the number of those that remain.
 func (c *Client) NodeCount(ctx context.Context) (int, error) {
 	page := &metav1.PartialObjectMetadataList{}
-	accept := ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	err := c.core.Get().Resource("nodes").
-		SetHeader("Accept", runtime.ContentTypeProtobuf+accept+","+runtime.ContentTypeJSON+accept).
+		SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
 		VersionedParams(&metav1.ListOptions{Limit: 1}, c.params).
 		Timeout(callTimeout).Do(ctx).Into(page)
 	if err != nil {

@@ -2,8 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"hash/fnv"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -50,7 +48,11 @@ type ClaimFacts struct {
 	Leads       bool          // this daemon works in the pool: always, but in one of scope shared
 	Silent      bool          // nor does it speak for those that cannot
 	Free        uint64        // bytes that new volumes may take
-	Age         time.Duration // since this daemon first saw the claim undecided
+	Taken       int           // Immediate claims that this node took lately
+	Backlog     time.Duration // how long the Immediate claims that came before this one keep the API server busy
+	Inquiry     *Inquiry      // nil: the API server was not asked
+	Lag         time.Duration // by which other nodes' writes came too late lately to be seen before this node's turn
+	Age         time.Duration // since this daemon first saw the claim as it is: undecided, or with this node chosen
 }
 
 type claimRule func(ClaimFacts) (Verdict, bool)
@@ -118,16 +120,31 @@ func waitsForConsumer(class *storagev1.StorageClass) bool {
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// free: no node has been chosen for the claim, by anybody.
-func (f ClaimFacts) nodeOpen() bool { return f.chosen() == "" }
+// nodeOpen: no node has been chosen for the claim, or one that left it alone.
+func (f ClaimFacts) nodeOpen() bool { return f.chosen() == "" || f.LeftAlone() }
 
-// chosen: the node that the claim's author named outranks the one that the scheduler selected; the
-// scheduler follows the volume's affinity.
-func (f ClaimFacts) chosen() string {
-	if node := f.Claim.Annotations[ProvisionOnNode]; node != "" {
+// LeftAlone reports whether another node took an Immediate claim and did nothing for so long that this one may
+// take it over.
+//
+// Where the other node is only slow, both make a directory, and one of them a volume object: the object is
+// named after the claim, and the directory of the node that comes too late goes by its record (ForRecord).
+func (f ClaimFacts) LeftAlone() bool {
+	if f.chosen() == "" || f.chosen() == f.Node || f.Inquiry == nil || !f.Pool.ofOneNode() {
+		return false
+	}
+	_, decided := f.ofOther()
+	return !decided
+}
+
+func (f ClaimFacts) chosen() string { return Chosen(f.Claim) }
+
+// Chosen is the node that has been chosen for a claim, "" for none. The node that the claim's author named
+// outranks the one that the scheduler selected; the scheduler follows the volume's affinity.
+func Chosen(c *corev1.PersistentVolumeClaim) string {
+	if node := c.Annotations[ProvisionOnNode]; node != "" {
 		return node
 	}
-	return f.Claim.Annotations[SelectedNode]
+	return c.Annotations[SelectedNode]
 }
 
 func (f ClaimFacts) otherNodes() bool { return f.Nodes > 1 }
@@ -139,13 +156,17 @@ func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
 	case f.Pool.Scope == ScopeShared: // no node is better than another
+	case f.LeftAlone(): // others probably can, and look at it by turns
+		if v.After = inquireAgain; f.Age < inquireAgain {
+			v.Reason, v.Message = "", ""
+		}
 	case f.chosen() != "" && f.chosen() != f.Node: // we would have helped out: the chosen node says why it cannot
 		v.Reason, v.Message = "", ""
 	case !f.otherNodes() || f.Claim.Annotations[ProvisionOnNode] == f.Node:
 	case f.Claim.Annotations[SelectedNode] == f.Node:
 		v.Action, v.After = Release, 0
-	case f.nodeOpen() && f.Age < patience:
-		v = Verdict{Action: Wait, After: patience - f.Age}
+	case f.nodeOpen() && f.Age < patience+f.Backlog:
+		v = Verdict{Action: Wait, After: patience + f.Backlog - f.Age}
 	}
 	return v, true
 }
@@ -167,7 +188,7 @@ func alreadyBound(f ClaimFacts) (Verdict, bool) {
 // node that the claim already names (CONTRACTS: provisionOnNode with WaitForFirstConsumer).
 func notOurs(f ClaimFacts) (Verdict, bool) {
 	asked := askedProvisioner(f.Claim)
-	if asked == "" && f.Claim.Annotations[ProvisionOnNode] == f.Node && waitsForConsumer(f.Class) {
+	if asked == "" && f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class) {
 		asked = f.Class.Provisioner
 	}
 	return Verdict{Action: Ignore}, !Answers(asked, f.Provisioner, f.Aliases)
@@ -188,7 +209,7 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 		wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
 		return Verdict{Action: Wait, After: wait}, wait > 0
 	default:
-		return Verdict{Action: Ignore}, true
+		return f.ofOther()
 	}
 }
 
@@ -337,28 +358,15 @@ func notOurTurn(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, After: wait}, f.Pool.Scope == ScopeEveryNode && f.nodeOpen() && wait > 0
 }
 
-// undecided: an Immediate claim belongs to the daemon that writes its node's name on it first. The
-// one with more room tries earlier; where there is only one node nobody waits.
+// undecided: an Immediate claim belongs to the daemon that writes its node's name on it first.
 func undecided(f ClaimFacts) (Verdict, bool) {
 	if !f.nodeOpen() || f.Pool.OfAllNodes() {
 		return Verdict{}, false
 	}
-	if wait := headStart(f) - f.Age; wait > 0 {
+	if wait := takeTurn(f) - f.Age; wait > 0 && !f.LeftAlone() {
 		return Verdict{Action: Wait, After: wait}, true
 	}
 	return Verdict{Action: Assign}, true
-}
-
-// headStart is how long this node leaves an undecided claim to nodes with more room: 25 ms for every
-// halving of the free space below 4 EiB, and up to 15 ms more by name so that equals do not collide.
-func headStart(f ClaimFacts) time.Duration {
-	if !f.otherNodes() {
-		return 0
-	}
-	h := fnv.New32a()
-	h.Write([]byte(f.Node))
-	halvings := 63 - bits.Len64(f.Free)
-	return time.Duration(halvings)*25*time.Millisecond + time.Duration(h.Sum32()%16)*time.Millisecond
 }
 
 func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {

@@ -64,6 +64,16 @@ func closed(f *ClaimFacts) { f.Closed = "/srv/fast is not mounted" }
 func others(f *ClaimFacts) { f.Nodes = 2 }
 func large(f *ClaimFacts)  { ask(f.Claim, "11Gi") }
 
+// theirs is a claim that another node was given long ago; told is what the API server says of it.
+func theirs(f *ClaimFacts) {
+	f.Nodes, f.Age = 2, 10*time.Minute
+	f.Claim.Annotations[SelectedNode] = them
+}
+
+func told(i Inquiry) func(*ClaimFacts) { return func(f *ClaimFacts) { f.Inquiry = &i } }
+
+func namesThem(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = them }
+
 // TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more and
 // says which one speaks.
 func TestClaimPrecedence(t *testing.T) {
@@ -89,8 +99,30 @@ func TestClaimPrecedence(t *testing.T) {
 			f.Claim.Annotations[StorageProvisionerBeta] = DefaultProvisioner
 		}}, Ignore, "", ""},
 		{"nobody asked yet", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, StorageProvisioner) }}, Ignore, "", ""},
-		{"another node before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }}, Ignore, "", ""},
-		{"the named node outranks the selected one", []change{func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = them }}, Ignore, "", ""},
+		{"another node before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }}, Wait, "", ""},
+		{"the named node outranks the selected one", []change{namesThem}, Wait, "", ""},
+		{"another node's for long: ask", []change{theirs, block}, Inquire, "", ""},
+		{"another node's, made and not bound yet", []change{immediate, theirs, told(Inquiry{Volume: true, Gone: true})}, Wait, "", ""},
+		{"the scheduler chose a node that is gone: it chooses again", []change{theirs, told(Inquiry{Gone: true})}, Release, ReasonNodeNotFound,
+			"node node-b was chosen for the claim, and the cluster has no node of this name any more; the scheduler may choose again"},
+		{"the scheduler chose a node that does nothing: nobody takes it from there", []change{theirs, told(Inquiry{})}, Remind, ReasonNodeSilent,
+			"node node-b was chosen for the claim and has made no volume; unless another event here says why, its daemon does not run"},
+		{"the author named a node that is not there", []change{theirs, namesThem, told(Inquiry{Gone: true})}, Remind, ReasonNodeNotFound,
+			"the claim names node node-b in kubevirt.io/provisionOnNode, and the cluster has no node of this name"},
+		{"the author named a node that does nothing: Immediate as well", []change{immediate, theirs, namesThem, told(Inquiry{})}, Remind, ReasonNodeSilent, "node node-b was chosen"},
+		{"named, and asked of nobody because nothing is selected", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
+			f.Claim.Annotations = map[string]string{ProvisionOnNode: them}
+		}}, Remind, ReasonNodeNotFound, "node-b"},
+		{"named, and of a class that is another provisioner's", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
+			f.Claim.Annotations, f.Class.Provisioner = map[string]string{ProvisionOnNode: them}, "x.example/y"
+		}}, Ignore, "", ""},
+		{"a name that no node can have is quoted and cut", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
+			f.Claim.Annotations[SelectedNode] = "a\x1b[2J" + strings.Repeat("b", 300)
+		}}, Release, ReasonNodeNotFound, `node "a\x1b[2J` + strings.Repeat("b", 55) + `" was chosen`},
+		{"Immediate, taken by a node that does nothing: take it over", []change{immediate, theirs, told(Inquiry{})}, Assign, "", ""},
+		{"Immediate, taken by a node that is gone", []change{immediate, theirs, told(Inquiry{Gone: true})}, Assign, "", ""},
+		{"Immediate, taken, and this pool is closed: others look at it, too", []change{immediate, theirs, closed, told(Inquiry{}), func(f *ClaimFacts) { f.Age = 5 * time.Minute }}, Wait, "", ""},
+		{"Immediate, taken, closed here, and no other node took it over", []change{immediate, theirs, closed, told(Inquiry{}), func(f *ClaimFacts) { f.Age = time.Hour }}, Wait, ReasonPoolClosed, "not mounted"},
 		{"named here, selected elsewhere: write our name first", []change{func(f *ClaimFacts) {
 			f.Claim.Annotations[ProvisionOnNode], f.Claim.Annotations[SelectedNode] = us, them
 		}}, Assign, "", ""},
@@ -137,7 +169,7 @@ func TestClaimPrecedence(t *testing.T) {
 		{"waiting for a consumer, given back by somebody", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},
 		{"Immediate on a single node: no waiting", []change{immediate}, Assign, "", ""},
 		{"Immediate, others may have more room: wait silently", []change{immediate, others}, Wait, "", ""},
-		{"Immediate, the head start is over", []change{immediate, others, func(f *ClaimFacts) { f.Age = 2 * time.Second }}, Assign, "", ""},
+		{"Immediate, the head start is over", []change{immediate, others, func(f *ClaimFacts) { f.Age = 10 * time.Second }}, Assign, "", ""},
 		{"Immediate, closed here: leave it to others silently", []change{immediate, others, closed}, Wait, "", ""},
 		{"Immediate, closed here, and nobody took it: say so", []change{immediate, others, closed, func(f *ClaimFacts) { f.Age = time.Minute }}, Wait, ReasonPoolClosed, "not mounted"},
 	}
@@ -155,23 +187,6 @@ func TestClaimPrecedence(t *testing.T) {
 				t.Error("a silent wait without a time is a claim forgotten")
 			}
 		})
-	}
-}
-
-// The node with more room goes first, whatever the names are.
-func TestHeadStartFollowsFreeSpace(t *testing.T) {
-	last := time.Duration(0)
-	for shift := 62; shift >= 20; shift-- {
-		for _, node := range []string{"a", "b", "node-with-a-long-name"} {
-			got := headStart(ClaimFacts{Node: node, Free: 1 << shift, Nodes: 2})
-			if floor := time.Duration(62-shift) * 25 * time.Millisecond; got < floor || got >= floor+25*time.Millisecond {
-				t.Fatalf("2^%d bytes free on %s: %s, want %s and less than 25ms more", shift, node, got, floor)
-			}
-			last = got
-		}
-	}
-	if last < time.Second {
-		t.Errorf("1 MiB free waits only %s", last)
 	}
 }
 
@@ -216,7 +231,7 @@ func TestKeepAgreesWithDecision(t *testing.T) {
 						immediate(&f)
 					}
 					f.Claim.Annotations = map[string]string{StorageProvisioner: asked, SelectedNode: selected, ProvisionOnNode: named}
-					keep, v := KeepClaim(f.Claim, DefaultProvisioner, us), ForClaim(f)
+					keep, v := KeepClaim(f.Claim, DefaultProvisioner, us) || KeepClaimOfOther(f.Claim, DefaultProvisioner, us), ForClaim(f)
 					if !keep && v.Action != Ignore {
 						t.Errorf("asked %q, selected %q, named %q, waits %v: forgotten, yet the verdict is %s", asked, selected, named, wait, v.Action)
 					}

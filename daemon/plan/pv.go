@@ -85,6 +85,14 @@ func Same(existing, want *corev1.PersistentVolume) (difference string) {
 	}
 }
 
+// MadeElsewhere reports whether an object that differs from the one we want to create is this claim's volume on
+// another node, which took the claim over or was thought to be dead.
+func MadeElsewhere(existing, want *corev1.PersistentVolume) bool {
+	ref := existing.Spec.ClaimRef
+	return ref != nil && ref.UID == want.Spec.ClaimRef.UID && ScopeOf(existing) == ScopeNode && ScopeOf(want) == ScopeNode &&
+		existing.Annotations[ProvisionedBy] == want.Annotations[ProvisionedBy] && existing.Labels[NodeLabel] != want.Labels[NodeLabel]
+}
+
 // NodeLabelValue is a node's name as a label value. Names may have 253 characters and label values
 // 63 (apimachinery, util/validation), so a longer name is cut and told apart by its hash.
 func NodeLabelValue(node string) string {

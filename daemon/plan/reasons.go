@@ -15,6 +15,8 @@ const (
 	ReasonTopology           = "TopologyMismatch"
 	ReasonBadName            = "BadDirectoryName"
 	ReasonNodeNotFound       = "NodeNotFound"
+	ReasonNodeSilent         = "NodeSilent"
+	ReasonTakenOver          = "TakenOver"
 	ReasonPoolClosed         = "PoolClosed"
 	ReasonNotEnoughSpace     = "NotEnoughSpace"
 	ReasonCreateFailed       = "CreateFailed"

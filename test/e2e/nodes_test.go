@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,17 +14,18 @@ import (
 
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// Two daemons, one Immediate claim that names no node: one volume, on the node with more room.
+// Two daemons, Immediate claims that name no node: each gets one volume, more of them on the node with more room,
+// and none on the one without any.
 func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	w := newWorld(t)
 	small, large := w.newHost("small"), w.newHost("large")
-	// Fill a part of the small one: half of the room, so one halving, 25 ms of head start.
-	w.must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 70<<20), 0o600))
-	w.must(os.Chmod(filepath.Join(small.mount, "ballast"), 0o600))
+	// Fill the small one up to its reserve.
+	w.must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 78<<20), 0o600))
 	small.run()
 	large.run()
 	class := w.class("c", immediate)
-	for _, name := range []string{"one", "two", "three"} {
+	for i := range 10 {
+		name := fmt.Sprint("data-", i)
 		w.claim(name, class, "1Mi")
 		pv := w.bound(name)
 		if got := pv.Labels["hostpath-provisioner/node"]; got != large.node {

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// take writes this node's name on a claim. While many claims wait the watch lags, so where other nodes may
+// have been faster the claim is read first: that costs the API server less than a write that fails. One claim
+// is taken at a time, so that what was learned of the lag counts for the next one.
+func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+	if f.LeftAlone() {
+		return c.takeOver(ctx, f)
+	}
+	if !plan.Contended(f) {
+		return c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
+	}
+	if wait := c.turns.enter(); wait > 0 {
+		return wait, nil
+	}
+	defer c.turns.leave()
+	now, err := c.API.GetClaim(ctx, f.Claim.Namespace, f.Claim.Name)
+	if err != nil {
+		c.turns.missed(time.Now())
+		return 0, c.apiTrouble(claimRef(f.Claim), err)
+	}
+	if now == nil || now.UID != f.Claim.UID || now.ResourceVersion != f.Claim.ResourceVersion {
+		c.turns.missed(time.Now())
+		return lag, nil // the watch brings what became of it
+	}
+	c.turns.took(time.Now())
+	return c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
+}
+
+// takeOver takes a claim from a node that does nothing for it.
+func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim over from node "+plan.Chosen(f.Claim))
+	if after == 0 && err == nil {
+		c.sayClaim(f.Claim, plan.TakenOver(f), f.Pool.Name)
+	}
+	return after, err
+}
+
+// release gives a claim back. That this node cannot provision it is said first, or the next node's words
+// could come before; that another node does not exist is said by the one that gave it back.
+func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
+	own := plan.Chosen(f.Claim) == c.Node
+	if own {
+		c.sayClaim(f.Claim, v, f.Pool.Name)
+	}
+	after, err := c.assign(ctx, f.Claim, "", "gave the claim back")
+	if after == 0 && err == nil && !own {
+		c.sayClaim(f.Claim, v, f.Pool.Name)
+	}
+	return after, err
+}
+
+// assign writes a node's name on a claim. It answers 0 if that was done.
+func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
+	won, err := c.API.SetSelectedNode(ctx, claim, node)
+	if err != nil {
+		return 0, c.apiTrouble(claimRef(claim), err)
+	}
+	if !won {
+		return lag, nil // somebody changed the claim, which the watch brings; or nobody did, and it does not
+	}
+	c.Log.Info(words, "claim", claim.Namespace+"/"+claim.Name)
+	return 0, nil // the watch brings the claim again
+}
+
+// inquire asks the API server about a claim of another node.
+func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*plan.Inquiry, error) {
+	volume, err := c.API.GetVolume(ctx, plan.VolumeName(claim))
+	if err != nil {
+		return nil, err
+	}
+	if volume != nil {
+		return &plan.Inquiry{Volume: true}, nil
+	}
+	chosen := plan.Chosen(claim)
+	if !plan.NodeNamePossible(chosen) {
+		return &plan.Inquiry{Gone: true}, nil
+	}
+	exists, err := c.API.NodeExists(ctx, chosen)
+	return &plan.Inquiry{Gone: !exists}, err
+}
+
+// remind says what other daemons may have said: their event is this one, word for word.
+func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
+	said, err := c.API.EventSaid(ctx, claimRef(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
+	if err != nil || time.Since(said) < plan.RemindEvery {
+		return err
+	}
+	c.sayClaim(f.Claim, v, f.Pool.Name)
+	return nil
+}
+
+// left ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
+func (c *Controller) left(uid string) {
+	if pool := c.ledger.left(uid); pool != "" {
+		signal(c.rooms[pool].recheck)
+	}
+}

@@ -1,0 +1,91 @@
+package controller
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// turns is what a node knows of the Immediate claims that any node may take (plan, take.go). All nodes see
+// the same claims come, so that they know much the same.
+type turns struct {
+	mu     sync.Mutex
+	taking bool
+	behind int       // claims that were sent away since
+	free   time.Time // when the API server will have dealt with the claims that came
+	taken  float64   // claims that this node took, as they fade
+	late   float64   // seconds by which others' writes were seen too late, as they fade
+	faded  time.Time // when both were reckoned
+}
+
+// fade is the time in which a claim that was taken comes to count half, and a lag to be half as long.
+const fade = 20 * time.Second
+
+const (
+	lagFirst = 100 * time.Millisecond // the lag that one miss tells of; each further one doubles it
+	lagMost  = 5 * time.Second
+)
+
+// arrive notes that a claim came, and answers how long those before it keep the API server busy.
+func (t *turns) arrive(now time.Time, slot time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.free.Before(now) {
+		t.free = now
+	}
+	backlog := t.free.Sub(now)
+	if backlog < plan.TakeBacklog {
+		t.free = t.free.Add(slot)
+	}
+	return backlog
+}
+
+// enter begins to take a claim, one at a time. It answers how long to wait if another one is being taken:
+// longer for each that waits already, or they would all ask again at once while the API server is slow.
+func (t *turns) enter() (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taking {
+		t.behind++
+		return min(time.Duration(t.behind)*plan.TakeAgain, lagMost)
+	}
+	t.taking, t.behind = true, 0
+	return 0
+}
+
+func (t *turns) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taking = false
+}
+
+// took notes that this node took a claim.
+func (t *turns) took(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fade(now)
+	t.taken++
+}
+
+// missed notes that another node had taken a claim and the watch had not told.
+func (t *turns) missed(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fade(now)
+	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
+}
+
+// lately is how many claims this node took lately, and by how much the watch lags.
+func (t *turns) lately(now time.Time) (taken int, late time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fade(now)
+	return int(math.Round(t.taken)), time.Duration(t.late * float64(time.Second)).Truncate(10 * time.Millisecond)
+}
+
+func (t *turns) fade(now time.Time) {
+	left := math.Exp2(-now.Sub(t.faded).Seconds() / fade.Seconds())
+	t.taken, t.late, t.faded = t.taken*left, t.late*left, now
+}

@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// A burst has a backlog that ends with it, and never a longer one than its limit.
+func TestTurnsBacklog(t *testing.T) {
+	var turns turns
+	now, slot := time.Now(), 25*time.Millisecond
+	for i := range 10000 {
+		if got := turns.arrive(now, slot); got != min(time.Duration(i)*slot, plan.TakeBacklog) {
+			t.Fatalf("claim %d has a backlog of %s", i, got)
+		}
+	}
+	if got := turns.arrive(now.Add(plan.TakeBacklog), slot); got > slot {
+		t.Errorf("after the burst a claim has a backlog of %s", got)
+	}
+}
+
+// What was taken and missed counts, and fades.
+func TestTurnsFade(t *testing.T) {
+	var turns turns
+	now := time.Now()
+	for range 8 {
+		turns.took(now)
+		turns.missed(now)
+	}
+	if taken, late := turns.lately(now); taken != 8 || late != lagMost {
+		t.Errorf("took %d, late by %s", taken, late)
+	}
+	if taken, late := turns.lately(now.Add(fade)); taken != 4 || late != lagMost/2 {
+		t.Errorf("later: took %d, late by %s", taken, late)
+	}
+	if taken, late := turns.lately(now.Add(20 * fade)); taken != 0 || late != 0 {
+		t.Errorf("much later: took %d, late by %s", taken, late)
+	}
+}
+
+// A node takes one claim at a time; those behind do not all ask again at once.
+func TestTurnsOneAtATime(t *testing.T) {
+	var turns turns
+	if turns.enter() != 0 || turns.enter() != plan.TakeAgain || turns.enter() != 2*plan.TakeAgain {
+		t.Error("more than one is taken, or those behind come at once")
+	}
+	turns.leave()
+	if turns.enter() != 0 || turns.enter() != plan.TakeAgain {
+		t.Error("the next one is not taken")
+	}
+}
+
+// A claim that another node took, without the watch telling, is not written, and makes this node more patient.
+func TestTakeLooksFirst(t *testing.T) {
+	mode := storagev1.VolumeBindingImmediate
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "u", ResourceVersion: "1"}}
+	taken := claim.DeepCopy()
+	taken.ResourceVersion = "2"
+	a := &api{claim: taken}
+	c, _ := stand(a, &shelf{})
+	f := plan.ClaimFacts{Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}}
+	after, err := c.take(t.Context(), f)
+	if _, late := c.turns.lately(time.Now()); err != nil || after <= 0 || a.assignments != 0 || late == 0 {
+		t.Errorf("again after %s, %v; %d writes, late by %s", after, err, a.assignments, late)
+	}
+	a.claim = claim
+	if _, err := c.take(t.Context(), f); err != nil || a.assignments != 1 {
+		t.Errorf("%v; %d writes of a claim that nobody took", err, a.assignments)
+	}
+}
+
+// asking is an API that counts what is asked about a claim of another node.
+type asking struct {
+	*api
+	volume, node bool
+	asked        []string
+	said         time.Time
+}
+
+func (a *asking) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
+	a.asked = append(a.asked, "volume")
+	if a.volume {
+		return &corev1.PersistentVolume{}, nil
+	}
+	return nil, nil
+}
+
+func (a *asking) NodeExists(_ context.Context, name string) (bool, error) {
+	if name != "node-b" {
+		return false, errors.New("asked for " + name)
+	}
+	a.asked = append(a.asked, "node")
+	return a.node, nil
+}
+
+func (a *asking) EventSaid(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
+	return a.said, nil
+}
+
+func TestInquire(t *testing.T) {
+	for _, c := range []struct {
+		chosen       string
+		volume, node bool
+		want         plan.Inquiry
+		asked        int
+	}{
+		{"node-b", true, true, plan.Inquiry{Volume: true}, 1},
+		{"node-b", false, true, plan.Inquiry{}, 2},
+		{"node-b", false, false, plan.Inquiry{Gone: true}, 2},
+		{"../b", false, true, plan.Inquiry{Gone: true}, 1}, // never put into a URL
+	} {
+		a := &asking{api: &api{}, volume: c.volume, node: c.node}
+		ctl, _ := stand(a.api, &shelf{})
+		ctl.API = a
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{plan.SelectedNode: c.chosen}}}
+		got, err := ctl.inquire(t.Context(), claim)
+		if err != nil || *got != c.want || len(a.asked) != c.asked {
+			t.Errorf("%+v: %+v, %v, asked for %q", c, got, err, a.asked)
+		}
+	}
+}
+
+// speaker counts events.
+type speaker struct{ events []string }
+
+func (s *speaker) Event(_ corev1.ObjectReference, _, reason, _ string) {
+	s.events = append(s.events, reason)
+}
+
+type deaf struct{ deafObserver }
+
+func (deaf) Claim(string, string, time.Duration) {}
+
+// What another daemon said lately is not said again.
+func TestRemind(t *testing.T) {
+	a, s := &asking{api: &api{}, said: time.Now().Add(-time.Minute)}, &speaker{}
+	c, _ := stand(a.api, &shelf{})
+	c.API, c.Speaker, c.Observer = a, s, deaf{}
+	f := plan.ClaimFacts{Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u"}}}
+	v := plan.Verdict{Action: plan.Remind, Reason: plan.ReasonNodeSilent, Message: "silent"}
+	if err := c.remind(t.Context(), f, v); err != nil || len(s.events) != 0 {
+		t.Errorf("said %q, %v", s.events, err)
+	}
+	a.said = time.Time{}
+	if err := c.remind(t.Context(), f, v); err != nil || len(s.events) != 1 {
+		t.Errorf("said %q, %v", s.events, err)
+	}
+}
+
+// Work that was begun for a claim that another node has by now is undone by the records.
+func TestLeftClaimIsCheckedByItsRecord(t *testing.T) {
+	c, r := stand(&api{}, &shelf{})
+	c.left("u")
+	if len(r.recheck) != 0 {
+		t.Error("nothing was begun")
+	}
+	c.ledger.made("u", "fast")
+	c.left("u")
+	if len(r.recheck) != 1 || c.ledger.busy("u") {
+		t.Error("the record is not looked at, or taken for one that a worker has")
+	}
+}

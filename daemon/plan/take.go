@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"math"
+	"time"
+)
+
+// When a node tries to take an Immediate claim of scope node. The first write wins, and each further one
+// is a conflict that costs the API server as much, so the nodes try one after the other.
+const (
+	// takeSpan is the mean time between the first node's turn and the second one's. What the first one
+	// wrote has to reach the others within it.
+	takeSpan = 150 * time.Millisecond
+	// takeSpanBusy is the longest that takeSpan becomes because many claims wait: watches lag then.
+	takeSpanBusy = time.Second
+	// takeHalving is how much later a node's turn is for each halving of its free space. A node that is
+	// alone with half of the others' room then takes three claims where each of them takes five.
+	takeHalving = 75 * time.Millisecond
+	// takeMost is the free space above which more makes no turn earlier.
+	takeMost = 16 << 40
+	// takeEvenly is the rank up to which turns are evenly spaced. From there the delay grows with the
+	// logarithm of the rank, so that where few of the nodes can take a claim it does not wait for long.
+	takeEvenly = 3
+)
+
+// takeTurn is how long after it came an undecided claim is left to other nodes.
+//
+// A node does not know the others' lots, but it knows what its own is worth: of n exponential variates with
+// mean n the k-th smallest is k on average. So the delay that follows from the own variate alone, which is
+// a rendezvous hash of claim and node, is that of the node's rank, and nodes need not talk. A node whose
+// daemon is dead leaves its turn out, and the next one's comes.
+func takeTurn(f ClaimFacts) time.Duration {
+	if !f.otherNodes() {
+		return 0
+	}
+	span := min(takeSpan+f.Backlog/8, takeSpanBusy) + f.Lag
+	rank := -math.Log(lot(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
+	return f.Backlog + roomDelay(f.Free, f.Taken) + spaced(rank, span)
+}
+
+// roomDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room:
+// data that is not there yet does not show in the free space.
+func roomDelay(free uint64, taken int) time.Duration {
+	halvings := math.Log2(takeMost/float64(max(free, 1))) + math.Log2(float64(1+taken))
+	return time.Duration(max(0, halvings) * float64(takeHalving))
+}
+
+// spaced is the delay of a rank: evenly spaced at first, then logarithmically.
+func spaced(rank float64, span time.Duration) time.Duration {
+	if rank > takeEvenly {
+		rank = takeEvenly * (1 + math.Log(rank/takeEvenly))
+	}
+	return time.Duration(rank * float64(span))
+}
+
+// TakeSlot is how long one Immediate claim keeps the API server busy: each of the claim's five or so changes
+// goes to the watch of each node's daemon, and a server with few processors sends some 20,000 a second.
+func TakeSlot(nodes int) time.Duration {
+	if nodes < 2 {
+		return 0
+	}
+	return min(time.Duration(nodes)*250*time.Microsecond, 50*time.Millisecond)
+}
+
+// TakeBacklog is the longest Backlog, however many claims came.
+const TakeBacklog = 10 * time.Second
+
+// TakeAgain is how long a claim waits behind each other one that this node is about to take.
+const TakeAgain = 50 * time.Millisecond
+
+// Contended reports whether any node may take the claim.
+func Contended(f ClaimFacts) bool {
+	return f.Class != nil && !waitsForConsumer(f.Class) && f.chosen() == "" && f.Refusal == nil && !f.Pool.OfAllNodes() && f.otherNodes()
+}

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// unhurried is a context for what another node does half a minute after one that does nothing, and later where
+// the cluster has many nodes, as that of all tests together.
+func (w *world) unhurried() context.Context {
+	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
+	w.Cleanup(cancel)
+	return ctx
+}
+
+func (w *world) told(c *corev1.PersistentVolumeClaim, reason, message string) {
+	w.Helper()
+	event, err := w.WaitEvent(w.unhurried(), c, reason)
+	w.must(err)
+	if event.Message != message || event.Type != corev1.EventTypeWarning {
+		w.Errorf("event %s %q, want %q", event.Type, event.Message, message)
+	}
+}
+
+// A node's daemon stands still after claims were given to it, and another node never was there. Immediate claims
+// get their volume elsewhere; of the others each gets a word, and the scheduler chooses again where it can. When
+// the daemon goes on nothing is made twice.
+func TestNodesThatDoNothing(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.newHost("a").run(), w.newHost("b").run()
+	now, later := w.class("i", immediate), w.class("w", wait)
+	gone := w.namespace + "-gone"
+	w.must(a.Signal(syscall.SIGSTOP))
+
+	w.claim("taken", now, "1Mi", annotate(selectedNode, a.node))
+	w.claim("taken-by-none", now, "1Mi", annotate(selectedNode, gone))
+	silent := w.claim("silent", later, "1Mi", annotate(selectedNode, a.node))
+	named := w.claim("named", later, "1Mi", annotate(provisionOnNode, gone))
+	lost := w.claim("lost", later, "1Mi", annotate(selectedNode, gone))
+
+	w.told(named, "NodeNotFound", fmt.Sprintf("the claim names node %s in kubevirt.io/provisionOnNode, and the cluster has no node of this name", gone))
+	w.told(lost, "NodeNotFound", fmt.Sprintf("node %s was chosen for the claim, and the cluster has no node of this name any more; the scheduler may choose again", gone))
+	w.told(silent, "NodeSilent", fmt.Sprintf("node %s was chosen for the claim and has made no volume; unless another event here says why, its daemon does not run", a.node))
+	w.pod("user", []string{b.node}, "lost")
+	var made []string
+	for _, name := range []string{"taken", "taken-by-none", "lost"} {
+		claim, err := w.WaitClaimBound(w.unhurried(), w.namespace, name)
+		w.must(err)
+		pv := w.volume(claim.Spec.VolumeName)
+		if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
+			t.Errorf("claim %s: the volume is on %s", name, got)
+		}
+		made = append(made, pv.Name)
+		if name != "lost" {
+			if _, err := w.WaitEvent(w.soon(), claim, "TakenOver"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// The scheduler's word stands: it is for the pod.
+	left, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, "silent", metav1.GetOptions{})
+	w.must(err)
+	if left.Annotations[selectedNode] != a.node || left.Spec.VolumeName != "" {
+		t.Errorf("the claim of the node that stands still: %v, volume %q", left.Annotations, left.Spec.VolumeName)
+	}
+	b.wantTree(whole(made...)...)
+
+	w.must(a.Signal(syscall.SIGCONT))
+	pv := w.bound("silent")
+	a.wantTree(whole(pv.Name)...)
+	b.wantTree(whole(made...)...)
+}
