@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -104,6 +104,9 @@ test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon
 
 test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, which must be no larger afterwards
 	@$(GO) run $(GOFLAGS) ./test/soak $(SOAKFLAGS)
+
+test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
+	@$(GO) run $(GOFLAGS) ./test/fleet $(FLEETFLAGS)
 
 test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
 	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+)
+
+const (
+	provisioner = "fleet"
+	nodeLabel   = "hostpath-provisioner/node"
+
+	immediate = storagev1.VolumeBindingImmediate
+	wait      = storagev1.VolumeBindingWaitForFirstConsumer
+)
+
+// fleet is the daemons and what they are judged by.
+type fleet struct {
+	*trial.Trial
+	opt     options
+	audit   *auditLog
+	members []*member
+}
+
+// member is one daemon and its node.
+type member struct {
+	*rig.Daemon
+	node string
+}
+
+// build starts the control plane and prepares the daemons, which do not run yet.
+func (f *fleet) build(ctx context.Context) {
+	f.Say("starting the control plane")
+	audit, args, err := newAuditLog(hosttest.Dir(f))
+	f.Must(err, "writing the audit policy")
+	f.audit = audit
+	f.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(f), ExtraArgs: args})
+	f.Must(err, "starting the control plane")
+	config := f.Cluster.Config()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	f.Client, err = kubernetes.NewForConfig(config)
+	f.Must(err, "making a client")
+	f.Namespace, err = f.Cluster.NewNamespace(ctx, "fleet")
+	f.Must(err, "making a namespace")
+	for _, mode := range []storagev1.VolumeBindingMode{immediate, wait} {
+		_, err := f.Client.StorageV1().StorageClasses().Create(ctx, cluster.StorageClass(className(mode), provisioner, mode), metav1.CreateOptions{})
+		f.Must(err, "making a class")
+	}
+	f.Say("preparing %d daemons", f.opt.daemons)
+	for i := range f.opt.daemons {
+		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i)))
+	}
+	manifests, code := f.members[0].Call("manifests")
+	if code != 0 {
+		f.Fatal(manifests)
+	}
+	f.Must(f.Cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	f.each(f.members, func(m *member) error {
+		if err := f.Cluster.AddNode(ctx, m.node, nil); err != nil {
+			return err
+		}
+		return f.Cluster.ServiceAccountKubeconfig(ctx, "hostpath-provisioner", "hostpath-provisioner", m.node, m.Path("kubeconfig"))
+	})
+}
+
+func className(mode storagev1.VolumeBindingMode) string {
+	return map[storagev1.VolumeBindingMode]string{immediate: "now", wait: "later"}[mode]
+}
+
+// member makes a node's pool and configures its daemon.
+func (f *fleet) member(node string) *member {
+	dir := hosttest.Dir(f)
+	pool := filepath.Join(dir, "pool")
+	f.Must(os.Mkdir(pool, 0o700), "making a mount point")
+	hosttest.SetImmutable(f, pool, true)
+	hosttest.Mount(f, "-t", "tmpfs", "-o", "mode=0700,size=16m", "pool", pool)
+	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\n",
+		provisioner, node, filepath.Join(dir, "kubeconfig"), pool)
+	// One daemon has a machine of its own in earnest.
+	daemon, err := rig.New(rig.Options{Dir: dir, Config: config, Env: []string{"GOMAXPROCS=1"}})
+	f.Must(err, "configuring a daemon")
+	if out, code := daemon.Call("prepare", "fast"); code != 0 {
+		f.Fatalf("prepare on %s: %s", node, out)
+	}
+	return &member{daemon, node}
+}
+
+// each does something for many at once, eight at a time.
+func (f *fleet) each(members []*member, do func(*member) error) {
+	var all sync.WaitGroup
+	errs, seats := make(chan error, len(members)), make(chan struct{}, 8)
+	for _, m := range members {
+		seats <- struct{}{}
+		all.Go(func() {
+			defer func() { <-seats }()
+			if err := do(m); err != nil {
+				errs <- fmt.Errorf("%s: %w", m.node, err)
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		f.Fatal(err)
+	}
+}
+
+// soon is a context for one wait of many.
+func soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 4*time.Minute)
+}
