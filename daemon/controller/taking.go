@@ -32,8 +32,13 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 		c.turns.missed(time.Now())
 		return lag, nil // the watch brings what became of it
 	}
-	c.turns.took(time.Now())
-	return c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
+	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
+	if after == 0 && err == nil {
+		c.turns.took(time.Now())
+	} else {
+		c.turns.missed(time.Now())
+	}
+	return after, err
 }
 
 // takeOver takes a claim from a node that does nothing for it.

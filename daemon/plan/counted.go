@@ -8,6 +8,7 @@ var (
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
 		ReasonDataSource, ReasonSelector, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolHeld,
 		ReasonNotEnoughSpace, ReasonCreateFailed, ReasonNoQuota, ReasonNameTaken,
+		ReasonNodeSilent, ReasonTakenOver,
 	}
 	VolumeReasons = []string{ // what became of a volume
 		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonCaughtUp, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,

@@ -10,11 +10,11 @@ import (
 const (
 	// takeSpan is the mean time between the first node's turn and the second one's. What the first one
 	// wrote has to reach the others within it.
-	takeSpan = 150 * time.Millisecond
+	takeSpan = 200 * time.Millisecond
 	// takeSpanBusy is the longest that takeSpan becomes because many claims wait: watches lag then.
-	takeSpanBusy = time.Second
+	takeSpanBusy = 2 * time.Second
 	// takeHalving is how much later a node's turn is for each halving of its free space. A node that is
-	// alone with half of the others' room then takes three claims where each of them takes five.
+	// alone with half of the others' room then takes two claims where each of them takes three.
 	takeHalving = 75 * time.Millisecond
 	// takeMost is the free space above which more makes no turn earlier.
 	takeMost = 16 << 40
@@ -33,7 +33,7 @@ func takeTurn(f ClaimFacts) time.Duration {
 	if !f.otherNodes() {
 		return 0
 	}
-	span := min(takeSpan+f.Backlog/8, takeSpanBusy) + f.Lag
+	span := min(takeSpan+f.Backlog/4, takeSpanBusy) + f.Lag
 	rank := -math.Log(lot(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
 	return f.Backlog + roomDelay(f.Free, f.Taken) + spaced(rank, span)
 }
@@ -54,16 +54,16 @@ func spaced(rank float64, span time.Duration) time.Duration {
 }
 
 // TakeSlot is how long one Immediate claim keeps the API server busy: each of the claim's five or so changes
-// goes to the watch of each node's daemon, and a server with few processors sends some 20,000 a second.
+// goes to the watch of each node's daemon, and a server with few processors sends some 10,000 a second.
 func TakeSlot(nodes int) time.Duration {
 	if nodes < 2 {
 		return 0
 	}
-	return min(time.Duration(nodes)*250*time.Microsecond, 50*time.Millisecond)
+	return min(time.Duration(nodes)*500*time.Microsecond, 50*time.Millisecond)
 }
 
 // TakeBacklog is the longest Backlog, however many claims came.
-const TakeBacklog = 10 * time.Second
+const TakeBacklog = 15 * time.Second
 
 // TakeAgain is how long a claim waits behind each other one that this node is about to take.
 const TakeAgain = 50 * time.Millisecond
