@@ -19,11 +19,16 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 	if !plan.Contended(f) {
 		return c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
 	}
+	if !c.World.Claims.Watched() {
+		return lag, nil // what others take is not seen
+	}
 	if wait := c.turns.enter(); wait > 0 {
 		return wait, nil
 	}
 	defer c.turns.leave()
+	began := time.Now()
 	now, err := c.API.GetClaim(ctx, f.Claim.Namespace, f.Claim.Name)
+	took := time.Since(began)
 	if err != nil {
 		c.turns.missed(time.Now())
 		return 0, c.apiTrouble(claimRef(f.Claim), err)
@@ -31,6 +36,11 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 	if now == nil || now.UID != f.Claim.UID || now.ResourceVersion != f.Claim.ResourceVersion {
 		c.turns.missed(time.Now())
 		return lag, nil // the watch brings what became of it
+	}
+	// Where an answer takes long another node's write may be on its way as well: the turns are further apart then.
+	f.Lag, f.Age = max(f.Lag, c.turns.answered(time.Now(), took)), f.Age+took
+	if verdict := plan.ForClaim(f); verdict.Action != plan.Assign {
+		return verdict.After, nil
 	}
 	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
 	if after == 0 && err == nil {

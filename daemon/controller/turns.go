@@ -26,6 +26,8 @@ const fade = 20 * time.Second
 const (
 	lagFirst = 100 * time.Millisecond // the lag that one miss tells of; each further one doubles it
 	lagMost  = 5 * time.Second
+	// slowAnswer is how long an API server that is not busy does not take to read a claim.
+	slowAnswer = 30 * time.Millisecond
 )
 
 // arrive notes that a claim came, and answers how long those before it keep the API server busy.
@@ -75,6 +77,17 @@ func (t *turns) missed(now time.Time) {
 	defer t.mu.Unlock()
 	t.fade(now)
 	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
+}
+
+// answered notes how long the API server took to answer, and returns the lag that is to be expected then.
+func (t *turns) answered(now time.Time, took time.Duration) (late time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fade(now)
+	if took > slowAnswer {
+		t.late = max(t.late, min(4*took, lagMost).Seconds())
+	}
+	return time.Duration(t.late * float64(time.Second))
 }
 
 // lately is how many claims this node took lately, and by how much the watch lags.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -66,7 +67,13 @@ func TestTakeLooksFirst(t *testing.T) {
 	taken.ResourceVersion = "2"
 	a := &api{claim: taken}
 	c, _ := stand(a, &shelf{})
-	f := plan.ClaimFacts{Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}}
+	claim.Annotations = map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
+	f := plan.ClaimFacts{
+		Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Provisioner: plan.DefaultProvisioner, Node: "node-a",
+		NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Free: 1 << 30, Age: time.Minute,
+		Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }},
+	}
 	after, err := c.take(t.Context(), f)
 	if _, late := c.turns.lately(time.Now()); err != nil || after <= 0 || a.assignments != 0 || late == 0 {
 		t.Errorf("again after %s, %v; %d writes, late by %s", after, err, a.assignments, late)
