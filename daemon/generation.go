@@ -229,6 +229,7 @@ func (g *generation) apiUp() bool { return g.ready.Load() && g.trouble.Load() ==
 
 func (g *generation) status() Status {
 	s := Status{
+		Schema: SchemaVersion, OldConfig: g.badReload.Load(),
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
 		Ready: g.ready.Load(), API: g.trouble.Load().(string),
 	}

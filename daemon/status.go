@@ -17,17 +17,23 @@ import (
 // Status in.
 const StatusFile = "status.json"
 
+// SchemaVersion is that of all JSON that the program prints or writes for other programs. Fields are added under
+// the same number; it grows when one is renamed, removed or changes its meaning.
+const SchemaVersion = 1
+
 // Status is what a running daemon says of itself, for the status command and for people.
 type Status struct {
-	Time        time.Time    `json:"time"` // when it was written
+	Schema      int          `json:"schema"` // SchemaVersion
+	Time        time.Time    `json:"time"`   // when it was written
 	PID         int          `json:"pid"`
 	Version     string       `json:"version"`
 	Node        string       `json:"node"`
 	Provisioner string       `json:"provisioner"`
-	Ready       bool         `json:"ready"`                 // every pool was checked, the API was read, and work has begun
-	API         string       `json:"api"`                   // what is wrong with the connection, "" if nothing is
-	NodeUnknown bool         `json:"nodeUnknown,omitempty"` // the API was read, and it has no Node object of this name
-	Sentence    string       `json:"sentence"`              // the same as systemd's STATUS
+	Ready       bool         `json:"ready"`                           // every pool was checked, the API was read, and work has begun
+	API         string       `json:"api"`                             // what is wrong with the connection, "" if nothing is
+	NodeUnknown bool         `json:"nodeUnknown,omitempty"`           // the API was read, and it has no Node object of this name
+	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk has errors, and an older one is in force
+	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
 	Pools       []PoolStatus `json:"pools"`
 }
 
@@ -40,9 +46,10 @@ type PoolStatus struct {
 	Reason   string    `json:"reason,omitempty"` // why it is closed
 	Message  string    `json:"message,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
-	Size     uint64    `json:"size"`
-	Free     uint64    `json:"free"`    // what new volumes may take
-	Volumes  int       `json:"volumes"` // volume objects of this node in this pool
+	Full     bool      `json:"full,omitempty"` // it is not open, and only because it is full
+	Size     uint64    `json:"size,omitempty"` // absent while the storage is
+	Free     uint64    `json:"free,omitempty"` // what new volumes may take
+	Volumes  int       `json:"volumes"`        // volume objects of this node in this pool
 	Scope    string    `json:"scope"`
 	Worker   string    `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
 }
@@ -82,6 +89,7 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 		Size: s.Report.Size, Free: s.Report.Free,
 	}
 	p.Reason, p.Message = s.Closed()
+	p.Full = !p.Open && s.Removable()
 	for _, f := range s.Report.Findings {
 		if f.Reason != p.Reason {
 			p.Warnings = append(p.Warnings, f.Message)
@@ -110,7 +118,11 @@ func sentence(s Status) string {
 			open, free = open+1, free+p.Free
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("pool %s is closed: %s", p.Name, p.Message))
+		is := "closed"
+		if p.Full {
+			is = "full"
+		}
+		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
 	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
 		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), plan.Size(free)))

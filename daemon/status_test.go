@@ -12,12 +12,14 @@ import (
 func TestSentence(t *testing.T) {
 	open := PoolStatus{Name: "fast", Open: true, Free: 3 << 30, Volumes: 2}
 	closed := PoolStatus{Name: "slow", Message: "/srv/slow is not a mount point"}
+	full := PoolStatus{Name: "fast", Full: true, Message: "only 3 MiB are free"}
 	for _, c := range []struct {
 		s    Status
 		want string
 	}{
 		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
 		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
+		{Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
 		{Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
 		{Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
 		{Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},

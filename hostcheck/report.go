@@ -79,7 +79,7 @@ type Finding struct {
 // sizes are of the filesystem that is mounted there, zero where none is, so that the host's own disk
 // does not pass for an unmounted pool.
 type Report struct {
-	Pool      string          `json:"pool"`
+	Pool      string          `json:"name"`
 	Path      string          `json:"path"`
 	Findings  []Finding       `json:"findings"` // in the order of the rules
 	Identity  mounts.Identity `json:"identity"` // of the pool's directory
@@ -92,7 +92,7 @@ type Report struct {
 	// InodesFree counts those that anybody may take.
 	InodesFree uint64        `json:"inodesFree"`
 	Labelled   bool          `json:"labelled,omitempty"` // the pool's files have SELinux labels
-	Took       time.Duration `json:"took"`               // nanoseconds in JSON
+	Took       time.Duration `json:"-"`
 }
 
 // Open says whether volumes may be made: nothing found closes the pool or calls it full.

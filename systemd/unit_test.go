@@ -136,10 +136,11 @@ func TestLifecycle(t *testing.T) {
 		"RequiresMountsFor":        nil,
 	})
 	wantSettings(t, checkFile, map[string][]string{
-		"Type":       {"oneshot"},
-		"ExecStart":  {"/usr/bin/hostpath-provisioner check"},
-		"Before":     {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
-		"RequiredBy": {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
+		"Type":              {"oneshot"},
+		"ExecStart":         {"/usr/bin/hostpath-provisioner check"},
+		"SuccessExitStatus": {"3"},
+		"Before":            {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
+		"RequiredBy":        {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
 	})
 	wantSettings(t, socketFile, map[string][]string{
 		"FileDescriptorName": {SocketMetrics},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
@@ -25,8 +26,9 @@ const reasonStateUnreadable = "StateUnreadable"
 
 // checked is the output of check --json.
 type checked struct {
-	Pools []poolCheck `json:"pools"`
-	Host  []finding   `json:"host"`
+	Schema int         `json:"schema"` // daemon.SchemaVersion
+	Pools  []poolCheck `json:"pools"`
+	Host   []finding   `json:"host"`
 	// SELinux is "enforcing", "permissive" or "disabled".
 	SELinux string `json:"selinux"`
 }
@@ -35,7 +37,8 @@ type checked struct {
 type poolCheck struct {
 	Open bool `json:"open"`
 	hostcheck.Report
-	Findings []finding `json:"findings"` // in place of the report's
+	Findings []finding `json:"findings"`    // in place of the report's
+	Took     float64   `json:"tookSeconds"` // in place of the report's nanoseconds
 }
 
 type finding struct {
@@ -77,7 +80,7 @@ func (p *program) checkCommand() *cobra.Command {
 }
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
+	all := checked{Schema: daemon.SchemaVersion, Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
@@ -88,12 +91,21 @@ func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.
 	if err := write(p.stdout, all); err != nil {
 		return err
 	}
-	for _, one := range all.Pools {
-		if !one.Open {
+	return worst(all.Pools)
+}
+
+// worst tells storage that is missing or wrong, which has to keep kubelet from starting, from storage that is
+// full, on which pods run and make room.
+func worst(pools []poolCheck) (err error) {
+	for _, one := range pools {
+		switch {
+		case !one.Removable():
 			return errNot
+		case !one.Open:
+			err = errFull
 		}
 	}
-	return nil
+	return err
 }
 
 // probeAll looks at all pools at once, so that one that hangs does not delay the others.
@@ -105,7 +117,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 	for i, pool := range pools {
 		looking.Go(func() {
 			r := p.probe(ctx, pool)
-			all[i] = poolCheck{Open: r.Open(), Report: r, Findings: []finding{}}
+			all[i] = poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds()}
 			for _, f := range r.Findings {
 				all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pool)})
 			}

@@ -75,6 +75,30 @@ func TestSeveralPools(t *testing.T) {
 	golden(t, "several-pools", s.b.String())
 }
 
+// A pool that is full is told from one whose storage is away, whatever is found first: kubelet waits for the
+// second only.
+func TestFullIsNotMissing(t *testing.T) {
+	h := newHost(t, "node = 'node-a'\n[pool.full]\npath = 'BASE/full'\nrequire_mount = false\nreserve = '8000Pi'\n"+
+		"[pool.missing]\npath = 'BASE/missing'\n")
+	s := &story{h: h}
+	h.call("prepare", "full")
+	for _, c := range []struct {
+		args []string
+		exit string
+	}{
+		{[]string{"check", "full"}, "exit 3\n"},
+		{[]string{"check", "full", "--json"}, "exit 3\n"},
+		{[]string{"check"}, "exit 1\n"},
+		{[]string{"check", "missing"}, "exit 1\n"},
+	} {
+		if got := h.call(c.args...); !strings.HasSuffix(got, c.exit) {
+			t.Errorf("%q: %s", c.args, got)
+		}
+	}
+	s.call("check", "full")
+	golden(t, "full", s.b.String())
+}
+
 // The refusals of prepare, in the words that the operator reads.
 func TestPrepareRefusals(t *testing.T) {
 	for name, make := range map[string]func(h *host){

@@ -32,6 +32,7 @@ const (
 	exitGood  = 0
 	exitNot   = 1 // a pool, or whatever was asked about, is not as it should be
 	exitUsage = 2 // the command line or the configuration
+	exitFull  = 3 // check: the storage of every pool is there, and at least one takes no new volumes because it is full
 	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG, sysexits.h):
 	// systemd does not try that again. It cannot be 2, which is how the Go runtime ends after a panic
 	// and after the SIGABRT of systemd's watchdog; those have to be tried again.
@@ -48,6 +49,9 @@ type program struct {
 
 // errNot ends a command whose output said already what is not as it should be.
 var errNot = errors.New("not as it should be")
+
+// errFull is errNot for pools that are only full.
+var errFull = fmt.Errorf("%w: a pool is full", errNot)
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
@@ -79,6 +83,8 @@ func exitCode(err error) int {
 		return exitGood
 	case errors.As(err, new(startError)):
 		return exitConfig
+	case errors.Is(err, errFull):
+		return exitFull
 	case errors.As(err, new(usageError)), errors.As(err, new(config.Errors)):
 		return exitUsage
 	default:

@@ -97,6 +97,9 @@ func verdictOf(pool daemon.PoolStatus) string {
 	verdict := "open"
 	if !pool.Open {
 		verdict = "closed: " + pool.Reason
+		if pool.Full {
+			verdict = "full: " + pool.Reason
+		}
 	}
 	switch {
 	case pool.Scope != plan.ScopeShared:

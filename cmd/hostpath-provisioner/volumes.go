@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -39,6 +40,7 @@ const (
 
 // listed is the output of volumes --json.
 type listed struct {
+	Schema  int         `json:"schema"`        // daemon.SchemaVersion
 	API     string      `json:"api,omitempty"` // why it was not asked
 	Pools   []poolList  `json:"pools"`
 	Volumes []volumeRow `json:"volumes"`
@@ -211,7 +213,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 // join puts the disks beside the API: every record, every object of a pool that was asked for, and
 // what is neither.
 func join(disks []disk, api objects) listed {
-	all := listed{Pools: []poolList{}, Volumes: []volumeRow{}}
+	all := listed{Schema: daemon.SchemaVersion, Pools: []poolList{}, Volumes: []volumeRow{}}
 	if api.err != nil {
 		all.API = api.err.Error()
 	}

@@ -56,14 +56,14 @@ func New(version string, from Sources) *Metrics {
 	m := &Metrics{
 		Registry:    prometheus.NewRegistry(),
 		provisioned: counter("claims_provisioned_total", "Claims that got a volume.", "pool"),
-		refused:     counter("claims_refused_total", "Claims that were told why they get no volume now, once for each reason told.", "pool", "reason"),
+		refused:     counter("claims_refused_total", "Events on claims that say why there is no volume now, by reason.", "pool", "reason"),
 		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
 		}, []string{"pool"}),
-		open:       gauge("pool_open", "1 if the pool takes work, 0 if its gate is closed.", "pool"),
+		open:       gauge("pool_open", "1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.", "pool"),
 		closed:     gauge("pool_finding", "1 for each reason found when the pool was last checked; severity is close, full or warn.", "pool", "reason", "severity"),
 		bytes:      gauge("pool_bytes", "Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.", "pool", "kind"),
 		inodes:     gauge("pool_inodes", "Inodes of the pool's filesystem, in all and free; 0 where it has no limit.", "pool", "kind"),

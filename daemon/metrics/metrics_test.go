@@ -37,7 +37,7 @@ hostpath_provisioner_pool_bytes{kind="size",pool="fast"} 100
 # HELP hostpath_provisioner_pool_finding 1 for each reason found when the pool was last checked; severity is close, full or warn.
 # TYPE hostpath_provisioner_pool_finding gauge
 hostpath_provisioner_pool_finding{pool="fast",reason="OpenToOthers",severity="warn"} 1
-# HELP hostpath_provisioner_pool_open 1 if the pool takes work, 0 if its gate is closed.
+# HELP hostpath_provisioner_pool_open 1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.
 # TYPE hostpath_provisioner_pool_open gauge
 hostpath_provisioner_pool_open{pool="fast"} 1
 # HELP hostpath_provisioner_pool_volumes Volume objects of this node, by pool.
