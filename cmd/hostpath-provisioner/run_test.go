@@ -64,7 +64,8 @@ var accidental = []struct {
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
 	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
 	{regexp.MustCompile(`pid \d+`), "pid PID"},
-	{regexp.MustCompile(`"(pid|took|size|available|reserve|free|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
+	{regexp.MustCompile(`"(pid|size|available|reserve|free|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
+	{regexp.MustCompile(`"tookSeconds": [0-9.e-]+`), `"tookSeconds": S`},
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
 }
 
