@@ -115,7 +115,11 @@ check-packages: deps-systemd packages ## lintian, rpmlint, and a second build th
 	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/check.sh
 
 # The packages, and newer ones to upgrade to, on a booted systemd with a real control plane.
-test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl ## the packages on a booted Debian, in a container
+$(BUILD)/escape: # what is started in the daemon's place, to get out of its sandbox
+	@$(GO) build $(GOFLAGS) -o $@ ./test/systemd/escape
+
+.PHONY: $(BUILD)/escape
+test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/escape ## the packages on a booted Debian, in a container
 	@rm -rf $(BUILD)/packages-newer
 	@VERSION="$$(AFTER=1 sh packaging/version.sh)" ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
 	@$(GO) run $(GOFLAGS) ./test/systemd

@@ -18,10 +18,11 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new room belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
-	"daemon":                   {"daemon/config", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/confine", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
+	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/plan", "daemon/volume", "hostcheck/mounts"},
 	"daemon/config":            {},
+	"daemon/confine":           {},
 	"daemon/controller":        {"daemon/gate", "daemon/plan", "hostcheck", "hostcheck/mounts"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/kube":              {"daemon/plan"},

@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
@@ -33,6 +36,8 @@ type Options struct {
 	Reload     <-chan os.Signal // read the configuration again; may be nil
 	// MetricsSocket listens already, for the metrics, in place of the configured address; may be nil.
 	MetricsSocket *os.File
+	// Answers reports whether a path's filesystem answers, without letting this process wait for it; nil: all do.
+	Answers func(path string) bool
 }
 
 // Run provisions until ctx ends, which is no error. Its errors are those of the start: a bad
@@ -41,6 +46,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	cfg, err := o.load()
 	if err != nil {
+		o.refuseScrapes(ctx, err)
 		return err
 	}
 	for _, dir := range []string{o.StateDir, o.RuntimeDir} {
@@ -53,6 +59,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
+	if err := state.TakeOver(o.StateDir); err != nil {
+		return err
+	}
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
 	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.keep(nil)
@@ -61,7 +70,19 @@ func Run(ctx context.Context, o Options) error {
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType))...) {
 		o.Log.Warn(f.Message, "reason", f.Reason)
 	}
-	return d.run(ctx, cfg)
+	if err := capable(cfg); err != nil {
+		return err
+	}
+	ctx, d.end = context.WithCancelCause(ctx)
+	defer d.end(nil)
+	d.confine(cfg)
+	if err := d.run(ctx, cfg); err != nil {
+		return err
+	}
+	if why := new(RestartError); errors.As(context.Cause(ctx), &why) {
+		return why
+	}
+	return nil
 }
 
 // daemon is what lives across reloads.
@@ -77,12 +98,17 @@ type daemon struct {
 	// find the same locks as those that began later.
 	hands map[handsKey]*volume.Pool
 	locks *poolLocks
+
+	confined  *confine.Confined // nil: nothing is
+	end       context.CancelCauseFunc
+	remounted atomic.Bool // mounts changed since the start
+	warned    atomic.Bool
 }
 
 type handsKey struct{ name, path, mountPoint, scope string }
 
 func (o Options) load() (config.Config, error) {
-	cfg, err := config.Load(o.Config)
+	cfg, err := config.Load(o.Config, o.StateDir, o.RuntimeDir)
 	if err != nil {
 		return cfg, err
 	}
@@ -93,6 +119,21 @@ func (o Options) load() (config.Config, error) {
 		o.Log.Warn(w)
 	}
 	return cfg, nil
+}
+
+// refuseScrapes tells what waits on the socket that systemd listens on why there is no daemon. What was
+// left there would have systemd start the service again at once, without end.
+func (o Options) refuseScrapes(ctx context.Context, why error) {
+	if o.MetricsSocket == nil {
+		return
+	}
+	listener, err := net.FileListener(o.MetricsSocket)
+	if err == nil {
+		err = metrics.Refuse(ctx, listener, fmt.Errorf("the configuration has errors:\n%w", why))
+	}
+	if err != nil {
+		o.Log.Error("scrapes are not refused: " + err.Error())
+	}
 }
 
 // run works through one configuration after the other.
@@ -120,7 +161,7 @@ func (d *daemon) runOne(ctx context.Context, g *generation) *generation {
 	defer end()
 	ended := make(chan struct{})
 	go func() { g.run(life); close(ended) }()
-	stop := d.serveMetrics(life, g.cfg.Metrics)
+	stop := d.serveMetrics(life, g.cfg)
 	defer stop()
 	var next *generation
 	for next == nil && ctx.Err() == nil {
@@ -143,12 +184,18 @@ func (d *daemon) reload(g *generation) *generation {
 	cfg, err := d.load()
 	var next *generation
 	if err == nil {
+		err = Fits(d.Options, d.confined, cfg)
+	}
+	if err == nil {
+		err = capable(cfg)
+	}
+	if err == nil {
 		next, err = d.newGeneration(cfg)
 	}
 	d.metrics.Reloaded(err == nil, time.Now())
 	if err != nil {
 		d.Log.Error("the configuration was not reloaded, the old one stays in force: " + err.Error())
-		g.badReload.Store(true)
+		g.badReload.Store(map[bool]string{true: "restart", false: "errors"}[errors.As(err, new(*RestartError)) || errors.Is(err, ErrNotCapable)])
 		d.keep(g, func(s Status) {
 			if g.started.Load() { // a signal during the start does not end the start
 				d.systemd.Ready(s.Sentence)
@@ -162,7 +209,8 @@ func (d *daemon) reload(g *generation) *generation {
 
 // serveMetrics listens for one generation. An address that cannot be had is no reason to leave
 // claims waiting: it is said, and metrics are missing.
-func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func()) {
+func (d *daemon) serveMetrics(ctx context.Context, cfg config.Config) (stop func()) {
+	address := cfg.Metrics
 	if address == "" && d.MetricsSocket == nil {
 		return func() {}
 	}
@@ -175,11 +223,18 @@ func (d *daemon) serveMetrics(ctx context.Context, address string) (stop func())
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(ended)
-		if err := d.metrics.Serve(ctx, listener, d.healthy, d.usable); err != nil {
+		if err := d.metrics.Serve(ctx, listener, d.healthy, d.usable, hostNames(cfg)...); err != nil {
 			d.Log.Error("metrics are not served any more: " + err.Error())
 		}
 	}()
 	return func() { cancel(); <-ended }
+}
+
+// hostNames are the names of this host, in lower case, as far as they are known here.
+func hostNames(cfg config.Config) []string {
+	host, _, _ := net.SplitHostPort(cfg.Metrics) // an address of another form was refused
+	own, _ := os.Hostname()
+	return []string{strings.ToLower(host), strings.ToLower(own), cfg.Node}
 }
 
 // listen takes a copy of the socket that was passed, which goes on listening between generations.
@@ -273,6 +328,7 @@ func (d *daemon) tell(ctx context.Context) {
 			return
 		case <-d.changed:
 		case <-every.C:
+			d.replaced()
 		}
 	}
 }

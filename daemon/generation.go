@@ -46,9 +46,9 @@ type generation struct {
 	trouble atomic.Value // string: what is wrong with the API
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
 	troubleSince atomic.Int64
-	started      atomic.Bool // READY=1 was sent: every pool was checked
-	ready        atomic.Bool // the watches are complete, too, and work has begun
-	badReload    atomic.Bool // the file on disk is not what is in force
+	started      atomic.Bool  // READY=1 was sent: every pool was checked
+	ready        atomic.Bool  // the watches are complete, too, and work has begun
+	badReload    atomic.Value // string: why the file on disk is not what is in force
 }
 
 // newGeneration connects everything and starts nothing, so that a configuration that cannot work is
@@ -150,6 +150,7 @@ func (g *generation) watchMounts(ctx context.Context) {
 		for {
 			select {
 			case <-changes:
+				g.d.remounted.Store(true)
 				signal(g.mounts)
 			case <-ctx.Done():
 				return
@@ -229,9 +230,9 @@ func (g *generation) apiUp() bool { return g.ready.Load() && g.trouble.Load() ==
 
 func (g *generation) status() Status {
 	s := Status{
-		Schema: SchemaVersion, OldConfig: g.badReload.Load(),
+		Schema: SchemaVersion, OldConfig: g.badReload.Load() != nil,
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
-		Ready: g.ready.Load(), API: g.trouble.Load().(string),
+		Ready: g.ready.Load(), API: g.trouble.Load().(string), Confined: g.d.confined,
 	}
 	_, known := g.nodes.Get(g.cfg.Node)
 	s.NodeUnknown = s.Ready && !known
@@ -242,7 +243,11 @@ func (g *generation) status() Status {
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Sentence = sentence(s)
-	if g.badReload.Load() {
+	switch why, _ := g.badReload.Load().(string); why {
+	case "":
+	case "restart":
+		s.Sentence = "the configuration file was changed and an older one is in force: for this change it has to be restarted; " + s.Sentence
+	default:
 		s.Sentence = "the configuration file has errors and an older one is in force; " + s.Sentence
 	}
 	return s

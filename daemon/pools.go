@@ -30,7 +30,7 @@ func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p, cfg.Node)
-		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline}
+		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
 		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember})
 	}
 	return all
@@ -60,6 +60,7 @@ type prober struct {
 	locks      *poolLocks
 	hands      *volume.Pool
 	deadline   time.Duration // for an answer
+	outside    func(path string) *RestartError
 	remembered string
 	eyes       *hostcheck.Prober
 }
@@ -82,6 +83,7 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 		report.Findings = append([]hostcheck.Finding{{Reason: hostcheck.ReasonNotAnswering, Severity: hostcheck.Close,
 			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, w.Limit)}}, report.Findings...)
 	}
+	p.reach(&report)
 	if report.Removable() {
 		p.locks.guard(&report)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -35,6 +36,8 @@ type Status struct {
 	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk has errors, and an older one is in force
 	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
 	Pools       []PoolStatus `json:"pools"`
+	// Confined is what the process may still reach; nil: everything that its user may.
+	Confined *confine.Confined `json:"confined,omitempty"`
 }
 
 // PoolStatus is one pool's part of Status. Sizes are in bytes.

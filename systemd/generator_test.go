@@ -26,7 +26,7 @@ func TestEscapePath(t *testing.T) {
 }
 
 func TestGeneratedDropIn(t *testing.T) {
-	plain := GeneratedDropIn([]Pool{{MountPoint: "/mnt/disk-1", Path: "/mnt/disk-1/volumes"}, {Path: "/var/volumes"}, {MountPoint: "/srv/fast", Path: "/srv/fast"}})
+	plain := GeneratedDropIn(checkFile, []Pool{{MountPoint: "/mnt/disk-1", Path: "/mnt/disk-1/volumes"}, {Path: "/var/volumes"}, {MountPoint: "/srv/fast", Path: "/srv/fast"}})
 	want := `# Of the pools in the configuration; made by hostpath-provisioner-generator.
 [Unit]
 After=mnt-disk\x2d1.mount
@@ -41,9 +41,29 @@ After=srv-fast.mount
 		"User=root":      {Path: "/srv/nfs", Network: true},
 		"ProtectHome=no": {Path: "/home"},
 		"PrivateTmp=no":  {Path: "/var/tmp/pool"},
+		"CapabilityBoundingSet=CAP_SYS_ADMIN\nAmbientCapabilities=CAP_SYS_ADMIN\nSystemCallFilter=open_tree": {Path: "/srv/x", LookUnder: true},
+		"CapabilityBoundingSet=CAP_FSETID\nAmbientCapabilities=CAP_FSETID":                                   {Path: "/srv/x", SetGroupID: true},
+		"CapabilityBoundingSet=CAP_LINUX_IMMUTABLE\nAmbientCapabilities=CAP_LINUX_IMMUTABLE":                 {Path: "/srv/x", Purge: true},
 	} {
-		if text := GeneratedDropIn([]Pool{{Path: "/homes/x"}, {Path: "/tmpfs"}, pool}); strings.Count(text, "=") != 1 || !strings.Contains(text, "\n"+setting+"\n") {
+		text := GeneratedDropIn(unitFile, []Pool{{Path: "/homes/x"}, {Path: "/tmpfs"}, pool})
+		if strings.Count(text, "=") != 1+strings.Count(setting, "=") || !strings.Contains(text, "\n"+setting+"\n") {
 			t.Errorf("want %s alone in\n%s", setting, text)
+		}
+	}
+	// The check unit changes nothing.
+	if text := GeneratedDropIn(checkFile, []Pool{{Path: "/srv/x", LookUnder: true, SetGroupID: true, Purge: true}}); strings.Count(text, "=") != 3 || !strings.Contains(text, "=CAP_SYS_ADMIN\n") {
+		t.Errorf("for the check:\n%s", text)
+	}
+}
+
+// The sockets of container runtimes are hidden where no pool is.
+func TestGeneratedHides(t *testing.T) {
+	for path, seen := range map[string]string{"/srv/x": "", "/run/containerd/pool": "/run/containerd", "/run/k3s": "/run/k3s/containerd"} {
+		text := GeneratedDropIn(unitFile, []Pool{{Path: path}})
+		for _, one := range rulers {
+			if hidden := strings.Contains(strings.ReplaceAll(text, "\n", " "), "-"+one+" "); hidden == (one == seen) {
+				t.Errorf("a pool at %s: %s hidden: %t\n%s", path, one, hidden, text)
+			}
 		}
 	}
 }
@@ -55,7 +75,7 @@ func TestGeneratedVerifies(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(dropIn), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	everything := GeneratedDropIn([]Pool{{MountPoint: "/mnt/100% full-é", Path: "/mnt/100% full-é"}, {Path: "/home/x", Network: true}, {Path: "/tmp/x"}})
+	everything := GeneratedDropIn(unitFile, []Pool{{MountPoint: "/mnt/100% full-é", Path: "/mnt/100% full-é", LookUnder: true, SetGroupID: true, Purge: true}, {Path: "/home/x", Network: true}, {Path: "/tmp/x"}})
 	if err := os.WriteFile(dropIn, []byte(everything), 0o644); err != nil {
 		t.Fatal(err)
 	}

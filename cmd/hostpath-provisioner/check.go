@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -14,10 +16,12 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
 // reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of it
@@ -31,6 +35,8 @@ type checked struct {
 	Host   []finding   `json:"host"`
 	// SELinux is "enforcing", "permissive" or "disabled".
 	SELinux string `json:"selinux"`
+	// Landlock is the ABI that the daemon can use here, 0 for none.
+	Landlock int `json:"landlock"`
 }
 
 // poolCheck is a report with a hint beside each finding.
@@ -67,6 +73,9 @@ func (p *program) checkCommand() *cobra.Command {
 				return usageError{fmt.Errorf("--deadline: %s is no time to wait for a pool", deadline)}
 			}
 			if configOnly {
+				if err := p.reloadable(cfg); err != nil {
+					return err
+				}
 				_, err := fmt.Fprintf(p.stdout, "%s: configuration is valid\n", p.config)
 				return err
 			}
@@ -79,8 +88,22 @@ func (p *program) checkCommand() *cobra.Command {
 	return c
 }
 
+// reloadable reports, to `systemctl reload`, why the running daemon would refuse this configuration. systemd
+// names the daemon to the commands of ExecReload= (systemd.service(5), MAINPID).
+func (p *program) reloadable(cfg config.Config) error {
+	if os.Getenv("MAINPID") == "" {
+		return nil
+	}
+	s, err := daemon.ReadStatus(p.runtimeDir)
+	if err != nil || strconv.Itoa(s.PID) != os.Getenv("MAINPID") {
+		return nil // it has not told yet, and will refuse by itself
+	}
+	cfg.Kubeconfig = cmp.Or(p.kubeconfig, systemd.Credential(systemd.CredentialKubeconfig), cfg.Kubeconfig)
+	return daemon.Fits(daemon.Options{Config: p.config, StateDir: p.stateDir, RuntimeDir: p.runtimeDir}, s.Confined, cfg)
+}
+
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Schema: daemon.SchemaVersion, Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
+	all := checked{Schema: daemon.SchemaVersion, Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode(), Landlock: confine.ABI()}
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
@@ -134,6 +157,9 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 	if f, found := wrongLabels(ctx, pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
+	if f, found := laxMount(pool, r); found {
+		r.Findings = append(r.Findings, f)
+	}
 	if err != nil {
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
@@ -165,8 +191,15 @@ func writeChecked(w io.Writer, c checked) error {
 	for _, f := range c.Host {
 		writeFinding(w, "host", f)
 	}
-	_, err := fmt.Fprintf(w, "\nSELinux is %s\n", c.SELinux)
+	_, err := fmt.Fprintf(w, "\nSELinux is %s\n%s\n", c.SELinux, landlockOf(c.Landlock))
 	return err
+}
+
+func landlockOf(abi int) string {
+	if abi == 0 {
+		return "Landlock is not available on this kernel, so that the daemon reaches every file that its capabilities allow"
+	}
+	return fmt.Sprintf("Landlock is available (ABI %d)", abi)
 }
 
 func verdict(r hostcheck.Report) string {

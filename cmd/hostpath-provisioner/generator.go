@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,22 +29,22 @@ func (p *program) generatorCommand() *cobra.Command {
 			if _, err := os.Stat(p.config); os.IsNotExist(err) {
 				return nil // not configured yet
 			}
-			cfg, err := config.Load(p.config)
+			cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 			if err != nil {
 				return err
 			}
-			return writeDropIns(args[0], systemd.GeneratedDropIn(unitPools(cfg)))
+			return writeDropIns(args[0], unitPools(cfg))
 		},
 	}
 }
 
-func writeDropIns(dir, text string) error {
+func writeDropIns(dir string, pools []systemd.Pool) error {
 	for _, unit := range systemd.GeneratedFor {
 		file := filepath.Join(dir, unit+".d", "50-pools.conf")
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(systemd.GeneratedDropIn(unit, pools)), 0o644); err != nil {
 			return err
 		}
 	}
@@ -53,7 +54,10 @@ func writeDropIns(dir, text string) error {
 func unitPools(cfg config.Config) []systemd.Pool {
 	var all []systemd.Pool
 	for _, p := range cfg.Pools {
-		pool := systemd.Pool{Path: p.Path, Network: onNetwork(p)}
+		pool := systemd.Pool{
+			Path: p.Path, Network: onNetwork(p), LookUnder: p.RequireMount && p.Immutable != config.ImmutableOff,
+			SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove,
+		}
 		if p.RequireMount {
 			pool.MountPoint = p.MountPoint
 		}

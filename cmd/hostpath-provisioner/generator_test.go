@@ -56,12 +56,22 @@ After=srv-fast.mount
 [Service]
 # pool at /home/here: it is in a home directory
 ProtectHome=no
+# pool at /srv/fast/volumes: open_tree(2) looks under its mount point
+CapabilityBoundingSet=CAP_SYS_ADMIN
+AmbientCapabilities=CAP_SYS_ADMIN
+SystemCallFilter=open_tree
 `
 	all := generated(t, h)
-	for _, unit := range []string{"hostpath-provisioner", "hostpath-provisioner-check"} {
-		if got := all[unit+".service.d/50-pools.conf"]; got != want {
-			t.Errorf("%s: got\n%s\nwant\n%s", unit, got, want)
-		}
+	if got := all["hostpath-provisioner-check.service.d/50-pools.conf"]; got != want {
+		t.Errorf("check: got\n%s\nwant\n%s", got, want)
+	}
+	want += `# pool at /srv/fast/volumes: FS_IOC_SETFLAGS lets immutable files be removed with their volume
+CapabilityBoundingSet=CAP_LINUX_IMMUTABLE
+AmbientCapabilities=CAP_LINUX_IMMUTABLE
+# sockets of those who run programs as root
+InaccessiblePaths=`
+	if got := all["hostpath-provisioner.service.d/50-pools.conf"]; !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if len(all) != 2 {
 		t.Errorf("%d files: %q", len(all), all)
@@ -70,6 +80,29 @@ ProtectHome=no
 		h.write("config.toml", "[pool.net]\npath = \"/srv/net\"\n"+network)
 		if text := generated(t, h)["hostpath-provisioner.service.d/50-pools.conf"]; !strings.Contains(text, "\nUser=root\n") {
 			t.Errorf("%s: no User=root in\n%s", network, text)
+		}
+	}
+}
+
+// What a pool's keys ask of the sandbox.
+func TestGeneratorCapabilities(t *testing.T) {
+	for keys, want := range map[string]string{
+		"":                        "CAP_SYS_ADMIN CAP_LINUX_IMMUTABLE",
+		`mode = "2770"`:           "CAP_SYS_ADMIN CAP_FSETID CAP_LINUX_IMMUTABLE",
+		`immutable = "off"`:       "CAP_LINUX_IMMUTABLE",
+		"require_mount = false":   "CAP_LINUX_IMMUTABLE",
+		"on_delete = \"archive\"": "CAP_SYS_ADMIN",
+		"immutable = \"off\"\non_delete = \"archive\"": "",
+	} {
+		h := newHost(t, "[pool.p]\npath = \"/srv/p\"\n"+keys+"\n")
+		var got []string
+		for _, line := range strings.Split(generated(t, h)["hostpath-provisioner.service.d/50-pools.conf"], "\n") {
+			if c, is := strings.CutPrefix(line, "CapabilityBoundingSet="); is {
+				got = append(got, c)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", keys, got, want)
 		}
 	}
 }

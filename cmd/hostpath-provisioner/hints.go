@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -44,7 +47,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonLookFailed:           "run it again; if it stays, look at: findmnt MOUNT",
 	hostcheck.ReasonNotPrepared:          "run: hostpath-provisioner prepare POOL",
 	hostcheck.ReasonMarkerMissing:        "mount the pool's own filesystem; if this one takes its place, run: hostpath-provisioner prepare POOL --replace",
-	hostcheck.ReasonMarkerDamaged:        "if this is the pool's own filesystem, run: cp /var/lib/hostpath-provisioner/pools/POOL.json PATH/.hostpath-provisioner/pool.json",
+	hostcheck.ReasonMarkerDamaged:        "if this is the pool's own filesystem, run: cp /var/lib/hostpath-provisioner/state/pools/POOL.json PATH/.hostpath-provisioner/pool.json",
 	hostcheck.ReasonMarkerChanged:        "mount the pool's own filesystem; if this one takes its place, run: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonMarkerForeign:        "mount the pool's own filesystem, or call the pool in the configuration as the marker does",
 	hostcheck.ReasonLowSpace:             "free space or enlarge the filesystem; reserve in [pool.POOL] says how much is kept",
@@ -54,6 +57,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonUnconfined:           "run: /usr/libexec/hostpath-provisioner/selinux-module install",
 	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]",
+	plan.ReasonLaxMount:                  "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
 	reasonStateUnreadable:                "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonUnitShadowed:         "remove the other unit file, then run: systemctl daemon-reload",
 	hostcheck.ReasonUnitMasked:           "run: systemctl unmask hostpath-provisioner",
@@ -119,6 +123,8 @@ func hintFor(err error) string {
 			return "write one, /usr/share/doc/hostpath-provisioner/config.toml is an example; or name another one with --config"
 		}
 		return "make the file readable, or name another one with --config"
+	case errors.As(err, &bad) && slices.ContainsFunc(bad, func(e config.Error) bool { return e.Own }):
+		return "give the pool a directory elsewhere, and move its volumes as docs/upgrade.md describes"
 	case errors.As(err, &bad):
 		return "correct it, then run: hostpath-provisioner check --config-only"
 	case errors.As(err, new(*kube.KubeconfigError)):
@@ -127,6 +133,10 @@ func hintFor(err error) string {
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
+	case errors.As(err, new(*daemon.RestartError)):
+		return "run: systemctl restart hostpath-provisioner"
+	case errors.Is(err, daemon.ErrNotCapable):
+		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
 	case errors.Is(err, errNoDaemon):
 		return "run: systemctl status hostpath-provisioner"
 	}

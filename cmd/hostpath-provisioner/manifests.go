@@ -65,6 +65,6 @@ func (p *program) provisioner() (string, error) {
 	if _, err := os.Stat(p.config); errors.Is(err, fs.ErrNotExist) {
 		return config.Default().Provisioner, nil
 	}
-	c, err := config.Load(p.config)
+	c, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 	return c.Provisioner, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -137,11 +138,11 @@ func (p *program) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.config, "config", "/etc/hostpath-provisioner/config.toml", "the configuration `file`; conf.d/*.toml beside it are read too")
 	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "a kubeconfig `file` in place of the configured one")
-	flags.StringVar(&p.stateDir, "state-dir", directory("STATE_DIRECTORY", "/var/lib/hostpath-provisioner"), "what is remembered across restarts; default $STATE_DIRECTORY or this `directory`")
+	flags.StringVar(&p.stateDir, "state-dir", directory("STATE_DIRECTORY", state.Directory), "what is remembered across restarts; default $STATE_DIRECTORY or this `directory`")
 	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the running daemon says how it is; default $RUNTIME_DIRECTORY or this `directory`")
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
-		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.generatorCommand(),
+		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.generatorCommand(), p.lookCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})
@@ -235,7 +236,7 @@ func (p *program) daemon(c *cobra.Command, _ []string) error {
 	err := daemon.Run(c.Context(), daemon.Options{
 		Config: p.config, Kubeconfig: cmp.Or(p.kubeconfig, systemd.Credential(systemd.CredentialKubeconfig)),
 		StateDir: p.stateDir, RuntimeDir: p.runtimeDir, Version: p.version(),
-		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics),
+		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics), Answers: answers,
 	})
 	if errors.As(err, new(config.Errors)) {
 		err = startError{err}
@@ -261,7 +262,7 @@ func (e startError) Unwrap() error { return e.error }
 
 // load reads the configuration and says what it warns of.
 func (p *program) load() (config.Config, error) {
-	c, err := config.Load(p.config)
+	c, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 	if err != nil {
 		return c, err
 	}

@@ -74,7 +74,11 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		ready = "not ready"
 	}
 	fmt.Fprintf(w, "%s %s, pid %d, %s as of %s ago\n", name, s.Version, s.PID, ready, age(s.Time, now))
-	fmt.Fprintf(w, "node %s, provisioner %s\n%s\n\n", s.Node, s.Provisioner, s.Sentence)
+	fmt.Fprintf(w, "node %s, provisioner %s\n%s\n", s.Node, s.Provisioner, s.Sentence)
+	if s.Confined != nil {
+		fmt.Fprintln(w, s.Confined)
+	}
+	fmt.Fprintln(w)
 	table := newTable(w, "POOL", "PATH", "VERDICT", "SINCE", "VOLUMES", "FREE")
 	for _, pool := range s.Pools {
 		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.Free, pool.Size))

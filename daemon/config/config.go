@@ -39,6 +39,7 @@ type Config struct {
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
+	Confine     bool     // take from the daemon what it does not need
 	Pools       []Pool   // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
@@ -89,6 +90,7 @@ func Default() Config {
 		Kubeconfig:  "/etc/hostpath-provisioner/kubeconfig",
 		Namespace:   "hostpath-provisioner",
 		Metrics:     "127.0.0.1:9812",
+		Confine:     true,
 	}
 }
 

@@ -13,6 +13,8 @@ type Error struct {
 	Line int    // from 1; 0 where no line says it (a key that is absent, a file that cannot be read)
 	Key  string // "pool.fast.path"; "" for the file as a whole
 	Text string
+	// Own: a pool shares files with a directory of the daemon.
+	Own bool
 }
 
 func (e Error) Error() string {

@@ -29,6 +29,7 @@ var (
 		"kubeconfig":  text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
 		"namespace":   text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
 		"metrics":     text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
+		"confine":     truth(func(c *Config, b bool) { c.Confine = b }),
 	}
 	poolKeys = map[string]func(*Pool, any) error{
 		"path":          text(func(p *Pool, s string) error { p.Path = s; return checkPoolPath(s) }),
@@ -80,13 +81,13 @@ func text[T any](take func(*T, string) error) func(*T, any) error {
 	}
 }
 
-func truth(take func(*Pool, bool)) func(*Pool, any) error {
-	return func(p *Pool, v any) error {
+func truth[T any](take func(*T, bool)) func(*T, any) error {
+	return func(t *T, v any) error {
 		b, ok := v.(bool)
 		if !ok {
 			return fmt.Errorf("want true or false, got %s", typeName(v))
 		}
-		take(p, b)
+		take(t, b)
 		return nil
 	}
 }

@@ -10,8 +10,9 @@ import (
 
 // Load reads file and the conf.d/*.toml beside it in name order, where a later file's value replaces
 // an earlier one's key by key. The error is Errors: everything that is wrong, not the first of it.
-func Load(file string) (Config, error) {
-	l := loader{files: []string{file}, config: Default()}
+// own are directories of the daemon itself, besides those of the packages: no pool may share files with one.
+func Load(file string, own ...string) (Config, error) {
+	l := loader{files: []string{file}, config: Default(), own: ownDirectories(own)}
 	more, err := dropIns(file)
 	if err != nil {
 		l.found = append(l.found, err.(Errors)...)
@@ -33,6 +34,7 @@ func Load(file string) (Config, error) {
 // loader carries one Load.
 type loader struct {
 	files    []string
+	own      []string // directories of the daemon
 	config   Config
 	pools    map[string]*draft
 	set      map[string]setting // by key: which file and line decided
@@ -138,7 +140,7 @@ func (l *loader) poolKey(s setting) {
 }
 
 func (l *loader) refuse(s setting, format string, args ...any) {
-	l.found = append(l.found, Error{s.file, s.line, s.key(), fmt.Sprintf(format, args...)})
+	l.found = append(l.found, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
 }
 
 // where is the place of a pool's key, or of the pool where the key is not written.
@@ -176,6 +178,7 @@ func (l *loader) finish() {
 	if _, tried := l.set["pool"]; len(l.pools) == 0 && !l.partial && !tried {
 		l.refuse(l.whole("pool"), "there is no pool")
 	}
+	l.checkOwn()
 	l.checkOverlaps()
 	l.checkDefaults()
 	l.checkAliases()
@@ -184,7 +187,7 @@ func (l *loader) finish() {
 }
 
 func (l *loader) warn(s setting, format string, args ...any) {
-	l.warnings = append(l.warnings, Error{s.file, s.line, s.key(), fmt.Sprintf(format, args...)})
+	l.warnings = append(l.warnings, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
 }
 
 // warnKubeconfig looks at who else can read the key to the cluster. That it is absent or unreadable

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -16,14 +19,40 @@ import (
 const grace = time.Second
 
 // Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then what was asked before.
-// healthy returns what a restart could mend, usable what keeps work waiting, nil if nothing does. Limits are small: this is a page for one scraper on the
-// same host.
-func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable func() error) error {
+// healthy returns what a restart could mend, usable what keeps work waiting, nil if nothing does. names are
+// those of this host that a request may have in Host, besides the loopback's. Limits are small: this is a
+// page for one scraper on the same host.
+func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable func() error, names ...string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", page(healthy))
 	mux.HandleFunc("GET /readyz", page(usable))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	return serve(ctx, l, ownHost(names, mux))
+}
+
+// Refuse answers every request with an error, for a daemon that cannot start on a socket that systemd
+// listens on: while a connection waits there, systemd starts the service again at once, whatever its exit
+// code. It returns after the first moment in which nothing is asked, and at the latest when ctx ends.
+func Refuse(ctx context.Context, l net.Listener, why error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quiet := time.AfterFunc(quietFor, cancel)
+	var asked sync.Once
+	return serve(ctx, l, ownHost(nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Do(func() { quiet.Reset(refuseFor) })
+		http.Error(w, why.Error(), http.StatusServiceUnavailable)
+	})))
+}
+
+// Times of Refuse: how long it waits for a request, and how long it goes on after the first, so
+// that the service is started once in that time and no more often, and the file is read again after it.
+const (
+	quietFor  = 200 * time.Millisecond
+	refuseFor = 10 * time.Second
+)
+
+func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -33,7 +62,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable fun
 			server.Close()
 		}
 	})
-	err := server.Serve(l) // returns when Shutdown begins
+	err := server.Serve(&limited{Listener: l}) // returns when Shutdown begins
 	if !stop() {
 		<-ended
 	}
@@ -52,4 +81,35 @@ func page(wrong func() error) http.HandlerFunc {
 		}
 		fmt.Fprintln(w, "ok")
 	}
+}
+
+// ownHost refuses requests over the loopback for another host: a web page whose name is made to point to
+// 127.0.0.1 would read the metrics with the browser of a user of this host (DNS rebinding). At an address
+// that other machines reach, the name in Host protects nothing.
+func ownHost(names []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if loopback(local) && !own(r.Host, names) {
+			http.Error(w, fmt.Sprintf("%q is not a name of this host", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func loopback(a net.Addr) bool {
+	tcp, is := a.(*net.TCPAddr)
+	return is && tcp.IP.IsLoopback()
+}
+
+// own reports whether a request's Host, which HTTP/1.0 may leave empty, is the loopback or one of names.
+func own(host string, names []string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	return host == "" || host == "localhost" || slices.Contains(names, host)
 }

@@ -21,5 +21,6 @@ var (
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioned, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten,
+		ReasonRestartNeeded, ReasonLaxMount,
 	}
 )

@@ -39,6 +39,8 @@ const (
 	ReasonStateUnreadable    = "StateUnreadable"
 	ReasonStateUnwritable    = "StateUnwritable"
 	ReasonPoolHeld           = "PoolHeld"
+	ReasonRestartNeeded      = "RestartNeeded"
+	ReasonLaxMount           = "LaxMount" // of check alone
 	ReasonOtherStorage       = "OtherStorage"
 	ReasonLeaseOverwritten   = "LeaseOverwritten"
 	ReasonRecordDamaged      = "RecordDamaged"

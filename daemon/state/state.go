@@ -45,6 +45,10 @@ func Remembered(dir, pool string) (id string, err error) {
 		return "", err
 	}
 	text, err := os.ReadFile(file)
+	if earlier := earlierFile(dir, pool); errors.Is(err, os.ErrNotExist) && earlier != "" {
+		file = earlier
+		text, err = os.ReadFile(file)
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -66,6 +70,11 @@ func Forget(dir, pool string) error {
 	file, err := fileOf(dir, pool)
 	if err != nil {
 		return err
+	}
+	if earlier := earlierFile(dir, pool); earlier != "" { // first: it would be found again
+		if err := os.Remove(earlier); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	err = os.Remove(file)
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,14 +8,15 @@ if [ -d /run/systemd/system ]; then
 fi
 
 if [ "$1" = purge ]; then # dpkg's; rpm has no purge
-	state=/var/lib/hostpath-provisioner
+	lib=/var/lib/hostpath-provisioner
+	state=$lib/state
 	etc=/etc/hostpath-provisioner
-	for file in $state/lock $state/pools/*.json $state/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig; do
+	for file in $state/lock $state/pools/*.json $state/pools/*.json.new $lib/lock $lib/pools/*.json $lib/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig; do
 		if [ -f "$file" ] || [ -L "$file" ]; then
 			rm -f "$file"
 		fi
 	done
-	for folder in $state/pools $state $etc/conf.d $etc; do
+	for folder in $state/pools $state $lib/pools $lib $etc/conf.d $etc; do
 		rmdir "$folder" 2>/dev/null || true
 	done
 fi

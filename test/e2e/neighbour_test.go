@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,7 +64,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	// And back, with a reload that gives the pool up.
 	w.must(h.Start())
 	w.must(h.WaitStatus(w.soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
-	w.must(second.Configure(strings.Replace(string(config), h.mount, hosttestDir(t, "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
+	w.must(second.Configure(strings.Replace(string(config), h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
 	w.must(second.Signal(syscall.SIGHUP))
 	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
 	w.must(second.WaitStatus(w.soon(), "pool fast is closed"))

@@ -40,8 +40,9 @@ func TestReload(t *testing.T) {
 	class := w.class("d", immediate, params("pool", "slow"))
 	claim := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "UnknownPool")
-	slow := hosttestDir(t, "slow")
+	slow := filepath.Join(filepath.Dir(h.mount), "slow") // beside the other one: the daemon is confined to there
 	w.must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
+	w.must(os.Mkdir(slow, 0o700))
 	if out, code := h.Call("prepare", "slow"); code != 0 {
 		t.Fatal(out)
 	}
@@ -49,6 +50,19 @@ func TestReload(t *testing.T) {
 	w.bound("new")
 	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
 		t.Error(err)
+	}
+	h.refusesFarPool(string(good))
+}
+
+// refusesFarPool reloads with a pool outside of what the daemon confined itself to: it goes on with what it
+// has, and says what helps.
+func (h *host) refusesFarPool(good string) {
+	far := hosttestDir(h.w.T, "far")
+	h.w.must(h.Configure(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far)))
+	h.w.must(h.Signal(syscall.SIGHUP))
+	h.w.must(h.WaitStatus(h.w.soon(), "it has to be restarted; "))
+	if want := filepath.Dir(far) + " is outside of what the daemon confined itself to when it started: it has to be restarted"; !strings.Contains(h.Log(), want) {
+		h.w.T.Errorf("no %q in the log:\n%s", want, h.Log())
 	}
 }
 

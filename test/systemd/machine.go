@@ -66,7 +66,7 @@ func (m *machine) boot(ctx context.Context) error {
 	}
 	args := []string{
 		"--quiet", "--boot", "--directory=" + m.root, "--machine=hostpath-test", "--register=no", "--keep-unit", "--console=pipe",
-		"--capability=all", "--system-call-filter=@mount @raw-io @privileged quotactl_fd add_key keyctl bpf",
+		"--capability=all", "--system-call-filter=@mount @raw-io @privileged seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self quotactl_fd add_key keyctl bpf",
 		"--bind-ro=" + m.shared + ":/shared", "--resolv-conf=off", "--timezone=off",
 	}
 	log, err := os.OpenFile(filepath.Join(m.dir, "console"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -11,6 +12,7 @@ var story = []step{
 	{"from an empty disk to the first claim by the commands of the pages, with kubectl; and away with it", firstClaim},
 	{"a second pool beside it", configure},
 	{"the sandbox: its own user, six capabilities, no new privileges, a filter, and exposure 2.5 at most", sandbox},
+	{"a daemon that was taken over gets nowhere but into the pools", escape},
 	{"a claim becomes a volume with its group and set-group-ID bit; of a device the links are seen", provision},
 	{"umount of a pool on the host is not kept busy, and is seen; a remount, too, and the waiting claim goes on", remount},
 	{"a volume with foreign, closed and immutable files is removed; another is archived", remove},
@@ -115,6 +117,33 @@ func sandbox(w *world) {
 	w.sh("systemd-analyze security --threshold=25 --no-pager " + service + ".service")
 }
 
+// escape starts test/systemd/escape in the daemon's place, by its unit with all that is in it, and gives it
+// what it is to look for. It fails without the daemon's own confinement (31 of the attempts succeed), and
+// with the filter alone.
+func escape(w *world) {
+	w.must(copyFile(built("escape"), filepath.Join(w.m.shared, "escape"), 0o755), "passing the program (build it with: make .build/escape)")
+	w.sh(`mkdir -p /etc/kubernetes/manifests /etc/cron.d /var/lib/kubelet /var/spool/cron/crontabs
+		echo secret > /etc/kubernetes/admin.conf; chmod 0600 /etc/kubernetes/admin.conf`)
+	w.put("/etc/systemd/system/bait.socket", "[Socket]\nListenStream=/run/containerd/containerd.sock\nListenStream=/run/escape-root.sock\nSocketMode=0660\nAccept=yes\n")
+	w.put("/etc/systemd/system/bait@.service", "[Service]\nExecStart=/bin/true\n")
+	const dropIn = "/etc/systemd/system/hostpath-provisioner.service.d"
+	w.put(dropIn+"/escape.conf", "[Service]\nType=oneshot\nExecStart=\nExecStart=/shared/escape\nRestart=no\nWatchdogSec=0\nStandardOutput=file:/run/escape-said\n")
+	w.sh("systemctl daemon-reload; systemctl start bait.socket")
+	out, code := w.try("systemctl restart " + service + "; cat /run/escape-said")
+	if code != 0 {
+		said, _ := w.try("cat /run/escape-said; journalctl --no-pager -n 20 -u " + service)
+		w.failf("%s%s", out, said)
+	}
+	w.says(out, "confined by Landlock", " 0 not as they should be")
+	fmt.Println(indented(out))
+	w.sh("rm -r " + dropIn + "; systemctl stop bait.socket; rm /etc/systemd/system/bait*; rm -r /etc/kubernetes; systemctl daemon-reload; systemctl restart " + service)
+	w.status("2 of 2 pools open")
+}
+
+func indented(text string) string {
+	return "         " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n         ")
+}
+
 func provision(w *world) {
 	w.is("stat -c '%a %u %g' "+w.claim("one", "fast"), "2770 0 2000")
 	w.is("stat -c '%a %u %g' "+w.claim("labelled", "data"), "777 0 0")
@@ -150,9 +179,13 @@ func remove(w *world) {
 
 func reload(w *world) {
 	pid := w.sh("systemctl show -P MainPID " + service)
-	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"/var/volumes\"\nrequire_mount = false\n")
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"/srv/more\"\nrequire_mount = false\n")
 	w.sh("hostpath-provisioner prepare more; systemctl reload " + service)
 	w.status("3 of 3 pools open")
+	w.put("/etc/hostpath-provisioner/conf.d/60-site.toml", "[pool.far]\npath = \"/var/volumes\"\nrequire_mount = false\n")
+	w.fails("systemctl reload "+service, "failed")
+	w.says(w.sh("journalctl --no-pager -o cat -u "+service), "/var/volumes is outside of what the daemon confined itself to when it started: it has to be restarted")
+	w.sh("rm /etc/hostpath-provisioner/conf.d/60-site.toml")
 	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
 	w.fails("systemctl reload "+service, "failed")
 	w.status("3 of 3 pools open")

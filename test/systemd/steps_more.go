@@ -59,8 +59,26 @@ func socket(w *world) {
 	w.sh("systemctl stop " + service)
 	w.get("/healthz") // starts it again
 	w.status("2 of 2 pools open")
+	w.badConfigurationBehindTheSocket()
 	w.sh("systemctl disable --now " + service + "-metrics.socket; systemctl restart " + service)
 	w.says(w.get("/healthz"), "ok")
+}
+
+// badConfigurationBehindTheSocket: a scrape is refused by one start of the service, which fails; without
+// that systemd starts it nine times a second. The first scrape after the file is mended is served.
+func (w *world) badConfigurationBehindTheSocket() {
+	const starts = "journalctl --no-pager -o cat -u " + service + " -b | grep -c ^Starting || true"
+	w.sh("systemctl stop " + service)
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "provisionerr = 5\n")
+	before := w.sh(starts)
+	for range 3 {
+		w.says(w.get("/metrics"), "the configuration has errors", "provisionerr")
+	}
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml")
+	w.eventually("systemctl is-active "+service+" || true", "failed")
+	w.is("echo $(($("+starts+") - "+before+"))", "1")
+	w.scrape()
+	w.status("2 of 2 pools open")
 }
 
 func credential(w *world) {
@@ -96,12 +114,16 @@ func generator(w *world) {
 	}
 	w.is("systemctl show -P User "+service, service)
 	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.net]\npath = \"/srv/net\"\ndevice = \"server:/export\"\n[pool.home]\npath = \"/home/volumes\"\nrequire_mount = false\n")
-	w.sh("systemctl daemon-reload")
+	const files = "/var/lib/hostpath-provisioner/volumes"
+	w.sh("mkdir -p " + files + "; touch " + files + "/pgdata; chown 1000:1000 " + files + "/pgdata; chmod 4755 " + files + "/pgdata; systemctl daemon-reload; systemctl restart " + service)
 	w.is("systemctl show -P User -P ProtectHome "+service+" | sort | tr '\\n' ' '", "no root")
+	w.is("stat -c '%u:%g %a' "+files+"/pgdata", "1000:1000 4755") // an earlier unit's StateDirectory= made it root's
 	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "this is = = nothing\n")
 	w.sh("systemctl daemon-reload")
 	w.is("systemctl show -P User "+service, service)
-	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload")
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload; systemctl restart " + service)
+	w.is("stat -c '%u:%g %a' "+files+"/pgdata; rm -r "+files, "1000:1000 4755")
+	w.status("2 of 2 pools open")
 }
 
 func reboot(w *world) {
@@ -140,6 +162,7 @@ func upgrade(w *world) {
 	w.status("2 of 2 pools open")
 	w.says(w.sh("journalctl --no-pager -u "+service+" -o cat"), "ready")
 	w.bound("one")
+	w.earlierState()
 	w.claim("after-upgrade", "fast")
 	w.is("cat /etc/hostpath-provisioner/config.toml | head -1", `node = "node-a"`)
 	w.block(0, "README.md", "Install on a node", "make packages\ndpkg -i .build/", "dpkg -i /shared/") // the older one
@@ -157,13 +180,26 @@ func upgrade(w *world) {
 	w.bound("one")
 }
 
+// earlierState starts the service where an earlier version left its state: in the directory above, which
+// was the service's own. What it remembered counts, and moves.
+func (w *world) earlierState() {
+	const lib = "/var/lib/hostpath-provisioner"
+	w.sh("systemctl stop " + service + "; mv " + lib + "/state/pools " + lib + "/pools; rm -r " + lib + "/state; chown -R hostpath-provisioner: " + lib)
+	w.sh("sed -i 's/\"id\": *\"[^\"]*\"/\"id\": \"another\"/' " + lib + "/pools/data.json; systemctl start " + service)
+	w.status("pool data is closed: /data/volumes has marker ")
+	w.is("ls "+lib+" "+lib+"/pools "+lib+"/state/pools | tr '\\n' ' '", lib+": pools state  "+lib+"/pools:  "+lib+"/state/pools: data.json fast.json")
+	w.sh("hostpath-provisioner prepare data --replace")
+	w.status("2 of 2 pools open")
+}
+
 // dpkg answers no question about configuration files: there may be none.
 func (w *world) dpkg(what string) { w.sh("dpkg -i " + what + " </dev/null") }
 
-// It fails when the postrm removes the state directory as a whole.
+// It fails when the postrm removes the state directory as a whole: an earlier version took pools in it.
 func purge(w *world) {
-	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.near]\npath = \"/var/lib/hostpath-provisioner/volumes\"\nrequire_mount = false\n")
-	w.sh("hostpath-provisioner prepare near; systemctl reload " + service)
+	w.sh("mkdir -p /var/lib/hostpath-provisioner/volumes; touch /var/lib/hostpath-provisioner/volumes/file")
+	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.near]\npath = \"/var/lib/near\"\nrequire_mount = false\n")
+	w.sh("hostpath-provisioner prepare near; systemctl restart " + service)
 	w.status("3 of 3 pools open")
 	w.class("near", "near")
 	volumes := []string{w.bound("one"), w.bound("after-mount"), w.claim("near", "near")}
@@ -180,9 +216,9 @@ func purge(w *world) {
 	}
 	w.docs("upgrade.md", "Remove on Debian and Ubuntu", "apt-get", "apt-get -y")
 	w.is("systemctl is-active "+service+" || true", "inactive")
-	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/pools/fast.json")
+	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/state/pools/fast.json")
 	w.docs("upgrade.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")
-	keep("purge")
+	keep("purge", "/var/lib/hostpath-provisioner/volumes/file")
 	w.is("ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner /usr/lib/systemd/system/hostpath* /etc/systemd/system/*/hostpath* 2>/dev/null || true", "/var/lib/hostpath-provisioner:\nvolumes")
 }
 

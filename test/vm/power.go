@@ -267,7 +267,7 @@ func (c *churn) told() (told, error) {
 // compare looks at the disk before the daemon does.
 func (p *play) compare(t told) error {
 	out, err := p.do("ls -A /srv/fast /srv/big; ls -A /srv/fast/.hostpath-provisioner/volumes /srv/big/.hostpath-provisioner/volumes; " +
-		"for p in fast big; do cmp " + stateDir + "/pools/$p.json /srv/$p/.hostpath-provisioner/pool.json || exit 1; done")
+		"for p in fast big; do cmp " + stateDir + "/state/pools/$p.json /srv/$p/.hostpath-provisioner/pool.json || exit 1; done")
 	if err != nil {
 		return err
 	}

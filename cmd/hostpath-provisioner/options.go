@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// laxMount looks for mount options that keep what a tenant writes from counting on the host: a set-uid
+// file, or a device, that a container's root made in its volume is there for every user of the host who
+// gets at it. Only a pool that has a filesystem of its own can have them.
+func laxMount(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
+	if !pool.RequireMount || !r.Removable() {
+		return hostcheck.Finding{}, false
+	}
+	table, err := mounts.OpenTable()
+	if err != nil {
+		return hostcheck.Finding{}, false // the report says so
+	}
+	all, _, err := table.Mounts()
+	on, found := mounts.Covering(all, pool.Path)
+	if lacks := lacking(on.Options); err == nil && found && len(lacks) > 0 {
+		return hostcheck.Finding{Reason: plan.ReasonLaxMount, Severity: hostcheck.Warn,
+			Message: fmt.Sprintf("%s is mounted without %s, so that set-uid files and devices in volumes count on this host", on.Point, strings.Join(lacks, ","))}, true
+	}
+	return hostcheck.Finding{}, false
+}
+
+func lacking(options string) []string {
+	has := strings.Split(options, ",")
+	return slices.DeleteFunc([]string{"nosuid", "nodev"}, func(option string) bool { return slices.Contains(has, option) })
+}

@@ -1,0 +1,123 @@
+package confine
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// filterCalls installs a seccomp filter on all threads: what it refuses is refused with EPERM. The unit's
+// SystemCallFilter= names calls; here are arguments, which systemd's filters cannot look at.
+func filterCalls(r Rules) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program := filter(r)
+	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+	if errors.Is(errno, unix.ENOSYS) || errors.Is(errno, unix.EINVAL) { // a kernel without seccomp
+		return nil
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Offsets in struct seccomp_data; arguments are of 64 bits, little-endian, and their lower halves are
+// what the kernel takes of an int.
+const (
+	ofNumber = 0
+	ofArch   = 4
+)
+
+func ofArgument(n uint32) uint32 { return 16 + 8*n }
+
+// ioctls that the daemon and the Go library make. All others are refused: among them are FIFREEZE, which
+// stops every writer of a filesystem, and those that shut one down or resize it.
+var ioctls = []uint32{
+	unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS,
+	0x80111500,             // FS_IOC_GETFSUUID
+	0x801c581f, 0x401c5820, // FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR: projects
+	0x8400941f, 0xd000941e, // BTRFS_IOC_FS_INFO, BTRFS_IOC_DEV_INFO
+	unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, 0x5421, // FIONBIO
+}
+
+// refused are calls of which there is no good use here. io_uring would make the calls that are filtered
+// here past the filter; a call on a path, unlike one on what is open, is not Landlock's.
+var refused = append([]uint32{
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT, unix.SYS_MKNODAT,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_SETNS, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_ACCT, unix.SYS_SYSLOG,
+	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_CLOCK_SETTIME, unix.SYS_SETTIMEOFDAY, unix.SYS_FANOTIFY_INIT,
+}, refusedHere...)
+
+type program []unix.SockFilter
+
+func filter(r Rules) program {
+	bits := uint32(unix.S_ISUID | unix.S_ISGID)
+	if r.SetGroupID {
+		bits = unix.S_ISUID
+	}
+	p := program{load(ofArch), jump(unix.BPF_JEQ, arch[runtime.GOARCH], 1, 0), refuse()}
+	p = append(p, load(ofNumber), jump(unix.BPF_JGE, 0x40000000, 0, 1), refuse()) // x32's numbers
+	for _, number := range refused {
+		p = append(p, load(ofNumber), jump(unix.BPF_JEQ, number, 0, 1), refuse())
+	}
+	p = p.when(unix.SYS_FCHMOD, anyOf(1, bits)...)
+	p = p.creating(unix.SYS_OPENAT, 2, bits).older(bits)
+	if !r.UnixStreams {
+		p = p.when(unix.SYS_SOCKET, load(ofArgument(0)), jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 4),
+			load(ofArgument(1)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf), jump(unix.BPF_JEQ, unix.SOCK_DGRAM, 1, 0), refuse())
+	}
+	p = p.when(unix.SYS_IOCTL, allBut(1, ioctls)...)
+	return append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
+}
+
+// when appends what is done for one call, and goes past it for all others.
+func (p program) when(number uint32, do ...unix.SockFilter) program {
+	p = append(p, load(ofNumber), jump(unix.BPF_JEQ, number, 0, uint8(len(do))))
+	return append(p, do...)
+}
+
+// creating refuses to make a file with one of these bits, by a call whose mode follows its flags.
+// openat2(2), whose arguments are in memory, cannot be filtered: a file that it makes is its maker's own.
+func (p program) creating(number, flags, bits uint32) program {
+	return p.when(number, append([]unix.SockFilter{load(ofArgument(flags)), jump(unix.BPF_JSET, unix.O_CREAT, 0, 3)}, anyOf(flags+1, bits)...)...)
+}
+
+// anyOf refuses an argument with one of these bits.
+func anyOf(argument, bits uint32) []unix.SockFilter {
+	return []unix.SockFilter{load(ofArgument(argument)), jump(unix.BPF_JSET, bits, 0, 1), refuse()}
+}
+
+// allBut refuses every other value of an argument.
+func allBut(argument uint32, values []uint32) []unix.SockFilter {
+	do := []unix.SockFilter{load(ofArgument(argument))}
+	for i, v := range values {
+		do = append(do, jump(unix.BPF_JEQ, v, uint8(len(values)-i), 0))
+	}
+	return append(do, refuse())
+}
+
+func load(offset uint32) unix.SockFilter {
+	return with(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset)
+}
+
+func refuse() unix.SockFilter {
+	return with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
+}
+
+func with(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
+
+func jump(kind uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | kind | unix.BPF_K, Jt: yes, Jf: no, K: k}
+}
+
+var arch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}

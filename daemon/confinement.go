@@ -1,0 +1,250 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// Confine takes from this process what a daemon with this configuration does not need (package confine).
+// It cannot be undone. What the daemon works with is made before: later it could not be.
+func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
+	if !cfg.Confine {
+		return &confine.Confined{Off: true}, nil
+	}
+	for _, dir := range []string{o.StateDir, o.RuntimeDir, state.PoolLocks} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	rules := confinement(o, cfg)
+	rules.Work = slices.DeleteFunc(rules.Work, func(path string) bool { return o.Answers != nil && !o.Answers(path) })
+	return confine.Process(rules)
+}
+
+// confinement is what the daemon needs of the host, for one configuration.
+func confinement(o Options, cfg config.Config) confine.Rules {
+	r := confine.Rules{
+		Work:     []string{aroundState(o.StateDir), o.RuntimeDir, state.PoolLocks},
+		Read:     slices.Concat(hostFiles, []string{filepath.Dir(o.Config)}, resolverDirectories()),
+		Write:    []string{"/proc/self", "/dev/null", "/sys/fs/selinux"},
+		Abstract: strings.HasPrefix(os.Getenv("NOTIFY_SOCKET"), "@"),
+	}
+	for _, p := range cfg.Pools {
+		r.Work = append(r.Work, workIn(p))
+		r.SetGroupID = r.SetGroupID || p.Mode&fs.ModeSetgid != 0
+	}
+	slices.Sort(r.Work)
+	r.Work = slices.Compact(r.Work)
+	files, plugin := kube.Files(cfg.Kubeconfig)
+	for _, file := range files {
+		r.Read = append(r.Read, around(file)...)
+	}
+	if plugin != "" { // it and what it runs are programs that nothing is known of
+		r.Execute = append(slices.Clone(programDirectories), programDirectory(plugin)...)
+		r.UnixStreams = true
+	}
+	return r
+}
+
+// hostFiles are what resolving names, checking certificates, telling the time and looking at disks reads.
+// /etc as a whole has the keys of others. SELinux's configuration is looked at by its library.
+var hostFiles = []string{
+	"/proc", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
+	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux",
+}
+
+// resolver are those of hostFiles that are put in place anew while the daemon runs.
+var resolver = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
+
+var programDirectories = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"}
+
+// resolverDirectories are where the resolver's files really are, if those are links: their owners, such as
+// systemd-resolved, replace them there.
+func resolverDirectories() []string {
+	var all []string
+	for _, file := range resolver {
+		if real, err := filepath.EvalSymlinks(file); err == nil && real != file {
+			all = append(all, around(real)...)
+		}
+	}
+	return all
+}
+
+func programDirectory(program string) []string {
+	found, err := exec.LookPath(program)
+	if err != nil {
+		return nil
+	}
+	return []string{filepath.Dir(found)}
+}
+
+// aroundState is what holds the state directory and nothing else, so that one that was lost can be made
+// again; it has that only where the packages' layout is kept.
+func aroundState(dir string) string {
+	if filepath.Base(dir) == filepath.Base(state.Directory) && !crowded(filepath.Dir(dir)) {
+		return filepath.Dir(dir)
+	}
+	return dir
+}
+
+// around are the directories of a file and of what it links to: a file that is replaced is another file to
+// Landlock. Of directories that hold what is others' only the file itself is allowed.
+func around(file string) []string {
+	var all []string
+	real, err := filepath.EvalSymlinks(file)
+	for _, one := range []string{file, real} {
+		switch dir := filepath.Dir(one); {
+		case one == "" || err != nil && one != file:
+		case crowded(dir) || dir == "/etc/kubernetes" || dir == "/etc/kubernetes/pki":
+			all = append(all, one)
+		default:
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// crowded reports whether a directory itself, or what is around it, holds files of others.
+func crowded(dir string) bool {
+	return slices.Contains([]string{"/", "/etc", "/home", "/opt", "/root", "/run", "/tmp", "/usr", "/var", "/var/lib", "/var/tmp"}, dir)
+}
+
+// systems are trees in which the parent of a pool's mount point is not its alone, however deep.
+var systems = []string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var"}
+
+// workIn is the directory that the daemon may work in for a pool: the one in which the mount point is.
+// Landlock finds a rule by going up from a file, and from the root of a mount it goes on above the mount
+// point (security/landlock/fs.c): so the rule also holds for what is mounted later. Where that directory
+// holds more than pools, it is the pool's own; then what is mounted later needs another start.
+func workIn(p config.Pool) string {
+	parent := filepath.Dir(cmp.Or(p.MountPoint, p.Path))
+	if !p.RequireMount {
+		parent = filepath.Dir(p.Path)
+	}
+	system := slices.ContainsFunc(systems, func(tree string) bool { return strings.HasPrefix(parent+"/", tree+"/") })
+	if crowded(parent) || system && !strings.HasPrefix(parent, "/var/tmp/") {
+		return p.Path
+	}
+	return parent
+}
+
+// confine is Confine with what is told of it.
+func (d *daemon) confine(cfg config.Config) {
+	var err error
+	d.confined, err = Confine(d.Options, cfg)
+	if err != nil {
+		d.confined = &confine.Confined{Failed: err.Error()}
+		d.Log.Error(d.confined.String())
+		return
+	}
+	d.Log.Info(d.confined.String())
+}
+
+// Fits reports why a configuration cannot be taken into use by a process that is confined; nil if it can.
+func Fits(o Options, confined *confine.Confined, cfg config.Config) error {
+	if confined == nil || confined.Off || confined.Failed != "" {
+		return nil
+	}
+	if !cfg.Confine {
+		return &RestartError{"confine = false comes too late for a daemon that is confined"}
+	}
+	rules := confinement(o, cfg)
+	if rules.SetGroupID && !confined.SetGroupID {
+		return &RestartError{"the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started"}
+	}
+	if lacks := confined.Lacks(rules); lacks != "" {
+		return &RestartError{lacks + " is outside of what the daemon confined itself to when it started"}
+	}
+	return nil
+}
+
+// RestartError says that what is wanted needs another process.
+type RestartError struct{ why string }
+
+func (e *RestartError) Error() string {
+	return e.why + ": it has to be restarted"
+}
+
+// replaced ends the daemon when a file that it needs was replaced and is out of its reach, so that the
+// service manager starts it again; where there is none, it is told once.
+func (d *daemon) replaced() {
+	if d.confined == nil {
+		return
+	}
+	if file := d.confined.Replaced(append([]string{d.RuntimeDir, state.PoolLocks}, resolver...)...); file != "" && d.warned.CompareAndSwap(false, true) {
+		d.startAgain(&RestartError{file + " was replaced, and Landlock allows the old one"})
+	}
+}
+
+// startAgain ends this process for another one, if there is a service manager to start it.
+func (d *daemon) startAgain(why *RestartError) {
+	d.Log.Warn(why.Error())
+	if os.Getenv("INVOCATION_ID") != "" {
+		d.end(why)
+	}
+}
+
+// reach closes a pool whose storage came after the start to where only the storage of then is allowed, and
+// ends the daemon. It looks at mounts that changed since, so that a permission that is lacking for another
+// reason does not end it again and again.
+func (p *prober) reach(r *hostcheck.Report) {
+	if p.outside == nil || workIn(p.pool) != p.pool.Path || !slices.ContainsFunc(r.Findings, denied) {
+		return
+	}
+	if why := p.outside(p.pool.Path); why != nil {
+		r.Findings = append([]hostcheck.Finding{{Reason: plan.ReasonRestartNeeded, Severity: hostcheck.Close, Message: why.Error()}}, r.Findings...)
+	}
+}
+
+func denied(f hostcheck.Finding) bool {
+	return (f.Reason == hostcheck.ReasonUnreadable || f.Reason == hostcheck.ReasonPathUnreadable) && strings.Contains(f.Message, unix.EACCES.Error())
+}
+
+// outside is what reach asks the daemon.
+func (d *daemon) outside(path string) *RestartError {
+	if d.confined == nil || d.confined.ABI == 0 || !d.remounted.Load() && d.confined.Has(path) {
+		return nil
+	}
+	why := &RestartError{fmt.Sprintf("%s came after the daemon confined itself", path)}
+	d.startAgain(why)
+	return why
+}
+
+// capable reports what the configuration needs and the service does not have: systemd reads what the
+// generator writes at a daemon-reload. Without it chmod(2) leaves the bit out and reports no error.
+func capable(cfg config.Config) error {
+	needs := slices.IndexFunc(cfg.Pools, func(p config.Pool) bool { return p.Mode&fs.ModeSetgid != 0 })
+	if needs < 0 || has(unix.CAP_FSETID) {
+		return nil
+	}
+	return fmt.Errorf("pool %q: %w", cfg.Pools[needs].Name, ErrNotCapable)
+}
+
+// ErrNotCapable says that the unit lacks what the configuration needs.
+var ErrNotCapable = errors.New("its mode has the set-group-ID bit, for which this process lacks CAP_FSETID")
+
+func has(capability int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return true // a kernel that cannot tell: chmod decides
+	}
+	return data[capability/32].Effective&(1<<(capability%32)) != 0
+}
