@@ -225,10 +225,14 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 		return
 	}
 	kind := corev1.EventTypeWarning
-	if v.Action == plan.Provision {
+	switch {
+	case v.Action == plan.Provision:
 		kind = corev1.EventTypeNormal
-		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
-	} else {
+		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "volume", plan.VolumeName(claim), "pool", pool)
+	case v.Reason == plan.ReasonPopulator: // another controller's work, and nothing is wrong
+		kind = corev1.EventTypeNormal
+		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name)
+	default:
 		c.Observer.Claim(pool, v.Reason, 0)
 		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
 	}

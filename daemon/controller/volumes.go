@@ -46,7 +46,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		return 0, quiet(c.diskTrouble(r, pv, err))
 	}
 	c.Observer.Volume(r.Name, verdict.Reason)
-	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", r.Name)
 	if r.Name != "" {
 		r.purges.Add(item{name: pv.Name})
 	}
@@ -116,6 +116,14 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	}
 	f.Record, err = r.Disk.Archived(ctx, state.Identity(), pv.Name, uid)
 	return f, err
+}
+
+// claimOf is namespace/name of the claim that a volume was made for, "" if its object names none.
+func claimOf(pv *corev1.PersistentVolume) string {
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		return ref.Namespace + "/" + ref.Name
+	}
+	return ""
 }
 
 func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {

@@ -61,7 +61,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 // comes first, then what no node could provide, then what this node cannot, then the doing.
 var claimRules = []claimRule{
 	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading,
-	classMissing, blockMode, accessMode, dataSource, selector, classRefused,
+	classMissing, classRefused, populated, blockMode, accessMode, dataSource, selector,
 	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
 	nobodyChosen, notYetAssigned, notOurTurn, undecided,
 }
@@ -243,8 +243,10 @@ func blockMode(f ClaimFacts) (Verdict, bool) {
 
 var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
 
+// accessMode: a volume of one node's disk is shared by the pods of that node, which in a cluster of one node are
+// all there are. A node that joins later cannot run them; the volume's affinity says so to the scheduler.
 func accessMode(f ClaimFacts) (Verdict, bool) {
-	if f.Pool.OfAllNodes() { // pods on all nodes
+	if f.Pool.OfAllNodes() || !f.otherNodes() {
 		return Verdict{}, false
 	}
 	for _, mode := range f.Claim.Spec.AccessModes {
@@ -256,8 +258,26 @@ func accessMode(f ClaimFacts) (Verdict, bool) {
 	return Verdict{}, false
 }
 
+// populated: any other kind of source is a volume populator's, which makes a claim of its own, fills its volume
+// and has the volume bound to this claim (KEP-1495; lib-volume-populator).
+func populated(f ClaimFacts) (Verdict, bool) {
+	from := f.Claim.Spec.DataSourceRef
+	if from == nil {
+		return Verdict{}, false
+	}
+	group := ""
+	if from.APIGroup != nil {
+		group = *from.APIGroup
+	}
+	if group == "" && from.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot" {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonPopulator,
+		Message: fmt.Sprintf("waits for the populator of %.63q %.63q, which makes the volume and binds it", from.Kind, from.Name)}, true
+}
+
 func dataSource(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Refuse, Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot, another claim or a populator here; use an empty claim and copy the data"},
+	return Verdict{Action: Refuse, Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot or another claim here; use an empty claim and copy the data"},
 		f.Claim.Spec.DataSource != nil || f.Claim.Spec.DataSourceRef != nil
 }
 

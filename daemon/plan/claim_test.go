@@ -74,6 +74,22 @@ func told(i Inquiry) func(*ClaimFacts) { return func(f *ClaimFacts) { f.Inquiry 
 
 func namesThem(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = them }
 
+func many(f *ClaimFacts) {
+	f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+}
+
+// from has the claim filled from an object.
+func from(group, kind string) func(*ClaimFacts) {
+	return func(f *ClaimFacts) {
+		f.Claim.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: kind, Name: "other"}
+		if group == "" {
+			f.Claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kind, Name: "other"}
+		} else {
+			f.Claim.Spec.DataSourceRef.APIGroup = &group
+		}
+	}
+}
+
 // TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more and
 // says which one speaks.
 func TestClaimPrecedence(t *testing.T) {
@@ -138,15 +154,18 @@ func TestClaimPrecedence(t *testing.T) {
 		}}, Provision, "", ""},
 		{"no class before block mode", []change{block, func(f *ClaimFacts) { f.Class = nil }}, Wait, ReasonClassNotFound, `storage class "fast" does not exist`},
 		{"block mode before closed", []change{block, closed}, Refuse, ReasonBlockMode, "volumeMode Block"},
-		{"access mode before closed", []change{closed, func(f *ClaimFacts) {
+		{"parameter before access mode", []change{others, many, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
+		{"access mode on the only node: every pod is on it", []change{many}, Provision, "", ""},
+		{"access mode before closed", []change{others, closed, func(f *ClaimFacts) {
 			f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
 		}}, Refuse, ReasonAccessMode, "ReadWriteMany"},
 		{"data source before closed", []change{closed, func(f *ClaimFacts) {
 			f.Claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		}}, Refuse, ReasonDataSource, "dataSource"},
-		{"data source reference counts as well", []change{func(f *ClaimFacts) {
-			f.Claim.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "Populator", Name: "other"}
-		}}, Refuse, ReasonDataSource, "dataSource"},
+		{"a claim by reference", []change{from("", "PersistentVolumeClaim")}, Refuse, ReasonDataSource, "dataSource"},
+		{"a snapshot by reference", []change{from("snapshot.storage.k8s.io", "VolumeSnapshot")}, Refuse, ReasonDataSource, "dataSource"},
+		{"a populator's, before closed", []change{closed, from("example.com", "Populator")}, Wait, ReasonPopulator, `waits for the populator of "Populator" "other", which makes the volume and binds it`},
+		{"a claim of another group is a populator's", []change{from("example.com", "PersistentVolumeClaim")}, Wait, ReasonPopulator, "populator"},
 		{"selector before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} }}, Refuse, ReasonSelector, "selector"},
 		{"unknown parameter before closed", []change{closed, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
 		{"unknown pool on the only node waits", []change{func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Wait, ReasonUnknownPool, "node node-a: no pool"},

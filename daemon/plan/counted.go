@@ -20,7 +20,7 @@ var (
 		ReasonCreateFailed, ReasonBadName,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioned, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten,
-		ReasonRestartNeeded, ReasonLaxMount,
+		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
+		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonLaxMount,
 	}
 )

@@ -72,7 +72,11 @@ func Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
 	if refusal != nil {
 		return Pool{}, refusal
 	}
-	return override(class, named(class.Provisioner, pool))
+	resolved, refusal := override(class, named(class.Provisioner, pool))
+	if _, other := systems[class.Provisioner]; refusal == nil && !other && len(class.MountOptions) > 0 && resolved.Source == SourceHostPath {
+		return Pool{}, refuse(ReasonBadParameter, "class %s: mountOptions: kubelet starts no pod on a hostPath volume that has any; mount the pool's filesystem with them, or set %s: %s", class.Name, paramSource, SourceLocal)
+	}
+	return resolved, refusal
 }
 
 func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {

@@ -26,7 +26,7 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 			AccessModes:      claim.Spec.AccessModes,
 			VolumeMode:       &mode,
 			StorageClassName: ClassName(claim),
-			MountOptions:     f.Class.MountOptions,
+			MountOptions:     mountOptions(f),
 			ClaimRef: &corev1.ObjectReference{
 				Kind: "PersistentVolumeClaim", APIVersion: "v1",
 				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
@@ -102,4 +102,14 @@ func NodeLabelValue(node string) string {
 	sum := sha256.Sum256([]byte(node))
 	head := strings.TrimRight(node[:min(len(node), 50)], "-._")
 	return head + "-" + hex.EncodeToString(sum[:6])
+}
+
+// mountOptions: kubelet refuses to start a pod on a hostPath volume that has any
+// (pkg/volume/util/operationexecutor, checkMountOptionSupport). A class of ours that has them is refused; those of
+// other provisioners had them ignored.
+func mountOptions(f ClaimFacts) []string {
+	if f.Pool.Source == SourceLocal {
+		return f.Class.MountOptions
+	}
+	return nil
 }

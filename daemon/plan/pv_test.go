@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
@@ -34,8 +35,6 @@ spec:
   hostPath:
     path: /srv/fast/pvc-u-1
     type: Directory
-  mountOptions:
-  - noatime
   nodeAffinity:
     required:
       nodeSelectorTerms:
@@ -64,8 +63,11 @@ func TestNewVolume(t *testing.T) {
 
 func TestNewVolumeLocal(t *testing.T) {
 	f := ready()
-	f.Pool.Source = SourceLocal
+	f.Pool.Source, f.Class.MountOptions = SourceLocal, []string{"ro"}
 	pv := NewVolume(f, "dir")
+	if len(pv.Spec.MountOptions) != 1 {
+		t.Errorf("mountOptions %q", pv.Spec.MountOptions)
+	}
 	if pv.Spec.HostPath != nil || pv.Spec.Local == nil || pv.Spec.Local.Path != "/srv/fast/dir" {
 		t.Errorf("source is %+v", pv.Spec.PersistentVolumeSource)
 	}
@@ -148,6 +150,28 @@ func TestResolve(t *testing.T) {
 				t.Errorf("got %q, %+v", got.Name, *refusal)
 			}
 		})
+	}
+}
+
+// kubelet starts no pod on a hostPath volume with mount options. Another provisioner's class had them ignored.
+func TestResolveMountOptions(t *testing.T) {
+	for _, c := range []struct {
+		provisioner, source string
+		refused             bool
+	}{
+		{"hostpath-provisioner", "", true}, {"hostpath-provisioner", SourceLocal, false}, {Torchbox, "", false},
+	} {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Provisioner: c.provisioner, MountOptions: []string{"ro"}, Parameters: map[string]string{}}
+		if c.source != "" {
+			class.Parameters[paramSource] = c.source
+		}
+		if c.provisioner == Torchbox {
+			class.Parameters[paramPvDir] = "/srv/fast"
+		}
+		_, refusal := Resolve(class, []Pool{ready().Pool})
+		if refused := refusal != nil && refusal.Reason == ReasonBadParameter && strings.Contains(refusal.Message, "mountOptions"); refused != c.refused || refusal != nil && !refused {
+			t.Errorf("%s, source %q: %+v", c.provisioner, c.source, refusal)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ const (
 	ReasonBlockMode          = "BlockModeUnsupported"
 	ReasonAccessMode         = "AccessModeUnsupported"
 	ReasonDataSource         = "DataSourceUnsupported"
+	ReasonPopulator          = "WaitForPopulator"
 	ReasonSelector           = "SelectorUnsupported"
 	ReasonTopology           = "TopologyMismatch"
 	ReasonBadName            = "BadDirectoryName"

@@ -53,6 +53,8 @@ func TestWaitForFirstConsumer(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
+	w.newHost("b") // on a single node each access mode is accepted
+	group := "example.com"
 	block := corev1.PersistentVolumeBlock
 	cases := []struct {
 		name    string
@@ -87,6 +89,15 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("message %q, want it to say %q", got, c.message)
 			}
 		})
+	}
+	// A populator's claim is not refused: it waits for what the populator makes.
+	claim := w.claim("populated", w.class("populated", immediate), "1Mi", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Filler", Name: "other"}
+	}, annotate("kubevirt.io/provisionOnNode", h.node))
+	event, err := w.WaitEvent(w.soon(), claim, "WaitForPopulator")
+	w.must(err)
+	if event.Type != corev1.EventTypeNormal || !strings.Contains(event.Message, `waits for the populator of "Filler" "other"`) {
+		t.Errorf("event %s %q", event.Type, event.Message)
 	}
 	h.wantTree()
 }

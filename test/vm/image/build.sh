@@ -17,10 +17,16 @@ rm -rf "$tree"
 packages=systemd,systemd-sysv,udev,dbus,kmod,iproute2,procps,util-linux,\
 selinux-policy-default,selinux-policy-src,selinux-policy-dev,policycoreutils,selinux-utils,checkpolicy,semodule-utils,\
 e2fsprogs,xfsprogs,dmsetup,nfs-kernel-server,nfs-common,attr,make,m4
+# From where this system has its own packages: another mirror may not be reached from here.
+sources=
+for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+	[ -z "$sources" ] && [ -s "$file" ] && sources=$file
+done
+[ -n "$sources" ] || { echo "build.sh: apt has no sources here" >&2; exit 1; }
 mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" \
 	--aptopt='Acquire::Retries "3"' \
 	--dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-	bookworm "$tree" "deb http://deb.debian.org/debian bookworm main"
+	bookworm "$tree" "$sources"
 
 # The kernel, unpacked.
 kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
