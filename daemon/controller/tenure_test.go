@@ -68,14 +68,15 @@ type drawer struct {
 	Disk
 	record plan.Record
 	done   *journal
-	after  func(step string) // while the daemon is paused after a step
+	after  func(step string) // once, while the daemon is paused after its first step
 }
 
 func (d *drawer) step(name string, place plan.Place) error {
 	d.done.note(name)
 	d.record.Place = place
-	if d.after != nil {
-		d.after(name)
+	if after := d.after; after != nil {
+		d.after = nil
+		after(name)
 	}
 	return nil
 }
