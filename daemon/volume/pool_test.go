@@ -57,6 +57,10 @@ func TestMoved(t *testing.T) {
 		"itself mounted":    func(t *testing.T, path, _ string) { hosttest.Mount(t, "--bind", path, path) },
 		"remounted":         remount,
 		"a link to another": link,
+		"a link on the way to it": func(t *testing.T, path, _ string) {
+			above := filepath.Dir(path)
+			must(t, errors.Join(os.Rename(above, above+"-moved"), os.Symlink(above+"-moved", above)))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := hosttest.Dir(t)
@@ -428,4 +432,31 @@ func TestContext(t *testing.T) {
 	}
 	unlock()
 	r.create(t, pv)
+}
+
+// Without a record a directory's name can only be guessed. While the pool has one of the usual name, its
+// object does not go; without it nothing is left that could be in the way.
+func TestNotRecorded(t *testing.T) {
+	for _, name := range []string{"Trash", "Archive"} {
+		r := onTmpfs(t)
+		must(t, calls(r)[name]())
+		write(t, filepath.Join(r.path, pv, "file"), "not ours")
+		before := tree(t, r.path)
+		if err := calls(r)[name](); !errors.Is(err, ErrNotRecorded) {
+			t.Errorf("%s: got %v, want ErrNotRecorded", name, err)
+		}
+		if after := tree(t, r.path); after != before {
+			t.Errorf("%s: left\n%swas\n%s", name, after, before)
+		}
+	}
+}
+
+// A directory that was begun goes, also without a record that Undo or the next try would take along.
+func TestSweepStaging(t *testing.T) {
+	r := onTmpfs(t)
+	before := tree(t, r.path)
+	must(t, os.Mkdir(r.meta("staging", pv), 0o700))
+	if n, err := r.Sweep(t.Context(), r.id); n != 1 || err != nil || tree(t, r.path) != before {
+		t.Errorf("%d, %v, left\n%swas\n%s", n, err, tree(t, r.path), before)
+	}
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -172,13 +173,71 @@ func TestPurgeLinksThatAreKept(t *testing.T) {
 	must(t, err)
 	defer unix.Close(held)
 	must(t, r.Trash(t.Context(), r.id, pv))
-	_, err = r.Purge(&between{t.Context(), func() {
-		flags, err := unix.IoctlGetInt(held, unix.FS_IOC_GETFLAGS)
-		must(t, errors.Join(err, unix.IoctlSetPointerInt(held, unix.FS_IOC_SETFLAGS, flags|unix.STATX_ATTR_APPEND)))
-	}}, r.id, pv)
+	_, err = r.Purge(keepEntries(t, held), r.id, pv)
 	must(t, err)
 	if after := stats(t, targets); after != before {
 		t.Errorf("what the links point to was\n%sand is\n%s", before, after)
+	}
+}
+
+// keepEntries makes a directory append-only before each entry that purge removes from it.
+func keepEntries(t *testing.T, held int) context.Context {
+	return &between{t.Context(), func() {
+		flags, err := unix.IoctlGetInt(held, unix.FS_IOC_GETFLAGS)
+		must(t, errors.Join(err, unix.IoctlSetPointerInt(held, unix.FS_IOC_SETFLAGS, flags|unix.STATX_ATTR_APPEND)))
+	}}
+}
+
+// The same for what is mounted in it: the mount is not entered, and its root keeps its flags.
+func TestPurgeMountThatIsKept(t *testing.T) {
+	r := onDisk(t, mounted(t, "ext4", 32))
+	outside := filepath.Join(r.path, "outside")
+	write(t, filepath.Join(outside, "file"), "not ours")
+	chattr(t, "+a", outside)
+	t.Cleanup(func() { chattr(t, "-a", outside) })
+	before := stats(t, []string{outside})
+	dir := r.create(t, pv)
+	must(t, os.Mkdir(filepath.Join(dir, "mount"), 0o755))
+	hosttest.Mount(t, "--bind", outside, filepath.Join(dir, "mount"))
+	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err = r.Purge(keepEntries(t, held), r.id, pv)
+	if after := stats(t, []string{outside}); !errors.Is(err, ErrLeft) || after != before {
+		t.Errorf("%v: what is mounted was\n%sand is\n%s", err, before, after)
+	}
+	hosttest.Unmount(t, r.meta("trash", pv+"~", "mount"))
+}
+
+// The same for what does something when it is opened, which is looked at and not opened.
+func TestPurgeOpensNoDevice(t *testing.T) {
+	r := onDisk(t, mounted(t, "ext4", 32))
+	dir := r.create(t, pv)
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	must(t, err)
+	defer unix.Close(watch)
+	for name, mode := range map[string]uint32{"fifo": unix.S_IFIFO, "null": unix.S_IFCHR, "zero": unix.S_IFCHR} {
+		must(t, unix.Mknod(filepath.Join(dir, name), mode|0o600, int(unix.Mkdev(1, 3))))
+		_, err := unix.InotifyAddWatch(watch, filepath.Join(dir, name), unix.IN_OPEN)
+		must(t, err)
+	}
+	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err = r.Purge(keepEntries(t, held), r.id, pv)
+	must(t, err)
+	buffer, opened := make([]byte, 4096), 0
+	for n, _ := unix.Read(watch, buffer); n > 0; n, _ = unix.Read(watch, buffer) {
+		for at := 0; at < n; at += unix.SizeofInotifyEvent {
+			if binary.NativeEndian.Uint32(buffer[at+4:])&unix.IN_OPEN != 0 {
+				opened++
+			}
+		}
+	}
+	if opened > 0 {
+		t.Errorf("%d times something was opened that is no file", opened)
 	}
 }
 

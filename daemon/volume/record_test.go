@@ -111,6 +111,25 @@ func TestTornNewRecord(t *testing.T) {
 	}
 }
 
+// A torn new record proves nothing: what has the volume's name in the pool stays somebody else's.
+func TestForeignBesideTornRecord(t *testing.T) {
+	r := onTmpfs(t)
+	write(t, filepath.Join(r.path, spec(pv).Directory, "file"), "not ours")
+	must(t, os.WriteFile(r.meta("volumes", pv+newSuffix), []byte(`{"vers`), 0o600))
+	for range 2 {
+		if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrForeign) {
+			t.Errorf("got %v, want ErrForeign", err)
+		}
+	}
+	must(t, second(r.Sweep(t.Context(), r.id)))
+	if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrForeign) {
+		t.Errorf("after the sweep: got %v, want ErrForeign", err)
+	}
+	if got := tree(t, filepath.Join(r.path, spec(pv).Directory)); !strings.Contains(got, "not ours") {
+		t.Error(got)
+	}
+}
+
 // A torn new record beside a good one (a crash in Retain) never takes its place.
 func TestTornBesideGood(t *testing.T) {
 	for _, call := range []string{"Trash", "Archive", "Retain", "Sweep", "Create"} {
