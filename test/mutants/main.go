@@ -51,7 +51,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "print the breakages and run nothing")
 	flags.BoolVar(&o.verbose, "v", false, "print what each proof printed")
 	flags.IntVar(&o.workers, "parallel", 2, "how many breakages are tried at the same time")
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "of one run of a proof")
+	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "of one run of a proof")
 	flags.StringVar(&o.tree, "tree", rig.Root(), "the repository's root directory")
 	if err := flags.Parse(args); err != nil {
 		return o, err
