@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -101,7 +102,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.followKubeconfig}
+	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstones, g.followKubeconfig}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -212,7 +213,7 @@ const outage = 10 * time.Second
 // onTrouble is told once when the API cannot be used, and with nil when it can again.
 func (g *generation) onTrouble(err error) {
 	if err != nil {
-		g.trouble.Store(err.Error())
+		g.trouble.Store(words.Line(err.Error(), words.MessageMax))
 		g.troubleSince.CompareAndSwap(0, time.Now().UnixNano())
 		g.d.Log.Warn("the API cannot be used, work waits: " + err.Error())
 	} else {

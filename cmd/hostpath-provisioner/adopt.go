@@ -111,7 +111,7 @@ func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
 	if len(rows) > 0 {
 		table := newTable(p.stdout, "VOLUME", "CLAIM", "PATH", "SYSTEM", "VERDICT")
 		for _, r := range rows {
-			table.row(r.Volume, r.Claim, printable(r.Path), systemName(r.Provisioner), adoptVerdict(r))
+			table.row(r.Volume, r.Claim, printable(r.Path), printable(systemName(r.Provisioner)), adoptVerdict(r))
 		}
 		if err := table.flush(); err != nil {
 			return err

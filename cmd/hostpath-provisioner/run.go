@@ -23,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -231,7 +232,7 @@ func (p *program) daemon(c *cobra.Command, _ []string) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	log := slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
+	log := slog.New(words.Handler(systemd.NewHandler(p.stderr, slog.LevelInfo)))
 	klog.SetSlogLogger(log) // what client-go says in the background goes where everything goes
 	err := daemon.Run(c.Context(), daemon.Options{
 		Config: p.config, Kubeconfig: cmp.Or(p.kubeconfig, systemd.Credential(systemd.CredentialKubeconfig)),

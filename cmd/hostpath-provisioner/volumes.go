@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -110,13 +111,16 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 		if v.Size > 0 {
 			size = plan.Size(uint64(v.Size))
 		}
-		table.row(printable(v.Volume), v.Claim, v.Pool, size, v.State)
+		table.row(printable(v.Volume), printable(v.Claim), v.Pool, size, v.State)
 	}
 	return errors.Join(table.flush(), err)
 }
 
 // printable keeps a name that somebody else chose from moving the terminal's cursor.
 func printable(name string) string {
+	if len(name) > words.NameMax+1+words.NameMax { // namespace/name
+		name = words.Name(name)
+	}
 	if quoted := fmt.Sprintf("%q", name); quoted != `"`+name+`"` || strings.Contains(name, " ") {
 		return quoted
 	}
@@ -274,7 +278,8 @@ func recordRow(pool string, r volume.Record) volumeRow {
 // objectRow is a volume of which only the API knows; in a pool that could not be looked at, that says
 // nothing.
 func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
-	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: pv.Spec.Capacity.Storage().Value(), State: stateMissing}
+	size, _ := plan.Bytes(*pv.Spec.Capacity.Storage())
+	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: size, State: stateMissing}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		row.Claim = ref.Namespace + "/" + ref.Name
 	}

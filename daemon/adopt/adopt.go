@@ -123,11 +123,12 @@ func (o Options) record(v *corev1.PersistentVolume) volume.Record {
 	if v.Spec.Local != nil {
 		source = plan.SourceLocal
 	}
+	size, _ := plan.Bytes(*v.Spec.Capacity.Storage())
 	return volume.Record{
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
-		Class: v.Spec.StorageClassName, Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
+		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
 		Scope: o.Pool.Scope, Source: source, Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
-		Directory: plan.AdoptDirectory(o.Pool, v), Requested: v.Spec.Capacity.Storage().Value(), Created: time.Now().UTC(),
+		Directory: plan.AdoptDirectory(o.Pool, v), Requested: size, Created: time.Now().UTC(),
 	}
 }
 

@@ -49,7 +49,9 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 		}
 		return c.provision(ctx, facts)
 	default:
-		c.sayClaim(claim, verdict, facts.Pool.Name)
+		if !c.sayClaim(claim, verdict, facts.Pool.Name) {
+			return sayLater, nil
+		}
 		return verdict.After, nil
 	}
 }
@@ -180,7 +182,7 @@ func whereOf(f plan.ClaimFacts) string {
 }
 
 func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {
-	request := pv.Spec.Capacity[corev1.ResourceStorage]
+	request, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
 	return Making{
 		Record: plan.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
@@ -188,7 +190,7 @@ func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Ma
 		},
 		Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),
-		Requested: request.Value(), Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Requested: request, Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}
 }
 
@@ -219,10 +221,15 @@ func (c *Controller) nameTaken(ctx context.Context, r *room, f plan.ClaimFacts, 
 	return time.Minute, nil
 }
 
-// sayClaim tells a verdict once, in the same words, to the claim, the log and the metric.
-func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) {
-	if v.Reason == "" || !c.ledger.news(string(claim.UID), v.Reason+v.Message) {
-		return
+// sayClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is
+// false, if there was too much to say of the namespace.
+func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
+	if v.Reason == "" || !c.ledger.news(string(claim.UID), v.Reason+" "+v.Message) {
+		return true
+	}
+	if v.Action != plan.Provision && !c.maySay(claim.Namespace) {
+		c.ledger.mended(string(claim.UID))
+		return false
 	}
 	kind := corev1.EventTypeWarning
 	switch {
@@ -237,12 +244,13 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
 	}
 	c.Speaker.Event(claimRef(claim), kind, v.Reason, v.Message)
+	return true
 }
 
 // apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
 // told; the others are retried, and package kube reports an API that is away.
 func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
-	if permanent(err) && c.ledger.news(string(ref.UID), err.Error()) {
+	if permanent(err) && c.ledger.news(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
 		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}

@@ -54,6 +54,7 @@ type Controller struct {
 	Options
 	rooms  map[string]*room // by pool; "" takes claims whose class resolves to no pool
 	ledger ledger
+	voice  voice
 	nodes  nodeCount
 	turns  turns
 	mixing *mixing
@@ -80,7 +81,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), nodes: nodeCount{n: 2}, mixing: newMixing()}
+	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), voice: newVoice(), nodes: nodeCount{n: 2}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		shutter := &shutter{kick: kick, every: o.Deadline / 4}

@@ -3,6 +3,8 @@ package controller
 import (
 	"sync"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // ledger remembers, per claim or volume UID, when it was first seen, what was last said about it and
@@ -14,7 +16,7 @@ type ledger struct {
 
 type entry struct {
 	first       time.Time
-	said        string
+	said        string // as words.Same leaves it
 	saidAt      time.Time
 	node        string    // that is chosen for the claim
 	since       time.Time // when it was seen first
@@ -68,15 +70,16 @@ func (l ledger) backlog(uid string, arrive func() time.Duration) time.Duration {
 	return e.backlog
 }
 
-// news says whether words were not said about the object lately, and notes them.
-func (l ledger) news(uid, words string) bool {
+// news says whether a message was not said about the object lately, whatever its numbers, and notes it.
+func (l ledger) news(uid, message string) bool {
+	message = words.Line(words.Same(message), words.MessageMax)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.get(uid)
-	if e.said == words && time.Since(e.saidAt) < repeat {
+	if e.said == message && time.Since(e.saidAt) < repeat {
 		return false
 	}
-	e.said, e.saidAt = words, time.Now()
+	e.said, e.saidAt = message, time.Now()
 	return true
 }
 
@@ -178,3 +181,6 @@ func (l ledger) forget(uid string) (pool string) {
 	delete(l.entries, uid)
 	return pool
 }
+
+// same is what two messages have in common that differ in numbers alone.
+func same(message string) string { return words.Same(message) }

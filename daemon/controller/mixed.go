@@ -98,7 +98,7 @@ func (c *Controller) warnMixed(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	message := plan.MixedBinding(claims)
-	if message == "" || !c.mixing.news(string(pod.UID), time.Now()) {
+	if message == "" || !c.mixing.news(string(pod.UID), time.Now()) || !c.maySay(pod.Namespace) {
 		return nil
 	}
 	c.Log.Warn(message, "reason", plan.ReasonMixedBinding, "object", pod.Namespace+"/"+pod.Name)

@@ -83,7 +83,7 @@ func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.Persiste
 // poolWithClass is the pool with the settings of the volume's class. A class that is gone, or that
 // was changed since, leaves the pool's own: who has the volume already keeps what he has.
 func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Pool {
-	if class, known := c.World.Classes.Get(pv.Spec.StorageClassName); known {
+	if class, known := c.World.Classes.Get(plan.VolumeClass(pv)); known {
 		if pool, refusal := plan.Resolve(class, c.planPools()); refusal == nil && pool.Name == r.Name {
 			return pool
 		}
@@ -98,11 +98,11 @@ func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.Persisten
 	if err != nil {
 		return err // plan's partBadName answered this before
 	}
-	size := pv.Spec.Capacity[corev1.ResourceStorage]
+	size, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
 	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{
-		Record: record, Class: pv.Spec.StorageClassName, Provisioner: pv.Annotations[plan.ProvisionedBy], Node: c.Node,
+		Record: record, Class: plan.VolumeClass(pv), Provisioner: pv.Annotations[plan.ProvisionedBy], Node: c.Node,
 		Source: plan.SourceHostPath, Scope: plan.ScopeEveryNode, Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy),
-		Requested: size.Value(), Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Requested: size, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	})
 }
 
@@ -156,7 +156,7 @@ func (c *Controller) partTrouble(r *room, pv *corev1.PersistentVolume, err error
 
 // sayPart tells the volume, of which each node may say something.
 func (c *Controller) sayPart(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
-	if v.Reason == "" || !c.ledger.news(partKey(pv), v.Reason+v.Message) {
+	if v.Reason == "" || !c.ledger.news(partKey(pv), v.Reason+" "+v.Message) {
 		return
 	}
 	c.Observer.Part(r.Name, v.Reason)

@@ -28,14 +28,14 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 		}
 		if err := c.recheck(ctx, r); err != nil && ctx.Err() == nil {
 			next, words = recheckAgain, err.Error()
-			if words != said {
+			if same(words) != said {
 				c.Log.Warn(words, "pool", r.Name, "doing", "comparing records with the API")
 			}
 			if errors.Is(err, ErrMoved) {
 				signal(r.kick)
 			}
 		}
-		said = words
+		said = same(words)
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():

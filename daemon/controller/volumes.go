@@ -288,7 +288,7 @@ func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error
 }
 
 func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
-	if v.Reason == "" || !c.ledger.news(string(pv.UID), v.Reason+v.Message) {
+	if v.Reason == "" || !c.ledger.news(string(pv.UID), v.Reason+" "+v.Message) {
 		return
 	}
 	c.Observer.Volume(r.Name, v.Reason)

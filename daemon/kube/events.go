@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -192,7 +193,10 @@ func (c *Client) put(ctx context.Context, n note) (count int32, err error) {
 }
 
 func (c *Client) raise(ctx context.Context, n note, count int32) error {
-	patch := fmt.Appendf(nil, `{"count":%d,"lastTimestamp":%q}`, count, n.last.UTC().Format(time.RFC3339))
+	patch, err := json.Marshal(map[string]any{"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message})
+	if err != nil {
+		return err
+	}
 	return c.core.Patch(types.MergePatchType).Namespace(n.namespace).Resource("events").Name(n.name).
 		Body(patch).Timeout(callTimeout).Do(ctx).Error()
 }

@@ -273,7 +273,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	q := notes{known: map[string]*note{}}
 	now := time.Now()
 	for i := range 3 * memory {
-		q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: fmt.Sprint(i)}, now)
+		q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: fmt.Sprint("m", i)}, now)
 		n, _ := q.next(now, false, false)
 		q.wrote(n, 1, 1, now)
 	}

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 const (
@@ -21,11 +22,9 @@ const (
 	repeatEvery = time.Minute
 	// patience is how long a Normal event waits for a quiet moment.
 	patience = 3 * time.Second
-	// longestMessage is the API's limit for newer events (events.k8s.io note), kept for ours too.
-	longestMessage = 1024
 )
 
-// note is one event: the same thing said about the same object is the same note.
+// note is one event: the same thing said about the same object is the same note, whatever its numbers.
 type note struct {
 	namespace, name string // of the event
 	about           corev1.ObjectReference
@@ -51,7 +50,7 @@ type notes struct {
 
 // add notes one event, and answers false if a Warning had to be dropped for want of room.
 func (q *notes) add(n note, now time.Time) bool {
-	n.message = shorten(n.message)
+	n.message = words.Line(n.message, words.MessageMax)
 	n.name = eventName(n)
 	known := q.known[n.key()]
 	if known == nil {
@@ -59,7 +58,7 @@ func (q *notes) add(n note, now time.Time) bool {
 		known = &n
 		q.known[n.key()] = known
 	}
-	known.last = now
+	known.last, known.message = now, n.message // with the numbers of now
 	known.unsaid++
 	if known.unsaid == 1 {
 		known.added = now
@@ -199,24 +198,11 @@ func (n *note) object(node string, count int32) *corev1.Event {
 // eventName is the same for what is the same, also for the next process, so that a repeat finds the
 // event that is there already.
 func eventName(n note) string {
-	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.about.UID), n.kind, n.reason, n.message}, "\x00")))
+	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.about.UID), n.kind, n.reason, words.Same(n.message)}, "\x00")))
 	suffix := "." + hex.EncodeToString(hash[:8])
 	prefix := n.about.Name
 	if room := 253 - len(suffix); len(prefix) > room { // a DNS subdomain
 		prefix = strings.TrimRight(prefix[:room], ".-")
 	}
 	return prefix + suffix
-}
-
-// shorten cuts between two characters.
-func shorten(message string) string {
-	const more = "..."
-	if len(message) <= longestMessage {
-		return message
-	}
-	end := longestMessage - len(more)
-	for !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + more
 }

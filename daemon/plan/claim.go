@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // Action is what a verdict asks for.
@@ -61,7 +62,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 // comes first, then what no node could provide, then what this node cannot, then the doing.
 var claimRules = []claimRule{
 	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading,
-	classMissing, classRefused, populated, blockMode, accessMode, dataSource, selector,
+	classMissing, classRefused, populated, blockMode, accessMode, dataSource, selector, attributesClass,
 	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
 	nobodyChosen, notYetAssigned, notOurTurn, undecided,
 }
@@ -100,14 +101,6 @@ func KeepClaimOfAll(c *corev1.PersistentVolumeClaim, provisioner string, aliases
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
 func VolumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
-
-// ClassName is the name of a claim's class, "" if it names none.
-func ClassName(c *corev1.PersistentVolumeClaim) string {
-	if c.Spec.StorageClassName != nil {
-		return *c.Spec.StorageClassName
-	}
-	return c.Annotations[ClassBeta]
-}
 
 func askedProvisioner(c *corev1.PersistentVolumeClaim) string {
 	if p := c.Annotations[StorageProvisioner]; p != "" {
@@ -232,7 +225,7 @@ func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
 }
 
 func classMissing(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: fmt.Sprintf("storage class %q does not exist", ClassName(f.Claim))}, f.Class == nil
+	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: fmt.Sprintf("storage class %s does not exist", words.Quoted(ClassName(f.Claim)))}, f.Class == nil
 }
 
 func blockMode(f ClaimFacts) (Verdict, bool) {
@@ -284,6 +277,18 @@ func dataSource(f ClaimFacts) (Verdict, bool) {
 func selector(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Refuse, Reason: ReasonSelector, Message: "selector: a claim that selects existing volumes by label is not provisioned; remove spec.selector"},
 		f.Claim.Spec.Selector != nil
+}
+
+// attributesClass: the binder wants the volume to have the claim's VolumeAttributesClass (pkg/controller/volume/
+// persistentvolume, checkVolumeSatisfyClaim), and the API server takes one on CSI volumes alone
+// (pkg/apis/core/validation, ValidatePersistentVolumeSpec). An empty name is none.
+func attributesClass(f ClaimFacts) (Verdict, bool) {
+	name := f.Claim.Spec.VolumeAttributesClassName
+	if name == nil || *name == "" {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Refuse, Reason: ReasonAttributesClass, Message: fmt.Sprintf(
+		"volumeAttributesClassName %s: only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it", words.Quoted(*name))}, true
 }
 
 // classRefused: an unknown pool is this node's trouble, another node may have it; a parameter that
@@ -350,10 +355,10 @@ func poolClosed(f ClaimFacts) (Verdict, bool) {
 
 func tooLarge(f ClaimFacts) (Verdict, bool) {
 	want := requested(f.Claim)
-	if want.Sign() >= 0 && uint64(want.Value()) <= f.Free {
+	if fits(want, f.Free) {
 		return Verdict{}, false
 	}
-	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, want.String(), Size(f.Free)))
+	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, words.Name(want.String()), Size(f.Free)))
 }
 
 // nobodyChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for
@@ -387,21 +392,4 @@ func undecided(f ClaimFacts) (Verdict, bool) {
 		return Verdict{Action: Wait, After: wait}, true
 	}
 	return Verdict{Action: Assign}, true
-}
-
-func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
-	return c.Spec.Resources.Requests[corev1.ResourceStorage]
-}
-
-// Size writes a number of bytes for people: three digits and a binary unit.
-func Size(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 || value >= 100 {
-		return fmt.Sprintf("%.0f %s", value, units[unit])
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }

@@ -167,6 +167,16 @@ func TestClaimPrecedence(t *testing.T) {
 		{"a populator's, before closed", []change{closed, from("example.com", "Populator")}, Wait, ReasonPopulator, `waits for the populator of "Populator" "other", which makes the volume and binds it`},
 		{"a claim of another group is a populator's", []change{from("example.com", "PersistentVolumeClaim")}, Wait, ReasonPopulator, "populator"},
 		{"selector before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} }}, Refuse, ReasonSelector, "selector"},
+		{"attributes class before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("gold") }}, Refuse, ReasonAttributesClass,
+			`volumeAttributesClassName "gold": only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it`},
+		{"an empty attributes class is none", []change{func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("") }}, Provision, "", ""},
+		{"100E is more than there is", []change{func(f *ClaimFacts) { ask(f.Claim, "100E") }}, Wait, ReasonNotEnoughSpace, "the claim asks for 100E, and"},
+		{"1e999999999 is, too, and is not written out", []change{func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }}, Wait, ReasonNotEnoughSpace, "the claim asks for 1e999999999, and"},
+		{"less than nothing", []change{func(f *ClaimFacts) { ask(f.Claim, "-1") }}, Wait, ReasonNotEnoughSpace, "asks for -1"},
+		{"half a byte has room", []change{func(f *ClaimFacts) { ask(f.Claim, "0.5") }}, Provision, "", ""},
+		{"a class name is quoted and cut", []change{func(f *ClaimFacts) {
+			f.Class, f.Claim.Annotations[ClassBeta] = nil, "line\n"+strings.Repeat("x", 300)
+		}}, Wait, ReasonClassNotFound, `storage class "line\nxxx`},
 		{"unknown parameter before closed", []change{closed, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
 		{"unknown pool on the only node waits", []change{func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Wait, ReasonUnknownPool, "node node-a: no pool"},
 		{"unknown pool where others may have it", []change{others, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Release, ReasonUnknownPool, "no pool"},

@@ -1,11 +1,12 @@
 package plan
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // PodClaim is one of a pod's claims whose class is ours.
@@ -58,7 +59,7 @@ func MixedBinding(claims []PodClaim) string {
 func howChosen(c PodClaim) string {
 	switch node := c.Claim.Annotations[ProvisionOnNode]; {
 	case node != "":
-		return fmt.Sprintf("names node %s", node)
+		return "names node " + words.Name(node)
 	case waitsForConsumer(c.Class):
 		return "waits for the pod"
 	default:

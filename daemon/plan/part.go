@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // A volume of scope every-node has a directory on each node: that node's part of it.
@@ -131,10 +133,10 @@ func partFull(f PartFacts) (Verdict, bool) {
 
 func partTooLarge(f PartFacts) (Verdict, bool) {
 	want := f.Volume.Spec.Capacity[corev1.ResourceStorage]
-	if want.Sign() >= 0 && uint64(want.Value()) <= f.Free {
+	if fits(want, f.Free) {
 		return Verdict{}, false
 	}
-	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, want.String(), Size(f.Free))), true
+	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, words.Name(want.String()), Size(f.Free))), true
 }
 
 // lacking is the verdict that this node has no part for a reason. What can mend it (the pool opens,

@@ -13,6 +13,7 @@ const (
 	ReasonDataSource         = "DataSourceUnsupported"
 	ReasonPopulator          = "WaitForPopulator"
 	ReasonSelector           = "SelectorUnsupported"
+	ReasonAttributesClass    = "AttributesClassUnsupported"
 	ReasonTopology           = "TopologyMismatch"
 	ReasonBadName            = "BadDirectoryName"
 	ReasonNodeNotFound       = "NodeNotFound"

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 const (
@@ -19,6 +21,8 @@ const (
 	passMax = 8
 	// burst is how many entries are removed before the purge looks whether it is in the way.
 	burst = 32
+	// pathMax is how much is said of a path within a volume, in bytes. Its owner made it as long as he liked.
+	pathMax = 160
 )
 
 // emptier removes a tree that its owner may have made as nasty as he could, and may still be writing
@@ -80,7 +84,7 @@ func (e *emptier) count(path string, err error) {
 	}
 	e.purged.Left++
 	if len(e.purged.Paths) < leftMax {
-		e.purged.Paths = append(e.purged.Paths, fmt.Sprintf("%q: %v", path, mountPoint(err)))
+		e.purged.Paths = append(e.purged.Paths, fmt.Sprintf(`"%s": %v`, words.Ends(path, pathMax), mountPoint(err)))
 	}
 }
 

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
+	return c.Spec.Resources.Requests[corev1.ResourceStorage]
+}
+
+// Bytes is a quantity in whole bytes, a fraction rounded up, and whether it is one: a negative one is 0, one
+// of 2^63 and more the largest number, and both are not.
+//
+// The API server takes 100E and 1e30 for a size. Quantity.Value of these is 0 or 1 (apimachinery, resource,
+// int64Amount.AsScaledInt64), and to compare 1e999999999 with anything, Quantity.Cmp writes it out.
+func Bytes(q resource.Quantity) (n int64, exact bool) {
+	if n, small := q.AsInt64(); small {
+		return max(n, 0), n >= 0
+	}
+	if q.Sign() <= 0 {
+		return 0, q.Sign() == 0
+	}
+	number := q.AsDec() // unscaled * 10^-scale
+	amount, scale := new(big.Int).Set(number.UnscaledBig()), int64(number.Scale())
+	switch {
+	case scale < -19: // 10^19 is more than 2^63
+		return math.MaxInt64, false
+	case scale < 0:
+		amount.Mul(amount, power(-scale))
+	case scale > int64(amount.BitLen()): // less than a byte, as 10^n is more than 2^n
+		return 1, true
+	case scale > 0:
+		unit := power(scale)
+		amount.Add(amount, unit).Sub(amount, big.NewInt(1)).Quo(amount, unit)
+	}
+	if !amount.IsInt64() {
+		return math.MaxInt64, false
+	}
+	return amount.Int64(), true
+}
+
+func power(of int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(of), nil) }
+
+// fits reports whether so much can be given out of free bytes.
+func fits(want resource.Quantity, free uint64) bool {
+	n, exact := Bytes(want)
+	return exact && uint64(n) <= free
+}
+
+// Size writes a number of bytes for people: three digits and a binary unit.
+func Size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 || value >= 100 {
+		return fmt.Sprintf("%.0f %s", value, units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

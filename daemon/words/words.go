@@ -1,0 +1,89 @@
+// Package words makes text that other people chose fit to be shown: bounded, and on one line.
+//
+// A tenant chooses the annotations of its claims, and the names of its files, and both end in the log, in events,
+// in the status and in what the commands print. Everything that is shown passes through Line.
+//
+// It does not decide what is shown, and it does not make text safe as a path.
+package words
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds in bytes.
+const (
+	// NameMax is the longest name of an object in Kubernetes (DNS-1123 subdomain, apimachinery util/validation),
+	// and nearly the longest of a file.
+	NameMax = 253
+	// MessageMax is the API's limit for newer events (events.k8s.io note), kept for everything that is said.
+	MessageMax = 1024
+)
+
+// more stands where something was left out. No name in Kubernetes ends with it, so that a name that was cut
+// is never another's.
+const more = "..."
+
+// Line is s on one line, in at most limit bytes: what a terminal would act on, and what is not UTF-8, is
+// escaped as Go does, and what is too long is cut between two characters.
+func Line(s string, limit int) string {
+	cut := len(s) > limit
+	if cut { // no more is looked at than can be shown
+		s = s[:limit]
+	}
+	b := strings.Builder{}
+	end := 0 // where the text can be cut so that more has room
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if cut && size == 1 && r == utf8.RuneError && !utf8.FullRuneInString(s) {
+			break // the cut's doing
+		}
+		shown := s[:size]
+		if r == utf8.RuneError && size == 1 || !strconv.IsPrint(r) {
+			shown = strconv.Quote(shown)
+			shown = shown[1 : len(shown)-1]
+		}
+		if b.Len()+len(shown) > limit {
+			cut = true
+			break
+		}
+		b.WriteString(shown)
+		if b.Len() <= limit-len(more) {
+			end = b.Len()
+		}
+		s = s[size:]
+	}
+	if !cut {
+		return b.String()
+	}
+	return b.String()[:end] + more
+}
+
+// Name is Line for a name.
+func Name(s string) string { return Line(s, NameMax) }
+
+// Quoted is a name in quotation marks.
+func Quoted(s string) string { return `"` + strings.ReplaceAll(Name(s), `"`, `\"`) + `"` }
+
+// Ends is Line for a path, of which both ends are kept.
+func Ends(s string, limit int) string {
+	if len(s) <= limit {
+		return Line(s, limit)
+	}
+	half := (limit - len(more)) / 2
+	tail := s[len(s)-half:]
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return Line(s[:half], half) + more + Line(tail, half)
+}
+
+// number is an amount or a time as messages have them: "427 MiB", "1.5Gi", "2m30s". Digits within names are
+// none: those of pvc-868797d1 say which.
+var number = regexp.MustCompile(`(^|[ (])[0-9][0-9A-Za-z.]*( [KMGTPE]?i?B\b)?`)
+
+// Same is what two messages have in common that differ in numbers alone. The free space of a disk changes
+// all the time, and what is said of it is not news each time.
+func Same(message string) string { return number.ReplaceAllString(message, "${1}#") }
