@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -62,11 +61,13 @@ type Client struct {
 	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
 	coordination rest.Interface
 	params       runtime.ParameterCodec
+	decoder      runtime.Decoder // of what the server sends, protobuf or JSON
 	connection   *connection
 	heard        []func() time.Time // when each sieve was last told something
 	trouble      *trouble
 	traffic      traffic
-	pruned       atomic.Pointer[time.Time] // when tombstones were last looked through, by the API server's clock
+	graves       *graves
+	thinEvery    time.Duration // a test has a shorter one
 	events       *events
 }
 
@@ -89,6 +90,7 @@ func New(o Options) (*Client, error) {
 		o.Namespace = DefaultNamespace
 	}
 	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), connection: sends, trouble: newTrouble(o.OnTrouble)}
+	c.decoder = serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
@@ -98,7 +100,7 @@ func New(o Options) (*Client, error) {
 	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
-	c.events = newEvents(c)
+	c.events, c.graves, c.thinEvery = newEvents(c), newGraves(), thinEvery
 	return c, nil
 }
 
@@ -136,10 +138,10 @@ func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, pa
 	return rest.RESTClientForConfigAndClient(config, transport)
 }
 
-// Claims is a sieve of the claims of all namespaces. onChange may be nil.
+// Claims is a sieve of the claims of all namespaces, each as plan.LeanClaim leaves it. onChange may be nil.
 func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Sieve[*corev1.PersistentVolumeClaim] {
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
-	return sieve(c, source, keep, onChange)
+	return sieve(c, source, keep, plan.LeanClaim, onChange)
 }
 
 // Volumes is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
@@ -166,7 +168,7 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	keep := func(pv *corev1.PersistentVolume) bool {
 		return plan.Answers(pv.Annotations[plan.ProvisionedBy], c.options.Provisioner, c.options.Aliases)
 	}
-	return sieve(c, source, keep, onChange)
+	return sieve(c, source, keep, plan.LeanVolume, onChange)
 }
 
 // Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
@@ -175,18 +177,19 @@ func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve
 	keep := func(class *storagev1.StorageClass) bool {
 		return plan.Answers(class.Provisioner, c.options.Provisioner, c.options.Aliases)
 	}
-	return sieve(c, source, keep, onChange)
+	return sieve(c, source, keep, plan.LeanClass, onChange)
 }
 
 // OwnNode is a sieve of the one Node that Options.Node names, if it exists. onChange may be nil.
 func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Sieve[*corev1.Node] {
 	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	source.fields = "metadata.name=" + c.options.Node
-	return sieve(c, source, nil, onChange)
+	return sieve(c, source, nil, plan.LeanNode, onChange)
 }
 
-func sieve[T Object](c *Client, from *source, keep func(T) bool, onChange func(old, new T)) *Sieve[T] {
+func sieve[T Object](c *Client, from *source, keep func(T) bool, lean func(T) T, onChange func(old, new T)) *Sieve[T] {
 	s := NewSieve(from, keep, onChange)
+	s.lean = lean
 	s.fail = func(err error) { c.trouble.met(from.resource, err) }
 	s.fine = func() { c.trouble.over(from.resource) }
 	c.heard = append(c.heard, s.LastHeard)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
@@ -25,6 +26,9 @@ var (
 	plane   *cluster.Cluster
 	scratch string
 )
+
+// markKey is an annotation that claims are told apart by, one of those that are kept of them.
+const markKey = plan.ProvisionOnNode
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -153,7 +157,7 @@ func namespace(t *testing.T) string {
 func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := cluster.Claim(namespace, name, "nobodys", "1Gi")
-	claim.Annotations = map[string]string{"mark": mark}
+	claim.Annotations = map[string]string{markKey: mark}
 	made, err := in.Client().CoreV1().PersistentVolumeClaims(namespace).Create(t.Context(), claim, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +167,7 @@ func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *
 
 func setMark(t *testing.T, namespace, name, mark string) {
 	t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"mark":%q}}}`, mark)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, markKey, mark)
 	_, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Patch(t.Context(), name, "application/merge-patch+json", patch, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -215,11 +219,11 @@ func (d *diary) told(old, new *corev1.PersistentVolumeClaim) {
 	defer d.mu.Unlock()
 	switch {
 	case old == nil:
-		d.lines = append(d.lines, "+"+new.Name+" "+new.Annotations["mark"])
+		d.lines = append(d.lines, "+"+new.Name+" "+new.Annotations[markKey])
 	case new == nil:
-		d.lines = append(d.lines, "-"+old.Name+" "+old.Annotations["mark"])
-	case old.Annotations["mark"] != new.Annotations["mark"]:
-		d.lines = append(d.lines, "~"+new.Name+" "+new.Annotations["mark"])
+		d.lines = append(d.lines, "-"+old.Name+" "+old.Annotations[markKey])
+	case old.Annotations[markKey] != new.Annotations[markKey]:
+		d.lines = append(d.lines, "~"+new.Name+" "+new.Annotations[markKey])
 	}
 }
 

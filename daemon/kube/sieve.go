@@ -30,10 +30,11 @@ type ListWatcher interface {
 // Sieve follows a resource and holds only what keep says yes to. Everything else is forgotten as
 // soon as it was read, one page at a time.
 //
-// Objects are shared with everybody who asks: do not change them. Their managedFields are left out.
+// Objects are shared with everybody who asks: do not change them. Of each only what lean leaves is held.
 type Sieve[T Object] struct {
 	source   ListWatcher
 	keep     func(T) bool
+	lean     func(T) T // a copy without what is not read: it holds nothing of the page or event that it came in
 	onChange func(old, new T)
 	fail     func(error) // an error was met again
 	fine     func()      // all is well (again)
@@ -65,7 +66,7 @@ func NewSieve[T Object](from ListWatcher, keep func(T) bool, onChange func(old, 
 		onChange = func(_, _ T) {}
 	}
 	return &Sieve[T]{
-		source: from, keep: keep, onChange: onChange,
+		source: from, keep: keep, lean: unmanaged[T], onChange: onChange,
 		fail: func(error) {}, fine: func() {},
 		synced: make(chan struct{}), refresh: make(chan struct{}, 1),
 		items: map[string]T{}, pace: usualPace,
@@ -126,10 +127,7 @@ func (s *Sieve[T]) take(page runtime.Object, fresh map[string]bool) error {
 		}
 		if ok && s.keep(item) {
 			fresh[keyOf(item)] = true
-			// A copy, for item is a part of the page, which would be held as long as its one element.
-			if copied, ok := item.DeepCopyObject().(T); ok {
-				s.put(copied)
-			}
+			s.put(item)
 		}
 		return nil
 	})
@@ -145,7 +143,7 @@ func (s *Sieve[T]) forget(fresh map[string]bool) {
 }
 
 func (s *Sieve[T]) put(item T) {
-	item.SetManagedFields(nil)
+	item = s.lean(item)
 	var none T
 	old, known := s.Get(keyOf(item))
 	switch {
@@ -159,6 +157,13 @@ func (s *Sieve[T]) put(item T) {
 	s.items[keyOf(item)] = item
 	s.mu.Unlock()
 	s.onChange(old, item)
+}
+
+// unmanaged is a copy without managedFields.
+func unmanaged[T Object](item T) T {
+	copied, _ := item.DeepCopyObject().(T)
+	copied.SetManagedFields(nil)
+	return copied
 }
 
 // drop reports whether the object was kept.

@@ -18,7 +18,7 @@ import (
 // in keeps the claims of one namespace whose mark is not "foreign".
 func in(namespace string) func(*corev1.PersistentVolumeClaim) bool {
 	return func(c *corev1.PersistentVolumeClaim) bool {
-		return c.Namespace == namespace && c.Annotations["mark"] != "foreign"
+		return c.Namespace == namespace && c.Annotations[markKey] != "foreign"
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRefreshAsksKeepAgain(t *testing.T) {
 	keep := func(c *corev1.PersistentVolumeClaim) bool {
 		w := <-wanted
 		wanted <- w
-		return c.Namespace == ns && c.Annotations["mark"] == w
+		return c.Namespace == ns && c.Annotations[markKey] == w
 	}
 	c, _ := newClient(t, Options{})
 	s := running(t, c.Claims(keep, d.told))

@@ -2,31 +2,109 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
-// source is the ListWatcher of one resource, in all namespaces unless it names one.
+// pageBytes is how much of a list is read at once. A page is bounded in objects by the request, and an object has
+// up to 1.5 MiB (etcd --max-request-bytes): 500 claims would be 750 MiB, decoded and not yet looked at.
+const pageBytes = 4 << 20
+
+// objectBytes is what a page of a single object may have.
+const objectBytes = 32 << 20
+
+// source is the ListWatcher of one resource, in all namespaces unless it names one. Lists are read by one
+// goroutine at a time.
 type source struct {
 	client         rest.Interface
 	params         runtime.ParameterCodec
+	decoder        runtime.Decoder
 	resource       string // in the plural, as in a URL
 	empty          func() runtime.Object
 	labels, fields string // selectors
 	namespace      string // "" is all
+
+	fits int64 // objects that a page had room for, 0 if it was not asked yet
 }
 
 func (c *Client) source(group rest.Interface, resource string, empty func() runtime.Object) *source {
-	return &source{client: group, params: c.params, resource: resource, empty: empty}
+	return &source{client: group, params: c.params, decoder: c.decoder, resource: resource, empty: empty}
 }
 
-// List reads one page. It does not retry: the sieve backs off for all kinds of errors alike.
+// List reads one page, of fewer objects than it is asked for where they are large. It does not retry: the sieve
+// backs off for all kinds of errors alike.
 func (s *source) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	most := options.Limit
+	for {
+		if s.fits > 0 && (most == 0 || most > s.fits) {
+			options.Limit = s.fits
+		}
+		data, err := s.page(ctx, options)
+		switch {
+		case err == nil:
+			if s.fits *= 2; len(data) >= pageBytes/4 {
+				s.fits /= 2
+			}
+			return s.decode(data)
+		case !errors.Is(err, errLargePage):
+			return nil, err
+		case options.Limit == 1:
+			return nil, fmt.Errorf("one object has more than %d bytes", objectBytes)
+		case options.Limit == 0:
+			s.fits = usualPace.page
+		default:
+			s.fits = max(1, options.Limit/4)
+		}
+	}
+}
+
+// decode is what rest.Result.Into does: a Status in place of a list is an error.
+func (s *source) decode(data []byte) (runtime.Object, error) {
 	page := s.empty()
-	return page, s.get(&options).Timeout(callTimeout).Do(ctx).Into(page)
+	out, _, err := s.decoder.Decode(data, nil, page)
+	switch status, is := out.(*metav1.Status); {
+	case err != nil:
+		return nil, err
+	case is && status.Status != metav1.StatusSuccess:
+		return nil, apierrors.FromObject(status)
+	case out != page:
+		return nil, fmt.Errorf("the answer is a %T", out)
+	default:
+		return page, nil
+	}
+}
+
+var errLargePage = errors.New("the page is too large")
+
+// page is what the server sends, no more of it than there may be.
+func (s *source) page(ctx context.Context, options metav1.ListOptions) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel() // ends a page that is not read to its end
+	body, err := s.get(&options).Timeout(callTimeout).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	most := int64(pageBytes)
+	if options.Limit == 1 {
+		most = objectBytes
+	}
+	data, err := io.ReadAll(io.LimitReader(body, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > most:
+		return nil, errLargePage
+	default:
+		return data, nil
+	}
 }
 
 // One lists one object of the resource, whatever its labels. In its namespace, the API server reads one key for that

@@ -2,7 +2,10 @@ package kube
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,21 +22,21 @@ const (
 	tombstoneLabel  = "hostpath-provisioner/tombstone"
 	tombstoneClaim  = "hostpath-provisioner/claim"
 	tombstoneVolume = "hostpath-provisioner/claim-uid"
+	tombstoneClass  = "hostpath-provisioner/class"
+	// tombstoneGroup's value is a hash of namespace and class. Those of versions that had no such label are
+	// read as before, and go by their age alone.
+	tombstoneGroup = "hostpath-provisioner/tombstone-group"
 )
 
-// TombstoneLife is how long tombstones stay. A node that was off for longer keeps its directories.
-const TombstoneLife = 90 * 24 * time.Hour
-
 // WriteTombstone writes down what is to become of a volume's data. One that is there already stays, and
-// first is false. With the first one of a day, those of more than TombstoneLife ago are removed: by the API server's
-// clock, which dated both.
+// first is false. RunTombstones then sees to it that there are not too many.
 func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
-	made := &coordinationv1.Lease{}
+	made, group := &coordinationv1.Lease{}, groupOf(t)
 	err = c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        t.PV,
-			Labels:      map[string]string{tombstoneLabel: string(t.Data)},
-			Annotations: map[string]string{tombstoneVolume: t.ClaimUID, tombstoneClaim: t.Claim},
+			Labels:      map[string]string{tombstoneLabel: string(t.Data), tombstoneGroup: group},
+			Annotations: map[string]string{tombstoneVolume: t.ClaimUID, tombstoneClaim: t.Claim, tombstoneClass: t.Class},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &t.Node},
 	}).Timeout(callTimeout).Do(ctx).Into(made)
@@ -43,13 +46,15 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 	if err != nil {
 		return false, fmt.Errorf("write down that volume %s went: %w", t.PV, err)
 	}
-	now := made.CreationTimestamp.Time
-	if last := c.pruned.Load(); last == nil || now.Sub(*last) > 24*time.Hour {
-		c.pruned.Store(&now)
-		// What is not removed now is removed another day.
-		_ = c.pruneTombstones(ctx, now.Add(-TombstoneLife))
-	}
+	c.graves.dug(group, made.CreationTimestamp.Time, time.Now())
 	return true, nil
+}
+
+// groupOf is the label value of those that a tombstone is counted with.
+func groupOf(t plan.Tombstone) string {
+	namespace, _, _ := strings.Cut(t.Claim, "/")
+	sum := sha256.Sum256([]byte(namespace + "\x00" + t.Class))
+	return hex.EncodeToString(sum[:16])
 }
 
 // ReadTombstone asks the API server for a volume's tombstone. One that does not exist is nil without
@@ -66,33 +71,10 @@ func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone,
 	}
 	t := &plan.Tombstone{
 		PV: lease.Name, ClaimUID: lease.Annotations[tombstoneVolume], Claim: lease.Annotations[tombstoneClaim],
-		Data: plan.Action(lease.Labels[tombstoneLabel]),
+		Class: lease.Annotations[tombstoneClass], Data: plan.Action(lease.Labels[tombstoneLabel]),
 	}
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		t.Node = *holder
 	}
 	return t, nil
-}
-
-func (c *Client) pruneTombstones(ctx context.Context, before time.Time) error {
-	all := &coordinationv1.LeaseList{}
-	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").
-		VersionedParams(&metav1.ListOptions{LabelSelector: tombstoneLabel, Limit: 500}, c.params).
-		Timeout(callTimeout).Do(ctx).Into(all)
-	if err != nil {
-		return err
-	}
-	for _, lease := range all.Items {
-		if !lease.CreationTimestamp.Time.Before(before) {
-			continue
-		}
-		uid := lease.UID
-		err := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").Name(lease.Name).
-			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).
-			Timeout(callTimeout).Do(ctx).Error()
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	return nil
 }

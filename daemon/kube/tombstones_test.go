@@ -2,9 +2,14 @@ package kube
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +24,7 @@ func TestTombstones(t *testing.T) {
 	if none, err := c.ReadTombstone(ctx, "pvc-none"); none != nil || err != nil {
 		t.Errorf("of a volume that has none: %+v, %v", none, err)
 	}
-	want := plan.Tombstone{PV: "pvc-u-1", ClaimUID: "u-1", Claim: "default/data", Node: "node-a", Data: plan.Retain}
+	want := plan.Tombstone{PV: "pvc-u-1", ClaimUID: "u-1", Claim: "default/data", Class: "c", Node: "node-a", Data: plan.Retain}
 	if first, err := c.WriteTombstone(ctx, want); !first || err != nil {
 		t.Fatalf("the first: %v, %v", first, err)
 	}
@@ -31,14 +36,15 @@ func TestTombstones(t *testing.T) {
 	if got, err := c.ReadTombstone(ctx, want.PV); err != nil || got == nil || *got != want {
 		t.Errorf("read %+v, %v; the first one stays", got, err)
 	}
-	w.forget()
-	for _, name := range []string{"pvc-u-2", "pvc-u-3"} {
-		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: name, ClaimUID: name, Data: plan.Delete}); err != nil {
+	for range 2 { // the second on the same day
+		w.forget()
+		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
 			t.Error(err)
 		}
+		c.tidyTombstones(ctx, time.Now())
 	}
-	if n := w.count("limit"); n != 0 {
-		t.Errorf("they were looked through %d times more on the same day", n)
+	if n := w.count("limit"); n != 1 { // no page of all
+		t.Errorf("%d lists, want that of the group: %q", n, w.requests())
 	}
 }
 
@@ -67,10 +73,10 @@ func TestTombstonesGo(t *testing.T) {
 		}
 		return err == nil
 	}
-	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Time); err != nil || !there("pvc-old") {
+	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Add(TombstoneLife)); err != nil || !there("pvc-old") {
 		t.Errorf("one that is not older went, %v", err)
 	}
-	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Add(time.Second)); err != nil || there("pvc-old") {
+	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Add(TombstoneLife+time.Second)); err != nil || there("pvc-old") {
 		t.Errorf("one that is older stayed, %v", err)
 	}
 	if !there("another") {
@@ -85,4 +91,116 @@ func ownNamespace(t *testing.T) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
+}
+
+// A tenant that makes and deletes claims all day leaves a bounded number of tombstones, the newest ones; nobody
+// else loses one by that, nor those that an older version wrote.
+func TestTombstonesAreBounded(t *testing.T) {
+	ctx := t.Context()
+	ownNamespace(t)
+	c, _ := newClient(t, Options{})
+	bury := func(name, claim, class string) {
+		t.Helper()
+		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: name, ClaimUID: name, Claim: claim, Class: class, Data: plan.Delete}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bury("pvc-neighbour", "calm/data", "c")
+	bury("pvc-class", "busy/data", "other")
+	buryAsBefore(t, "pvc-before")
+	bury("pvc-first", "busy/data", "c")
+	awaitNextSecond(t) // creation times have no fractions
+	for i := range TombstonesKept + 20 {
+		bury(fmt.Sprintf("pvc-many-%d", i), "busy/data", "c")
+	}
+	c.tidyTombstones(ctx, time.Now())
+	if n := len(tombstonesOf(t, "busy/data")); n != TombstonesKept+22 {
+		t.Errorf("%d left, want all while they are fresh", n)
+	}
+	c.tidyTombstones(ctx, time.Now().Add(2*tombstoneFresh)) // was not forgotten
+	left := tombstonesOf(t, "busy/data")
+	if len(left) != TombstonesKept+1 || slices.Contains(left, "pvc-first") || !slices.Contains(left, "pvc-class") {
+		t.Errorf("%d left, want %d and the one of another class: %q", len(left), TombstonesKept, left)
+	}
+	for _, pv := range []string{"pvc-neighbour", "pvc-class", "pvc-before"} {
+		if got, err := c.ReadTombstone(ctx, pv); got == nil || err != nil {
+			t.Errorf("%s: %v, %v", pv, got, err)
+		}
+	}
+	if c.graves.waiting() {
+		t.Error("the groups are looked at for ever")
+	}
+}
+
+// However many there are fresh, and however many pages.
+func TestTombstonesOfManyPages(t *testing.T) {
+	ctx := t.Context()
+	ownNamespace(t)
+	c, _ := newClient(t, Options{})
+	for i := range usualPace.page + 20 {
+		buryAsBefore(t, fmt.Sprintf("pvc-page-%d", i))
+	}
+	if err := c.pruneTombstones(ctx, time.Now().Add(TombstoneLife+time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if left := tombstonesOf(t, "paged/data"); len(left) > 0 {
+		t.Errorf("%d old ones left", len(left))
+	}
+	var all []grave
+	for i := range tombstonesMost + 5 {
+		all = append(all, grave{name: fmt.Sprint(i)})
+	}
+	if n := len(surplusOf(all, time.Time{})); n != 5 {
+		t.Errorf("of %d fresh ones %d go, want 5", len(all), n)
+	}
+}
+
+// TestRunTombstones: what WriteTombstone leaves is looked at by the daemon without being asked.
+func TestRunTombstones(t *testing.T) {
+	ownNamespace(t)
+	c, w := newClient(t, Options{})
+	c.thinEvery = time.Millisecond
+	ended := make(chan struct{})
+	ctx, end := context.WithCancel(t.Context())
+	go func() { c.RunTombstones(ctx); close(ended) }()
+	if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "they are looked through", func() bool { return w.count("limit") >= 2 })
+	end()
+	<-ended
+}
+
+// buryAsBefore writes a tombstone as version 0.1.0 did.
+func buryAsBefore(t *testing.T, pv string) {
+	t.Helper()
+	_, err := plane.Client().CoordinationV1().Leases(DefaultNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: pv, Labels: map[string]string{tombstoneLabel: string(plan.Delete)},
+		Annotations: map[string]string{tombstoneVolume: pv, tombstoneClaim: "paged/data"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tombstonesOf are the names of a claim's.
+func tombstonesOf(t *testing.T, claim string) []string {
+	t.Helper()
+	list, err := plane.Client().CoordinationV1().Leases(DefaultNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: tombstoneLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range list.Items {
+		if l.Annotations[tombstoneClaim] == claim {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+func awaitNextSecond(t *testing.T) {
+	t.Helper()
+	now := time.Now()
+	eventually(t, "the next second", func() bool { return time.Now().Unix() > now.Unix() })
 }

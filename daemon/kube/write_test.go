@@ -146,7 +146,7 @@ func TestReads(t *testing.T) {
 	c, _ := newClient(t, Options{})
 	newClaim(t, plane, ns, "there", "1")
 	claim, err := c.GetClaim(ctx, ns, "there")
-	if err != nil || claim == nil || claim.Annotations["mark"] != "1" {
+	if err != nil || claim == nil || claim.Annotations[markKey] != "1" {
 		t.Errorf("a claim: %v, %v", claim, err)
 	}
 	if claim, err := c.GetClaim(ctx, ns, "gone"); claim != nil || err != nil {
@@ -185,14 +185,14 @@ func TestSetSelectedNode(t *testing.T) {
 		t.Errorf("from an older version: %v, %v", won, err)
 	}
 	now, node, _ := selected(t, c, ns, "claim")
-	if node != "node-a" || now.Annotations["mark"] != "1" {
+	if node != "node-a" || now.Annotations[markKey] != "1" {
 		t.Errorf("annotations: %v", now.Annotations)
 	}
 	if won, err := c.SetSelectedNode(ctx, now, ""); !won || err != nil {
 		t.Errorf("removing it: %v, %v", won, err)
 	}
 	last, _, is := selected(t, c, ns, "claim")
-	if is || last.Annotations["mark"] != "1" {
+	if is || last.Annotations[markKey] != "1" {
 		t.Errorf("annotations: %v", last.Annotations)
 	}
 	deleteClaim(t, plane, ns, "claim")

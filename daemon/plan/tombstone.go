@@ -18,6 +18,7 @@ type Tombstone struct {
 	PV       string
 	ClaimUID string
 	Claim    string // namespace/name, for people
+	Class    string // of the volume: tombstones are counted by namespace and class
 	Node     string // that wrote it
 	// Data is what is to become of it: Delete, which leaves it to each node's record whether that means
 	// the archive, or Retain.
@@ -27,7 +28,7 @@ type Tombstone struct {
 // NewTombstone is the one that a volume gets when its object is let go with this action. The claim's
 // UID is in the volume's name, also where somebody took the claim out of the object.
 func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombstone {
-	t := Tombstone{PV: v.Name, ClaimUID: strings.TrimPrefix(v.Name, "pvc-"), Node: node, Data: Delete}
+	t := Tombstone{PV: v.Name, ClaimUID: strings.TrimPrefix(v.Name, "pvc-"), Class: VolumeClass(v), Node: node, Data: Delete}
 	if ref := v.Spec.ClaimRef; ref != nil {
 		t.Claim = ref.Namespace + "/" + ref.Name
 	}
