@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+const classBeta = "volume.beta.kubernetes.io/storage-class"
+
+// A claim that names one class in the old annotation and another in the field is of the first to Kubernetes: a
+// quota that forbids it refuses the claim, and one that it allows gets a volume of that class, which is bound.
+func TestClassByAnnotation(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	kept := w.class("kept", immediate, policy(corev1.PersistentVolumeReclaimRetain))
+	forbidden := w.class("forbidden", immediate)
+	_, err := w.Client().CoreV1().ResourceQuotas(w.namespace).Create(w.ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "classes"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(forbidden + ".storageclass.storage.k8s.io/persistentvolumeclaims"): resource.MustParse("0")}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	on := annotate("kubevirt.io/provisionOnNode", h.node)
+	w.claim("data", forbidden, "1Mi", annotate(classBeta, kept), on)
+	pv := w.bound("data")
+	if pv.Spec.StorageClassName != kept || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		t.Errorf("the volume is of class %s with policy %s, want that of the annotation, %s with Retain",
+			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
+	}
+	w.deleteClaim("data")
+	_, err = w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
+	w.must(err)
+	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
+		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
+	}
+}
+
+// Sizes that no number of 64 bits holds have no room anywhere. Kubernetes takes them.
+func TestSizesBeyondNumbers(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	on := annotate("kubevirt.io/provisionOnNode", h.node)
+	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
+		claim := w.claim(name, class, size, on)
+		if got := w.refused(claim, "NotEnoughSpace"); !strings.Contains(got, "the claim asks for ") {
+			t.Errorf("%s: %q", size, got)
+		}
+	}
+	w.claim("tiny", class, "1500m", on) // a byte and a half
+	pv := w.bound("tiny")
+	h.wantTree(whole(pv.Name)...)
+	record, err := os.ReadFile(h.ours("volumes/" + pv.Name + ".json"))
+	w.must(err)
+	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {
+		t.Errorf("the record is %s", record)
+	}
+}
+
+// A VolumeAttributesClass cannot be on our volumes, so that the binder would never bind them: the API server
+// refuses it on any but CSI volumes.
+func TestAttributesClass(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class, gold := w.class("c", immediate), "gold"
+	on := annotate("kubevirt.io/provisionOnNode", h.node)
+	claim := w.claim("gold", class, "1Mi", on, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &gold })
+	if got := w.refused(claim, "AttributesClassUnsupported"); !strings.Contains(got, `"gold"`) {
+		t.Errorf("%q", got)
+	}
+	w.claim("plain", class, "1Mi", on)
+	pv := w.bound("plain")
+	pv.Spec.VolumeAttributesClassName = &gold
+	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("a hostPath volume with an attributes class: %v; then it could be supported", err)
+	}
+	h.wantTree(whole(pv.Name)...)
+}
+
+// What a tenant writes into an annotation reaches log and events on one line and no longer than a name.
+func TestLongWords(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	long := "line\n" + strings.Repeat("x", 200<<10)
+	change := []func(*corev1.PersistentVolumeClaim){annotate(classBeta, long), annotate("kubevirt.io/provisionOnNode", h.node),
+		annotate("volume.kubernetes.io/storage-provisioner", w.provisioner), annotate("volume.beta.kubernetes.io/storage-provisioner", w.provisioner)}
+	for i := range 20 {
+		claim := w.claim(fmt.Sprint("long-", i), "none", "1Mi", change...)
+		if got := w.refused(claim, "ClassNotFound"); len(got) > 1024 || strings.Contains(got, "\n") {
+			t.Errorf("an event of %d bytes: %.100s", len(got), got)
+		}
+	}
+	for line := range strings.Lines(h.Log()) {
+		if len(line) > 2048 {
+			t.Errorf("a line of %d bytes: %.100s", len(line), line)
+		}
+	}
+}
+
+// The free space of a disk changes all the time. A claim that does not fit has one event all the same.
+func TestTooLargeOnce(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	on := annotate("kubevirt.io/provisionOnNode", h.node)
+	claim := w.claim("large", class, "1Ti", on)
+	w.refused(claim, "NotEnoughSpace")
+	for i := range 3 { // a daemon that begins anew remembers nothing, and each time it has other words
+		w.must(os.WriteFile(fmt.Sprintf("%s/fill-%d", h.mount, i), make([]byte, 8<<20), 0o600))
+		w.must(h.Signal(syscall.SIGHUP))
+		w.eventually("it is said again", func() bool { return strings.Count(h.Log(), "reason=NotEnoughSpace") >= i+2 })
+	}
+	w.claim("after", class, "1Mi", on)
+	w.bound("after")
+	events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
+	w.must(err)
+	if len(events.Items) != 1 {
+		t.Errorf("%d events, want one: %+v", len(events.Items), events.Items)
+	}
+}
+
+// memoryMax is what a daemon may have had resident at any time, in MiB, while a tenant has hundreds of large claims.
+// Unit and docs/operation.md have more: this is one daemon with one pool and few volumes.
+const memoryMax = 96
+
+// Claims that no daemon will ever provide, each as large as the API server takes it, cost every daemon little:
+// while they come, and when it begins with all of them. HOSTILE_CLAIMS says how many.
+func TestMemoryOfPendingClaims(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	idle := h.memory()
+	n := 400
+	if more, err := strconv.Atoi(os.Getenv("HOSTILE_CLAIMS")); err == nil {
+		n = more
+	}
+	large := annotate("large", strings.Repeat("x", 250<<10))
+	ours := annotate("volume.kubernetes.io/storage-provisioner", w.provisioner)
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := worker; i < n; i += 8 {
+				c := cluster.Claim(w.namespace, fmt.Sprint("hostile-", i), "none", "1Mi")
+				large(c)
+				ours(c)
+				if _, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, c, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	told := func(daemons int) func() bool { // of 1000 at most: the others are left out
+		return func() bool { return strings.Count(h.Log(), "reason=ClassNotFound") >= daemons*min(n, 1000) }
+	}
+	w.eventually("all are looked at", told(1))
+	followed := h.memory()
+	h.Kill()
+	h.run()
+	w.eventually("all are looked at again", told(2))
+	t.Logf("%d claims of 250 KiB: resident %s, while they came %s, begun with them %s", n, idle, followed, h.memory())
+	for _, m := range []memory{followed, h.memory()} {
+		if m.most > memoryMax {
+			t.Errorf("%s resident, want at most %d MiB", m, memoryMax)
+		}
+	}
+	w.must(w.Client().CoreV1().PersistentVolumeClaims(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+}
+
+// memory is a process's resident memory in MiB, now and at most (proc(5), VmRSS and VmHWM).
+type memory struct{ now, most int }
+
+func (m memory) String() string { return fmt.Sprintf("%d MiB (%d at most)", m.now, m.most) }
+
+func (h *host) memory() memory {
+	h.w.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
+	h.w.must(err)
+	field := func(name string) int {
+		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
+		kib, err := strconv.Atoi(strings.Fields(rest)[0])
+		h.w.must(err)
+		return kib >> 10
+	}
+	return memory{field("VmRSS"), field("VmHWM")}
+}
