@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // Annotations of a lease.
@@ -22,9 +21,6 @@ const (
 	leaseSpeaks = "hostpath-provisioner/speaks" // "true": plan.Lease.Speaks
 	leaseTerm   = "hostpath-provisioner/term"   // plan.Term.Token
 )
-
-// leaseKeys are those that are read.
-var leaseKeys = []string{leaseMarker, leaseSpeaks, leaseTerm}
 
 // leaseTimeout bounds a request about a lease: a holder that gets no answer stops working before
 // others begin to.
@@ -39,24 +35,8 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 	for _, pool := range pools {
 		names[plan.LeaseName(c.options.Provisioner, pool)] = true
 	}
-	return sieve(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, leanLease, onChange)
-}
-
-// leanLease is a lease with what LeaseOf reads.
-func leanLease(l *coordinationv1.Lease) *coordinationv1.Lease {
-	lean := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion,
-			Labels: map[string]string{plan.PoolLabel: l.Labels[plan.PoolLabel]}, Annotations: map[string]string{},
-		},
-	}
-	for _, key := range leaseKeys {
-		if value, has := l.Annotations[key]; has {
-			lean.Annotations[key] = words.Line(value, words.MessageMax)
-		}
-	}
-	l.Spec.DeepCopyInto(&lean.Spec)
-	return lean
+	// Whole: what nobody here writes is damage, and there is one for each pool.
+	return sieve(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, unmanaged, onChange)
 }
 
 // LeaseOf is what a lease says, nil for nil.
