@@ -6,7 +6,7 @@ package plan
 var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
-		ReasonDataSource, ReasonSelector, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolHeld,
+		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolHeld,
 		ReasonNotEnoughSpace, ReasonCreateFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}
