@@ -322,8 +322,6 @@ func setReserve(p *Pool, s string) error {
 	switch {
 	case err != nil || amount.Sign() < 0:
 		return fmt.Errorf(`%q is neither a percentage ("5%%") nor an amount ("10Gi")`, s)
-	case amount.CmpInt64(math.MaxInt64) >= 0: // its Value would be another number
-		return fmt.Errorf("%q is more than any filesystem has", s)
 	case strings.ContainsAny(s[len(s)-1:], "mun"): // milli, not mega: 100m is a tenth of a byte
 		return fmt.Errorf("%q is a fraction of a byte", s)
 	case amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends
