@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // events writes notes, one after the other.
@@ -55,7 +57,7 @@ func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string)
 // EventSaid answers when this event was written last, by whichever daemon: those that say the same about the
 // same object write one event. Zero is never, or long ago.
 func (c *Client) EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error) {
-	n := note{about: ref, kind: kind, reason: reason, message: shorten(message)}
+	n := note{about: ref, kind: kind, reason: reason, message: words.Line(message, words.MessageMax)}
 	there, name := &corev1.Event{}, eventName(n)
 	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(there)
 	if absent(err, name) {
