@@ -14,6 +14,10 @@ say() { echo "hostpath-provisioner: $*"; }
 
 if command -v systemd-sysusers >/dev/null; then
 	systemd-sysusers hostpath-provisioner.conf
+elif ! getent passwd hostpath-provisioner >/dev/null; then
+	say "there is no systemd-sysusers, and the service needs the user of /usr/lib/sysusers.d/hostpath-provisioner.conf" >&2
+	say "install systemd-sysusers (package systemd, or systemd-standalone-sysusers), then configure this package again" >&2
+	exit 1
 fi
 
 module=/usr/libexec/hostpath-provisioner/selinux-module
@@ -22,7 +26,9 @@ if [ -x $module ] && ! $module install; then
 fi
 
 old=/etc/systemd/system/hostpath-provisioner.service
-if [ -e $old ] && ! grep -qs '^ExecStart=.*/hostpath-provisioner' $old; then
+if [ "$(readlink $old || true)" = /dev/null ]; then
+	say "warning: the service is masked, and does not start; to have it again: systemctl unmask hostpath-provisioner"
+elif [ -e $old ] && ! grep -qs '^ExecStart=.*/hostpath-provisioner' $old; then
 	say "warning: $old comes before the unit of this package, and does something else:"
 	grep -s '^ExecStart=' $old || true
 	say "(kubevirt's old instructions make one that only runs chcon). Remove it, then run: systemctl daemon-reload"
@@ -34,6 +40,11 @@ if [ -d /run/systemd/system ]; then
 		# It finishes or undoes what the old one had begun; pods notice nothing.
 		systemctl try-restart --no-block hostpath-provisioner.service || true
 	fi
+fi
+
+# dpkg calls it an upgrade, too, when the package was removed meanwhile, which disables the service.
+if [ -n "$before" ] && ! systemctl --quiet is-enabled hostpath-provisioner.service 2>/dev/null; then
+	say "the service is not enabled; to start it now and at each boot: systemctl enable --now hostpath-provisioner"
 fi
 
 if [ -z "$before" ]; then
