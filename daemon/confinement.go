@@ -27,6 +27,9 @@ func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
 	if !cfg.Confine {
 		return &confine.Confined{Off: true}, nil
 	}
+	if slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool { return strings.Contains(p.Device, "=") }) {
+		hostcheck.AskDisks()
+	}
 	for _, dir := range []string{o.StateDir, o.RuntimeDir, state.PoolLocks} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
@@ -67,7 +70,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 var hostFiles = []string{
 	"/proc", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted",
-	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux", "/run/udev/data",
 }
 
 // resolver are those of hostFiles that are put in place anew while the daemon runs.

@@ -88,7 +88,8 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Identity: identity(cfg.Node), Pools: d.pools(cfg),
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Identity: identity(cfg.Node),
+		Pools: d.pools(cfg, func() string { return g.controller.Cluster() }),
 		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
@@ -175,7 +176,7 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	if g.leases != nil {
 		synced = append(synced, g.leases.Synced())
 	}
-	if !await(ctx, synced...) {
+	if !await(ctx, synced...) || !g.controller.Identify(ctx) {
 		return
 	}
 	g.ready.Store(true)

@@ -17,8 +17,12 @@ import (
 
 // Expect is what the host must be for a configured pool. remembered is the ID of the marker that the
 // pool had before, "" if none is known.
-func Expect(p config.Pool, remembered string) hostcheck.Expect {
+func Expect(node string, p config.Pool, remembered string) hostcheck.Expect {
+	if p.Scope != config.ScopeNode {
+		node = "" // every node has it
+	}
 	return hostcheck.Expect{
+		Node: node, Exclusive: p.Exclusive,
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
 		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
@@ -26,12 +30,14 @@ func Expect(p config.Pool, remembered string) hostcheck.Expect {
 }
 
 // pools are the configured pools with their hands and eyes.
-func (d *daemon) pools(cfg config.Config) []controller.PoolParts {
+func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p, cfg.Node)
-		eyes := &prober{pool: p, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
-		all = append(all, controller.PoolParts{Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember})
+		eyes := &prober{pool: p, node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
+		all = append(all, controller.PoolParts{
+			Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember, Remark: hands.Remark,
+		})
 	}
 	return all
 }
@@ -56,19 +62,21 @@ func (d *daemon) handsOf(p config.Pool, node string) *volume.Pool {
 // the pool's loop.
 type prober struct {
 	pool       config.Pool
+	node       string
+	cluster    func() string // "" as long as it is not known
 	stateDir   string
 	locks      *poolLocks
 	hands      *volume.Pool
 	deadline   time.Duration // for an answer
 	outside    func(path string) *RestartError
-	remembered string
+	remembered hostcheck.Marker
 	eyes       *hostcheck.Prober
 }
 
 // Probe reads what is remembered each time, because `prepare` may write it meanwhile. A state
 // directory that cannot be read keeps the pool closed: another filesystem could stand in its place.
 func (p *prober) Probe(ctx context.Context) hostcheck.Report {
-	remembered, err := state.Remembered(p.stateDir, p.pool.Name)
+	remembered, err := state.Recall(p.stateDir, p.pool.Name)
 	if err != nil {
 		return hostcheck.Report{Pool: p.pool.Name, Path: p.pool.Path, Findings: []hostcheck.Finding{{
 			Reason: plan.ReasonStateUnreadable, Severity: hostcheck.Close,
@@ -125,23 +133,26 @@ func (p *prober) impatient(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-func (p *prober) expect(remembered string) {
-	if p.eyes == nil || remembered != p.remembered {
-		p.remembered, p.eyes = remembered, hostcheck.NewProber(Expect(p.pool, remembered))
+func (p *prober) expect(remembered hostcheck.Marker) {
+	if p.eyes == nil || remembered.ID != p.remembered.ID {
+		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID))
+	}
+	p.remembered = remembered
+	if p.cluster != nil {
+		p.eyes.SetCluster(p.cluster())
 	}
 }
 
 // remember keeps the marker of a pool that opened for the first time, or on a host whose state
-// directory was lost.
-func (p *prober) remember(marker string) error {
-	if marker == p.remembered {
+// directory was lost, or whose marker names another owner since.
+func (p *prober) remember(m hostcheck.Marker) error {
+	if m == p.remembered {
 		return nil
 	}
-	m := hostcheck.Marker{Version: 1, Pool: p.pool.Name, ID: marker}
 	if err := state.Remember(p.stateDir, p.pool.Name, m); err != nil {
 		return err
 	}
-	p.expect(marker)
+	p.expect(m)
 	return nil
 }
 

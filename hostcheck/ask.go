@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -112,6 +113,10 @@ func deviceNode(device string) string {
 
 const devDir = "/dev"
 
+// twinsPatience is how long a look waits for other disks to be asked. What is not known by then is said by the
+// next look.
+const twinsPatience = time.Second
+
 // ShownDev is where the host's /dev stands in the service, whose own has no disks (PrivateDevices= and
 // BindReadOnlyPaths= of hostpath-provisioner.service). What is there can be named and not opened.
 const ShownDev = "/run/hostpath-provisioner/dev"
@@ -138,6 +143,9 @@ func (l *looker) lookAtDevice(f *Facts, v view) {
 		return
 	}
 	f.Device.Expected = deviceNumber(f.Device.Path)
+	if strings.Contains(v.want.Device, "=") {
+		f.Device.Twins = twins(v.want.Device, host.latest(twinsPatience))
+	}
 	if strings.HasPrefix(v.on.Source, "/dev/") {
 		f.Device.Source = deviceNumber(v.on.Source)
 	}

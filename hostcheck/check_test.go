@@ -18,6 +18,7 @@ func good() (Expect, Facts) {
 	e := Expect{
 		Pool: "fast", Path: "/srv/disk/pool", MountPoint: "/srv/disk", RequireMount: true, Immutable: ImmutableRequire,
 		Filesystem: "ext4", Device: "/dev/sdb1", ReservePercent: 5, Remembered: "AAAA", SELinuxType: "container_file_t",
+		Node: "node-a", Cluster: "11111111-aaaa",
 	}
 	f := Facts{
 		Mounts: []mounts.Mount{
@@ -29,7 +30,7 @@ func good() (Expect, Facts) {
 		Device:     Device{Path: "/dev/sdb1", Expected: "8:17", Source: "8:17"},
 		Under:      Under{Looked: true, Immutable: true, Identity: mounts.Identity{MountID: 1001, DevMajor: 8, DevMinor: 1, Inode: 77}},
 		Space:      Space{Asked: true, Size: 1000 << 30, Available: 800 << 30, Inodes: 1 << 20, InodesFree: 1 << 19},
-		Marker:     MarkerFact{Looked: true, Marker: Marker{Version: 1, Pool: "fast", ID: "AAAA"}},
+		Marker:     MarkerFact{Looked: true, Marker: Marker{Version: 1, Pool: "fast", ID: "AAAA", Node: "node-a", Cluster: "11111111-aaaa"}},
 		Label:      LabelFact{Looked: true, Type: "hostpath_provisioner_pool_t", PoolKnown: true},
 	}
 	return e, f
@@ -114,7 +115,16 @@ var faults = []struct {
 		e.Device = "UUID=1234"
 		f.Device = Device{Path: "/dev/disk/by-uuid/1234", Source: "8:17"}
 	}},
+	{"a copy of the disk", func(e *Expect, f *Facts) {
+		e.Device = "UUID=1234"
+		f.Device = Device{Path: "/dev/disk/by-uuid/1234", Expected: "8:17", Source: "8:17", Twins: []string{"/dev/sdb1", "/dev/sdc1"}}
+	}},
 	{"wrong device", func(e *Expect, f *Facts) { e.Device, f.Device.Expected = "/dev/sdc1", "8:33" }},
+	{"on the network", func(e *Expect, f *Facts) {
+		f.Mounts = slices.Clone(f.Mounts)
+		f.Mounts[1].FSType, f.Mounts[1].Source = "nfs4", "files:/export"
+		e.Filesystem, e.Device, f.Device = "", "", Device{}
+	}},
 	{"read-only mount", func(e *Expect, f *Facts) { f.Space.ReadOnly = true }},
 	{"not answering", func(e *Expect, f *Facts) {
 		f.Unanswered, f.Waited = "statfs of /srv/disk/pool", 2034*time.Millisecond
@@ -139,6 +149,8 @@ var faults = []struct {
 	}},
 	{"marker changed", func(e *Expect, f *Facts) { f.Marker.Marker.ID = "BBBB" }},
 	{"marker of another pool", func(e *Expect, f *Facts) { f.Marker.Marker.Pool = "slow" }},
+	{"marker of another node", func(e *Expect, f *Facts) { f.Marker.Marker.Node = "localhost" }},
+	{"marker of another cluster", func(e *Expect, f *Facts) { f.Marker.Marker.Cluster = "22222222-bbbb" }},
 	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Unknown = true }},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
@@ -153,7 +165,7 @@ func TestGoodPool(t *testing.T) {
 	e, f := good()
 	r := Check(e, f)
 	want := Report{
-		Pool: "fast", Path: "/srv/disk/pool", Findings: []Finding{}, Identity: f.Path.Identity, Marker: "AAAA",
+		Pool: "fast", Path: "/srv/disk/pool", Findings: []Finding{}, Identity: f.Path.Identity, Marker: "AAAA", Mark: f.Marker.Marker,
 		Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19, Labelled: true,
 	}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) || !r.Open() || !r.Removable() {
@@ -184,6 +196,9 @@ var exclusive = map[string][]string{
 	"marker damaged":         {"marker not looked for"},
 	"marker changed":         {"marker not looked for"},
 	"marker of another pool": {"marker not looked for"},
+
+	"marker of another node":    {"marker not looked for"},
+	"marker of another cluster": {"marker not looked for"},
 }
 
 // Of two faults at once the one whose rule comes first is the first that is reported.

@@ -65,6 +65,8 @@ type Device struct {
 	UUID     string `json:"uuid,omitempty"`     // of the mounted filesystem, from itself (Linux 6.9)
 	// Members are the numbers of all devices that a mounted btrfs lies on.
 	Members []string `json:"members,omitempty"`
+	// Twins are the devices that it means, if they are several: copies of each other.
+	Twins []string `json:"twins,omitempty"`
 }
 
 // Under is what was seen of the directory that lies under the mount point; where nothing is

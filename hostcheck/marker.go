@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -17,19 +18,28 @@ import (
 const (
 	PrivateDir = ".hostpath-provisioner"   // what the daemon keeps for itself, mode 0700
 	MarkerPath = PrivateDir + "/pool.json" // the marker
-	markerMax  = 64 << 10                  // bytes; a marker has about 120
+	markerMax  = 64 << 10                  // bytes; a marker has about 200
 	markerNow  = 1                         // version that EncodeMarker writes
 	idAlphabet = "an ID of 1 to 128 letters, digits and '-'"
 )
 
-// Marker tells one pool's filesystem from every other. It is written once, when the pool is
-// prepared.
+// Marker tells one pool's filesystem from every other, and whose it is. Its ID never changes.
 type Marker struct {
 	Version int       `json:"version"`
 	Pool    string    `json:"pool"`
 	ID      string    `json:"id"` // random, never used twice
 	Created time.Time `json:"created"`
+	// Whose the pool is. The daemon writes it when it first works there; versions before it have neither.
+	Node        string `json:"node,omitempty"`        // of a pool that one node has
+	FormerNodes string `json:"formerNodes,omitempty"` // names that its records may have, by the operator's word, between spaces
+	Cluster     string `json:"cluster,omitempty"`     // UID of the namespace kube-system, or ClusterAny
 }
+
+// Former are the names in FormerNodes.
+func (m Marker) Former() []string { return strings.Fields(m.FormerNodes) }
+
+// ClusterAny stands in a marker for the next cluster that a daemon of the pool finds.
+const ClusterAny = "any"
 
 // Errors of ReadMarker and DecodeMarker, wrapped.
 var (

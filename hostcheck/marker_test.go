@@ -20,6 +20,7 @@ func TestMarkerGoesRound(t *testing.T) {
 	if m.ID == other.ID {
 		t.Fatal("the same ID twice")
 	}
+	m.Node, m.FormerNodes, m.Cluster = "node-b", "node-a node-c", "11111111-aaaa"
 	data, err := EncodeMarker(m)
 	must(t, err)
 	back, err := DecodeMarker(data)

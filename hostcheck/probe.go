@@ -23,6 +23,7 @@ type Prober struct {
 	mu      sync.Mutex
 	current *round // looks now
 	next    *round // waits for current
+	cluster string // in place of the expected one, if it is not empty
 }
 
 // round is one look for everybody who asked before it began.
@@ -52,9 +53,22 @@ func (p *Prober) Probe(ctx context.Context) Report {
 		ctx, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	report := Check(p.expect, p.facts(ctx))
+	facts, expect := p.facts(ctx), p.expect
+	p.mu.Lock()
+	if p.cluster != "" {
+		expect.Cluster = p.cluster
+	}
+	p.mu.Unlock()
+	report := Check(expect, facts)
 	report.Took = time.Since(began)
 	return report
+}
+
+// SetCluster says which cluster it is, once that is known. Nothing else of what is expected can change.
+func (p *Prober) SetCluster(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cluster = id
 }
 
 // Waiting is how long the question has been waiting for its answer that is asked now, 0 if none is.

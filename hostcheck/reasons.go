@@ -18,6 +18,8 @@ const (
 	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one
 	ReasonDeviceMissing        = "DeviceMissing"        // this host has no such device
 	ReasonWrongDevice          = "WrongDevice"          // another device is mounted
+	ReasonDeviceNotUnique      = "DeviceNotUnique"      // several devices have the configured UUID or label
+	ReasonNetworkFilesystem    = "NetworkFilesystem"    // other nodes can have it mounted, and the pool is one node's
 	ReasonReadOnly             = "ReadOnly"             // the mount or the filesystem is read-only
 	ReasonNotAnswering         = "NotAnswering"         // no answer within the deadline
 	ReasonUnreadable           = "Unreadable"           // the filesystem answers with an error
@@ -31,6 +33,8 @@ const (
 	ReasonMarkerDamaged        = "MarkerDamaged"        // the marker cannot be understood
 	ReasonMarkerChanged        = "MarkerChanged"        // another marker than the one remembered: another filesystem
 	ReasonMarkerForeign        = "MarkerForeign"        // the marker of another pool
+	ReasonOtherNode            = "OtherNode"            // the marker, or records, of another node
+	ReasonOtherCluster         = "OtherCluster"         // the marker of another cluster, or nothing of the pool is known in this one
 	ReasonUnknownType          = "UnknownType"          // the SELinux policy has no type of the configured name
 	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone

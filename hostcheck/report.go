@@ -31,7 +31,13 @@ type Expect struct {
 	ReservePercent float64 `json:"reservePercent,omitempty"` // of the filesystem's size
 	ReserveBytes   uint64  `json:"reserveBytes,omitempty"`   // the larger of the two counts
 	Remembered     string  `json:"remembered,omitempty"`     // marker ID that this pool had before, "" if none is known
-	SELinuxType    string  `json:"selinuxType,omitempty"`    // of volumes, where the filesystem has labels; "" is any
+	// Node is this node's name, of a pool that is one node's; "" where other nodes have it, too.
+	Node string `json:"node,omitempty"`
+	// Exclusive: a filesystem of the network is mounted on this node and no other.
+	Exclusive bool `json:"exclusive,omitempty"`
+	// Cluster is the UID of the namespace kube-system; "" is not known.
+	Cluster     string `json:"cluster,omitempty"`
+	SELinuxType string `json:"selinuxType,omitempty"` // of volumes, where the filesystem has labels; "" is any
 }
 
 // Severity is what a finding does to the pool's gate.
@@ -84,6 +90,7 @@ type Report struct {
 	Findings  []Finding       `json:"findings"` // in the order of the rules
 	Identity  mounts.Identity `json:"identity"` // of the pool's directory
 	Marker    string          `json:"marker,omitempty"`
+	Mark      Marker          `json:"-"`         // all of it
 	Size      uint64          `json:"size"`      // bytes, statfs(2) f_blocks
 	Available uint64          `json:"available"` // bytes, statfs(2) f_bavail
 	Reserve   uint64          `json:"reserve"`   // bytes

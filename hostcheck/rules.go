@@ -19,10 +19,10 @@ var rules = []rule{
 	notAutomounted, notMounted, rootFilesystem, mountedOnItself,
 	rootSquashed,
 	onPath(missing), onPath(notADirectory), onPath(symlinkInPath), onPath(unreadable),
-	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, wrongDevice, readOnly,
+	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, deviceNotUnique, wrongDevice, networkFilesystem, readOnly,
 	notAnswering, failing,
 	notImmutable, immutableUnknown, lookNotPermitted, lookFailed,
-	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign,
+	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign, otherNode, otherCluster,
 	unknownType,
 	lowSpace, lowInodes,
 	openToOthers, plainDirectory, wrongLabel,
@@ -153,6 +153,13 @@ func deviceMissing(v view) (Finding, bool) {
 func wrongDevice(v view) (Finding, bool) {
 	return when(v.placed && deviceDiffers(v), Close, ReasonWrongDevice,
 		"%s is a mount of %s, not of %s", v.on.Point, v.on.Source, v.want.Device)
+}
+
+// deviceNotUnique: which of them is mounted cannot be told, nor which will be after the next boot.
+func deviceNotUnique(v view) (Finding, bool) {
+	t := v.saw.Device.Twins
+	return when(v.placed && len(t) > 1, Close, ReasonDeviceNotUnique,
+		"several devices of this host are %s: %s", v.want.Device, strings.Join(t, ", "))
 }
 
 // deviceDiffers asks the filesystem itself for its UUID, where it can tell; else it compares device

@@ -154,6 +154,7 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [persistentvolumes] [] [] [get list watch create patch delete]",
 		"[] [pods] [] [] [list]",
 		"[] [nodes] [] [] [get list watch]",
+		"[] [namespaces] [kube-system] [] [get]", // its UID is the cluster's
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
 		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace

@@ -81,6 +81,13 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	if err != nil {
 		return err
 	}
+	cluster, err := client.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	if f, other := otherCluster(pool, report.Mark, cluster); other {
+		return closedError{pool, f}
+	}
 	work := adopt.Run
 	if a.undo {
 		work = adopt.Undo

@@ -150,10 +150,11 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 	return all
 }
 
-// probe looks at a pool once, with what is remembered of it.
+// probe looks at a pool once, with what is remembered of it and what its records say.
 func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
-	r := hostcheck.NewProber(expect(pool, remembered)).Probe(ctx)
+	r := hostcheck.NewProber(daemon.Expect(p.node, pool, remembered)).Probe(ctx)
+	r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
 	if f, found := wrongLabels(ctx, pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
@@ -164,14 +165,6 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
 	return r
-}
-
-func expect(p config.Pool, remembered string) hostcheck.Expect {
-	return hostcheck.Expect{
-		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
-		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
-		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
-	}
 }
 
 // writeChecked prints a line for each pool and, below, everything that was found.

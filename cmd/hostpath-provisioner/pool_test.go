@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
@@ -126,7 +127,7 @@ func fill(t *testing.T, h *host) {
 	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
 	remembered, err := state.Remembered(h.path("state"), "fast")
 	h.must(err)
-	id := hostcheck.NewProber(expect(pool, remembered)).Probe(ctx).Identity
+	id := hostcheck.NewProber(daemon.Expect("", pool, remembered)).Probe(ctx).Identity
 	hands := volume.New(volume.Options{Name: "fast", Path: pool.Path})
 	for _, pv := range []string{"pvc-pool", "pvc-kept", "pvc-trash", "pvc-archive"} {
 		_, err := hands.Create(ctx, id, volume.Spec{Record: volume.Record{
@@ -236,7 +237,7 @@ func TestEveryReasonHasAHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true}
+	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonScopeChanged: true}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {
 			reason, err := strconv.Unquote(value.Value)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -19,13 +20,17 @@ const prepareDeadline = 10 * time.Second
 
 func (p *program) prepareCommand() *cobra.Command {
 	var replace bool
+	var owner prepare.Owner
 	c := &cobra.Command{
 		Use:               "prepare POOL",
 		ValidArgsFunction: p.completePools,
 		Short:             "Make the mount point, or mark the filesystem that is mounted there",
 		Long: "Prepare makes a pool's mount point and the immutable flag on it. Once the storage is mounted, it\n" +
 			"closes the pool's directory to other users, and writes the marker that tells this filesystem from\n" +
-			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.",
+			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.\n\n" +
+			"A pool remembers its node and its cluster. --from-node says that another node's pool is this\n" +
+			"node's from now on: the node was renamed, or the disk moved. --new-cluster says that it belongs\n" +
+			"to the cluster that the daemon finds next. Neither changes anything else.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := p.load()
@@ -36,21 +41,33 @@ func (p *program) prepareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.prepare(c.Context(), pools[0], replace)
+			if owner.From != "" && pools[0].Scope != config.ScopeNode {
+				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pools[0].Name, pools[0].Scope)}
+			}
+			if owner.From == cfg.Node {
+				return usageError{fmt.Errorf("--from-node: %q is this node's own name", cfg.Node)}
+			}
+			return p.prepare(c.Context(), pools[0], replace, owner)
 		},
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")
+	c.Flags().StringVar(&owner.From, "from-node", "", "the pool was `node`'s, and is this node's from now on")
+	c.Flags().BoolVar(&owner.NewCluster, "new-cluster", false, "the pool belongs to the cluster that the daemon finds next")
 	return c
 }
 
-func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool) error {
+func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, owner prepare.Owner) error {
 	hands := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	owner.Node = p.node
+	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) { return recordedNodes(ctx, pool, r) }
 	r, err := prepare.Run(ctx, prepare.Options{
-		Pool: pool, StateDir: p.stateDir, Replace: replace, Marking: hands,
+		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: hands,
 		Check: func(ctx context.Context) hostcheck.Report {
 			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 			defer cancel()
-			return hostcheck.NewProber(expect(pool, "")).Probe(ctx)
+			r := hostcheck.NewProber(daemon.Expect(p.node, pool, "")).Probe(ctx)
+			r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
+			return r
 		},
 	})
 	for _, done := range r.Done {
@@ -82,7 +99,7 @@ func (p *program) labelPool(ctx context.Context, pool config.Pool, hands *volume
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 	defer cancel()
-	report := hostcheck.NewProber(expect(pool, "")).Probe(ctx)
+	report := hostcheck.NewProber(daemon.Expect(p.node, pool, "")).Probe(ctx)
 	if !report.Labelled {
 		return 0, nil
 	}

@@ -47,6 +47,8 @@ type program struct {
 	now            func() time.Time
 
 	config, kubeconfig, stateDir, runtimeDir string // flags
+
+	node string // as the configuration that was loaded says
 }
 
 // errNot ends a command whose output said already what is not as it should be.
@@ -270,6 +272,7 @@ func (p *program) load() (config.Config, error) {
 	if p.kubeconfig != "" {
 		c.Kubeconfig = p.kubeconfig
 	}
+	p.node = c.Node
 	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
 		fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
 	}

@@ -91,6 +91,11 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	asking.Go(func() { objects = askAPI(ctx, cfg, p.version()) })
 	disks := p.listPools(ctx, pools)
 	asking.Wait()
+	for i, pool := range pools {
+		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
+			disks[i] = disk{pool: pool.Name, err: errors.New(f.Message)}
+		}
+	}
 	all := join(disks, objects)
 	if objects.err != nil {
 		fmt.Fprintf(p.stderr, "%s: warning: the API could not be asked: %v\n", name, objects.err)
@@ -130,7 +135,8 @@ func printable(name string) string {
 // objects is what the API knows of this node, and of the pools that it shares.
 type objects struct {
 	volumes []*corev1.PersistentVolume
-	err     error // why it was not asked
+	cluster string // its ID, "" if this kubeconfig may not know it
+	err     error  // why it was not asked
 }
 
 func askAPI(ctx context.Context, cfg config.Config, version string) objects {
@@ -161,6 +167,9 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 			return objects{err: context.Cause(ctx)}
 		}
 	}
+	if all.cluster, err = client.ClusterID(ctx); err != nil {
+		return objects{err: err}
+	}
 	return all
 }
 
@@ -179,6 +188,7 @@ func watches(client *kube.Client, cfg config.Config) []*kube.Sieve[*corev1.Persi
 type disk struct {
 	pool      string
 	inventory volume.Inventory
+	mark      hostcheck.Marker
 	err       error // why it was not looked at
 }
 
@@ -204,7 +214,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	answer := make(chan disk, 1)
 	go func() {
 		inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, report.Identity)
-		answer <- disk{pool.Name, inventory, err}
+		answer <- disk{pool.Name, inventory, report.Mark, err}
 	}()
 	select {
 	case d := <-answer:

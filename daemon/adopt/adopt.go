@@ -256,6 +256,6 @@ func (s *survey) other(directory, name string) string {
 func planRecord(r volume.Record, place volume.Place) *plan.Record {
 	return &plan.Record{
 		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
-		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Place: plan.Place(place),
+		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
 	}
 }

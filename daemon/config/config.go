@@ -56,6 +56,7 @@ type Pool struct {
 	Filesystem   string // type as in mountinfo, "" for any
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
 	Scope        string // ScopeNode or ScopeShared
+	Exclusive    bool   // a filesystem of the network is mounted on this node and no other
 	Source       string // SourceHost or SourceLocal
 
 	Mode  fs.FileMode // of a volume's directory; setgid and sticky are fs.ModeSetgid, fs.ModeSticky

@@ -42,6 +42,7 @@ var (
 		"filesystem": text(func(p *Pool, s string) error { p.Filesystem = s; return checkFilesystem(s) }),
 		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
 		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
+		"exclusive":  truth(func(p *Pool, b bool) { p.Exclusive = b }),
 		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal) }),
 		"mode":       text(setMode),
 		"owner":      text(setOwner),

@@ -25,6 +25,9 @@ func (l *loader) finishPool(d *draft) {
 	}
 	l.warnMode(d)
 	l.warnReserve(d)
+	if d.Scope != ScopeNode && d.Exclusive {
+		l.warn(l.where(d, "exclusive"), "means nothing while the pool's scope is %q", d.Scope)
+	}
 	if !d.RequireMount {
 		l.warn(l.where(d, "require_mount"), "false: %s may be a plain directory on the host's own filesystem, which volumes can fill", d.Path)
 		if _, said := l.set[l.where(d, "mount_point").key()]; said {

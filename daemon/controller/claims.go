@@ -148,7 +148,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 			return time.Minute, nil
 		}
 		if difference := plan.Same(existing, pv); difference != "" {
-			return c.nameTaken(ctx, r, f, difference)
+			return c.nameTaken(r, f, difference), nil
 		}
 	}
 	took := c.ledger.published(string(f.Claim.UID))
@@ -209,16 +209,14 @@ func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFact
 	return 0, err
 }
 
-// nameTaken: the object of our name is somebody else's, so nobody will ever use our directory.
-func (c *Controller) nameTaken(ctx context.Context, r *room, f plan.ClaimFacts, difference string) (time.Duration, error) {
-	pv := plan.VolumeName(f.Claim)
-	if err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), pv); err != nil {
-		return 0, err
-	}
+// nameTaken: the object of our name is not the one that this node would make. It may be for the same claim,
+// of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
+// stays for as long as the object does, and then goes by its record.
+func (c *Controller) nameTaken(r *room, f plan.ClaimFacts, difference string) time.Duration {
 	c.ledger.published(string(f.Claim.UID))
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
-		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", pv, difference)}, r.Name)
-	return time.Minute, nil
+		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, r.Name)
+	return time.Minute
 }
 
 // sayClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is

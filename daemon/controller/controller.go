@@ -15,6 +15,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // PoolParts is one pool as the controllers use it.
@@ -24,7 +26,9 @@ type PoolParts struct {
 	Probe Prober
 	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker that
 	// was found there, before any work is done in it.
-	Opened func(marker string) error
+	Opened func(marker hostcheck.Marker) error
+	// Remark writes the pool's marker anew.
+	Remark func(ctx context.Context, id mounts.Identity, marker hostcheck.Marker) error
 }
 
 // Options is the controllers' world.
@@ -58,6 +62,7 @@ type Controller struct {
 	nodes  nodeCount
 	turns  turns
 	mixing *mixing
+	here   here
 	pinged atomic.Int64 // when the last ping came through a queue, in ns since the epoch
 }
 
@@ -68,6 +73,7 @@ type room struct {
 	volumes queue
 	purges  queue
 	shutter *shutter
+	owner   owner
 	tenure  *tenure       // nil for a pool that is this node's alone
 	kick    chan struct{} // look at the pool now
 	recheck chan struct{} // go through its records
@@ -88,7 +94,7 @@ func New(o Options) *Controller {
 		p.Disk = answering{p.Disk, shutter, make(chan struct{}, seats)}
 		c.rooms[p.Name] = &room{
 			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			kick: kick, recheck: make(chan struct{}, 1),
+			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
 		}
 		if p.Scope == plan.ScopeShared {
 			c.rooms[p.Name].tenure = newTenure(o.Identity)
@@ -232,8 +238,12 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 // ClassChanged looks again at every claim: a class that came or changed may answer what it waits for.
 func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
 
-// NodeChanged looks again at every claim when this node appears or its labels change.
+// NodeChanged looks again at every claim when this node appears or its labels change, and at every pool
+// when it appears or goes.
 func (c *Controller) NodeChanged(was, now *corev1.Node) {
+	if was == nil || now == nil {
+		c.Look()
+	}
 	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
 		c.requeueClaims("")
 	}

@@ -271,7 +271,7 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 	case record.Place != plan.InPool && record.Place != plan.InTrash:
 		return nil
 	}
-	_, err = c.record(ctx, r, *record)
+	_, err = c.record(ctx, r, *record, c.comparisonOf(*record, state.Report.Mark))
 	return err
 }
 

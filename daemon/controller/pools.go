@@ -53,6 +53,7 @@ func (c *Controller) watchPool(ctx context.Context, r *room, first func()) {
 
 // look probes a pool once. The gate closes before anybody is told; it opens after.
 func (c *Controller) look(ctx context.Context, r *room) {
+	synced := c.here.synced.Load()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	report := r.Probe.Probe(deadline)
 	cancel()
@@ -60,7 +61,10 @@ func (c *Controller) look(ctx context.Context, r *room) {
 		return
 	}
 	if report.Removable() {
-		if err := r.Opened(report.Marker); err != nil {
+		c.settle(ctx, r, &report)
+	}
+	if report.Removable() {
+		if err := r.Opened(report.Mark); err != nil {
 			report.Findings = append(report.Findings, hostcheck.Finding{
 				Reason: plan.ReasonStateUnwritable, Severity: hostcheck.Close,
 				Message: "the pool's identity cannot be remembered: " + err.Error(),
@@ -68,6 +72,9 @@ func (c *Controller) look(ctx context.Context, r *room) {
 		}
 	}
 	before, after := c.Gate.Set(report, time.Now())
+	if synced {
+		r.owner.once.Do(func() { close(r.owner.seen) })
+	}
 	if !after.Removable() {
 		r.shutter.drop()
 	}

@@ -40,10 +40,14 @@ type World struct {
 type Reader interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	// EachVolume reads all volume objects of the cluster.
+	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
 	// EventSaid answers when an event was written last, by any daemon; zero is never.
 	EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
+	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
+	ClusterID(ctx context.Context) (string, error)
 	// EachPod reads the pods of a namespace that a field selector leaves.
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 }

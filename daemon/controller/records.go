@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 const (
@@ -54,6 +55,14 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if !state.Removable() || !r.leads() {
 		return nil
 	}
+	if err := c.confirm(ctx); err != nil {
+		return err
+	}
+	mark := state.Report.Mark
+	if mark.Cluster != "" && mark.Cluster != hostcheck.ClusterAny && c.Cluster() != "" && mark.Cluster != c.Cluster() {
+		signal(r.kick) // the API server is another cluster's since the pool was looked at
+		return nil
+	}
 	if err := c.fence(ctx, r); err != nil {
 		return quiet(err)
 	}
@@ -64,10 +73,13 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if err != nil {
 		return err
 	}
+	if c.count(r, records, mark) {
+		return nil // the gate closes
+	}
 	c.lookForLost(r, records)
 	var first error
 	var again time.Duration
-	failed := 0
+	failed, with := 0, &comparison{c: c, sure: c.sure(records, mark)}
 	for _, record := range records {
 		if _, published := c.World.Volumes.Get(record.PV); published {
 			continue // the usual case costs no request
@@ -79,7 +91,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		if c.ledger.busy(record.ClaimUID) {
 			continue // a worker has it
 		}
-		goOn, err := c.record(ctx, r, record)
+		goOn, err := c.record(ctx, r, record, with)
 		if err != nil {
 			first, failed = cmp.Or(first, err), failed+1
 		}
@@ -111,23 +123,48 @@ func (c *Controller) lookForLost(r *room, records []plan.Record) {
 	}
 }
 
-// record looks at one record whose volume object is not watched: it does not exist, or its label was
-// taken off. Both objects are read from the API before anything is undone. goOn is false for an error
+// comparison is what the records of one pass have in common.
+type comparison struct {
+	c         *Controller
+	sure      bool            // this is the cluster of the pool's volumes
+	claimants *plan.Claimants // nil: not read yet
+}
+
+// comparisonOf is that of one record alone.
+func (c *Controller) comparisonOf(record plan.Record, marker hostcheck.Marker) *comparison {
+	return &comparison{c: c, sure: c.sure([]plan.Record{record}, marker)}
+}
+
+// objectOf finds an object of another name for the record's claim. All objects of the cluster are read, once
+// for all records, and only before something is undone or purged.
+func (with *comparison) objectOf(ctx context.Context, record plan.Record) (string, error) {
+	if with.claimants == nil {
+		all := &plan.Claimants{}
+		if err := with.c.API.EachVolume(ctx, all.Add); err != nil {
+			return "", err
+		}
+		with.claimants = all
+	}
+	return with.claimants.Of(record), nil
+}
+
+// record looks at one record whose volume object is not watched: it does not exist, or its label is not
+// this node's. Everything is read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (goOn bool, err error) {
-	facts := plan.RecordFacts{Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node, Scope: r.Scope}
-	if facts.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
+func (c *Controller) record(ctx context.Context, r *room, record plan.Record, with *comparison) (goOn bool, err error) {
+	facts, err := c.recordFacts(ctx, r, record)
+	if err != nil {
 		return false, err
 	}
-	if facts.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
-		return false, err
-	}
-	if plan.Buryable(facts) {
-		if facts.Tombstone, err = c.API.ReadTombstone(ctx, record.PV); err != nil {
+	facts.Unsure = !with.sure
+	verdict := plan.ForRecord(facts)
+	if verdict.Action == plan.Undo || verdict.Action == plan.Finish {
+		if facts.Object, err = with.objectOf(ctx, record); err != nil {
 			return false, err
 		}
+		verdict = plan.ForRecord(facts)
 	}
-	switch verdict := plan.ForRecord(facts); verdict.Action {
+	switch verdict.Action {
 	case plan.Finish:
 		r.purges.Add(item{name: record.PV})
 	case plan.Undo:
@@ -140,6 +177,26 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record) (g
 		err = c.catchUp(ctx, r, record, verdict)
 	}
 	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
+}
+
+func (c *Controller) recordFacts(ctx context.Context, r *room, record plan.Record) (f plan.RecordFacts, err error) {
+	f = plan.RecordFacts{
+		Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Scope: r.Scope,
+		Node: c.Node, Former: c.Gate.State(r.Name).Report.Mark.Former(),
+	}
+	if node, known := c.World.Nodes.Get(c.Node); known {
+		f.NodeLabels = node.Labels
+	}
+	if f.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
+		return f, err
+	}
+	if f.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
+		return f, err
+	}
+	if plan.Buryable(f) {
+		f.Tombstone, err = c.API.ReadTombstone(ctx, record.PV)
+	}
+	return f, err
 }
 
 // quiet: a daemon that does not work in the pool any more leaves everything as it is, and has no

@@ -48,6 +48,15 @@ func (c *cluster) GetClaim(context.Context, string, string) (*corev1.PersistentV
 	return c.claim, nil
 }
 
+func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
+	if c.volume != nil {
+		visit(c.volume)
+	}
+	return nil
+}
+
+func (c *cluster) ClusterID(context.Context) (string, error) { return "c", nil }
+
 func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if c.volume == nil {
 		return nil, nil

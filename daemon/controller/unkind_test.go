@@ -48,6 +48,14 @@ func (a *api) GetVolume(_ context.Context, name string) (*corev1.PersistentVolum
 	return nil, a.err()
 }
 
+// The objects that a comparison finds under other names are tested in test/e2e.
+func (a *api) EachVolume(context.Context, func(*corev1.PersistentVolume)) error { return a.err() }
+
+func (a *api) ClusterID(context.Context) (string, error) {
+	a.asked = append(a.asked, "cluster")
+	return "c", a.err()
+}
+
 func (a *api) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
 	a.asked = append(a.asked, "claim")
 	return a.claim, a.err()
@@ -109,11 +117,11 @@ func (deafObserver) Volume(string, string) {}
 // stand is a controller with one open pool, "fast", on this disk.
 func stand(a *api, disk Disk) (*Controller, *room) {
 	g := gate.New("fast")
-	g.Set(hostcheck.Report{Pool: "fast"}, time.Now())
+	g.Set(hostcheck.Report{Pool: "fast", Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
 		Node: "node-a", API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
 		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Disk: disk}},
-		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}},
+		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
 	})
 	return c, c.rooms["fast"]
 }

@@ -70,7 +70,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 	case record != nil && record.Place == plan.InTrash && c.ledger.has(letGoKey(name)):
 		return c.discard(ctx, r, name)
 	case record != nil && record.Place == plan.InTrash:
-		_, err = c.record(ctx, r, *record)
+		_, err = c.record(ctx, r, *record, c.comparisonOf(*record, state.Report.Mark))
 		return err
 	case record != nil && (record.Place == plan.Emptying || record.Place == plan.InArchive):
 		if _, watched := c.World.Volumes.Get(name); watched {

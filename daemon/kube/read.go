@@ -38,6 +38,21 @@ func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 	return pv, nil
 }
 
+// ClusterID is the UID of the namespace kube-system, which every cluster has from its first start and which a
+// restore of etcd keeps. It is "" without an error where the kubeconfig may not read that namespace: the
+// manifests of earlier versions did not grant it.
+func (c *Client) ClusterID(ctx context.Context) (string, error) {
+	namespace := &corev1.Namespace{}
+	err := c.core.Get().Resource("namespaces").Name(metav1.NamespaceSystem).Timeout(callTimeout).Do(ctx).Into(namespace)
+	switch {
+	case apierrors.IsForbidden(err), absent(err, metav1.NamespaceSystem):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(namespace.UID), nil
+}
+
 // absent says whether an error is the API server's word that there is no object of this name. A 404 of
 // something in between, a load balancer without a server behind it, say, names no object, or is an
 // unexpected answer to client-go, which puts the name in itself (apimachinery, pkg/api/errors,

@@ -22,5 +22,6 @@ var (
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonLaxMount,
+		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread,
 	}
 )

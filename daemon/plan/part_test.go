@@ -189,6 +189,8 @@ func TestTombstones(t *testing.T) {
 		{"never published, and yet deleted", RecordFacts{Record: Record{Unpublished: true}, Tombstone: tombstone(Delete)}, Delete},
 		{"never made", RecordFacts{Record: Record{Place: Nowhere}}, Undo},
 		{"deleted", RecordFacts{Tombstone: tombstone(Delete)}, Delete},
+		{"deleted, and nothing but the tombstone shows that this is the cluster", RecordFacts{Tombstone: tombstone(Delete), Unsure: true}, Delete},
+		{"never published, perhaps another cluster's", RecordFacts{Record: Record{Unpublished: true}, Unsure: true}, Keep},
 		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: Record{OnDelete: OnDeleteArchive}}, Archive},
 		{"retained", RecordFacts{Tombstone: tombstone(Retain)}, Retain},
 		{"retained here already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Retained: true}}, Keep},

@@ -43,6 +43,10 @@ const (
 	ReasonPoolHeld           = "PoolHeld"
 	ReasonRestartNeeded      = "RestartNeeded"
 	ReasonLaxMount           = "LaxMount" // of check alone
+	ReasonOtherNode          = "OtherNode"
+	ReasonOtherCluster       = "OtherCluster"
+	ReasonScopeChanged       = "ScopeChanged"
+	ReasonRecordsUnread      = "RecordsUnread"
 	ReasonOtherStorage       = "OtherStorage"
 	ReasonLeaseOverwritten   = "LeaseOverwritten"
 	ReasonRecordDamaged      = "RecordDamaged"

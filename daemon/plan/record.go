@@ -1,6 +1,10 @@
 package plan
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Actions for a record without a volume object, beside Ignore.
 const (
@@ -19,7 +23,14 @@ type RecordFacts struct {
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims are ours too
 	Node        string
-	Scope       string // of the pool that has the record
+	Former      []string          // names that this node had before, by the operator's word
+	NodeLabels  map[string]string // of this node's Node, nil if they are not known
+	Scope       string            // of the pool that has the record
+	// Object is a volume object of another name for the record's claim, read from the API just now, "" if
+	// there is none.
+	Object string
+	// Unsure: nothing shows that this is the cluster of the pool's volumes.
+	Unsure bool
 }
 
 // ForRecord decides about a volume that the disk remembers. A volume that was never published was
@@ -30,10 +41,13 @@ type RecordFacts struct {
 // That a directory is in the trash says that its removal was decided and not that the object went by this
 // daemon's hand: the policy may have become Retain before. Who removed the object has the directory go on to
 // Emptying at once, and what died before that is kept.
+//
+// The other way round, an empty directory proves nothing: a volume that a pod has and never wrote to is
+// empty as well. So nothing is undone that has an object of this node under any label, or that another node made.
 func ForRecord(f RecordFacts) Verdict {
 	verdict, buried := f.buried()
 	switch {
-	case f.Record.Retained, f.published(), f.wanted():
+	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
 		return verdict
@@ -46,19 +60,37 @@ func ForRecord(f RecordFacts) Verdict {
 	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Record.Unpublished:
 		// Empty or not: it had an object, so a pod of this or of another cluster may have it.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
+	case f.Unsure: // that no object is there proves nothing in another cluster
+		return Verdict{Action: Keep}
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	}
 }
 
-// published: the volume object may be ours. Only one that names another node is not: a label that
-// somebody took off proves nothing.
+// published: there is an object that may be this volume's. Its label alone proves nothing: a daemon that runs
+// under another node's name reads its own volumes as another node's, and a pod may use them.
 func (f RecordFacts) published() bool {
-	if f.Volume == nil {
-		return false
-	}
-	node := f.Volume.Labels[NodeLabel]
-	return node == "" || node == NodeLabelValue(f.Node) || f.shared()
+	return f.Object != "" || f.Volume != nil && !f.elsewhere()
+}
+
+// elsewhere: this node made a directory for a claim, and another node made the claim's volume. Label and
+// affinity of the object agree on that, and the affinity cannot be changed; the record is this node's own.
+func (f RecordFacts) elsewhere() bool {
+	labelled := f.Volume.Labels[NodeLabel]
+	named := slices.ContainsFunc(append([]string{f.Node}, f.Former...), func(name string) bool { return labelled == NodeLabelValue(name) })
+	return ofOneNode(f.Scope) && f.Record.Node == f.Node && labelled != "" && !named &&
+		f.NodeLabels != nil && hasAffinity(f.Volume) && !matches(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels)
+}
+
+// made: this node made it, and not another one that has the same filesystem mounted, or had this disk.
+func (f RecordFacts) made() bool {
+	return !ofOneNode(f.Scope) || NodeNamed(f.Record.Node, f.Node, f.Former)
+}
+
+// NodeNamed reports whether the name that a record or a marker has is one of this node's. One without a
+// name was written before names were.
+func NodeNamed(name, node string, former []string) bool {
+	return name == "" || name == node || slices.Contains(former, name)
 }
 
 // wanted: the claim, by UID, still waits for this node, or is bound to an object of this name that

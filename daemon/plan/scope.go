@@ -14,7 +14,9 @@ func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] 
 
 // ofOneNode says whether a pool's volumes belong to the node that made them: they carry its label and
 // its affinity. A pool of which nobody said otherwise is such a one.
-func (p Pool) ofOneNode() bool { return p.Scope == "" || p.Scope == ScopeNode }
+func (p Pool) ofOneNode() bool { return ofOneNode(p.Scope) }
+
+func ofOneNode(scope string) bool { return scope == "" || scope == ScopeNode }
 
 // OfAllNodes says whether a claim in this pool concerns every daemon that has it, whichever node was
 // chosen for the claim.

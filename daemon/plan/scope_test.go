@@ -95,6 +95,7 @@ func TestForRecordShared(t *testing.T) {
 		"nobody wants it":                             {RecordFacts{}, Undo},
 		"its object is gone, the purge was cut short": {RecordFacts{Record: Record{Place: Emptying}}, Finish},
 		"its object is gone, nobody knows how":        {RecordFacts{Record: Record{Place: InTrash}}, Keep},
+		"nobody wants it, made by another node":       {RecordFacts{Record: Record{Node: them}}, Undo},
 	} {
 		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Scope = "u-1", "pvc-u-1", ScopeShared
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner

@@ -51,6 +51,7 @@ type Record struct {
 	Directory string // one path element below the pool's path
 	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
 	Scope     string // of the pool when the volume was made
+	Node      string // whose daemon made it
 	Retained  bool   // the volume object was let go and the data kept
 	// Unpublished: this node made it to publish it, and has not seen its object since. Of scope every-node only.
 	Unpublished bool

@@ -140,6 +140,11 @@ func TestForRecord(t *testing.T) {
 	elsewhere, unlabelled, bound := here.DeepCopy(), here.DeepCopy(), ready().Claim
 	elsewhere.Labels[NodeLabel] = them
 	unlabelled.Labels = nil
+	theirs := elsewhere.DeepCopy()
+	theirs.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"host-of-them"}
+	labels := ready().NodeLabels
+	another := elsewhere.DeepCopy()
+	another.Spec.ClaimRef.UID = "u-2"
 	bound.Spec.VolumeName = "pvc-u-1"
 	moved, recreated := ready().Claim, ready().Claim
 	moved.Annotations[SelectedNode] = them
@@ -161,7 +166,29 @@ func TestForRecord(t *testing.T) {
 		{"retained by an operator", RecordFacts{Record: Record{Retained: true}}, InPool, Keep},
 		{"never published, nobody wants it", RecordFacts{}, InPool, Undo},
 		{"never published, the claim went to another node", RecordFacts{Claim: moved}, InPool, Undo},
-		{"never published, the claim got its volume on another node", RecordFacts{Claim: bound, Volume: elsewhere}, InPool, Undo},
+		{"the claim has its volume under another node's name, which may be this node's former one", RecordFacts{Claim: bound, Volume: elsewhere}, InPool, Keep},
+		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, InTrash, Keep},
+		{"half emptied, and its object bears another node's name", RecordFacts{Volume: elsewhere}, Emptying, Keep},
+		{"made here, and made and bound on another node", RecordFacts{Record: Record{Node: us}, Volume: theirs, NodeLabels: labels}, InPool, Undo},
+		{"the same, and only the label says so", RecordFacts{Record: Record{Node: us}, Volume: elsewhere, NodeLabels: labels}, InPool, Keep},
+		{"the same, and the record names another node", RecordFacts{Record: Record{Node: them}, Volume: theirs, NodeLabels: labels}, InPool, Keep},
+		{"the same, and the record names none", RecordFacts{Volume: theirs, NodeLabels: labels}, InPool, Keep},
+		{"the same, and the other name was this node's", RecordFacts{Record: Record{Node: us}, Former: []string{them}, Volume: theirs, NodeLabels: labels}, InPool, Keep},
+		{"the same, and the Node is not known", RecordFacts{Record: Record{Node: us}, Volume: theirs}, InPool, Keep},
+		{"the same, and there is one of another name, too", RecordFacts{Record: Record{Node: us}, Volume: theirs, NodeLabels: labels, Object: "pv-by-hand"}, InPool, Keep},
+		{"its object is for another claim", RecordFacts{Volume: another}, InPool, Keep},
+		{"its claim has an object of another name", RecordFacts{Object: "pv-by-hand"}, InPool, Keep},
+		{"its claim has an object of another name, and it is in the trash", RecordFacts{Object: "pv-by-hand"}, InTrash, Keep},
+		{"perhaps another cluster's", RecordFacts{Unsure: true}, InPool, Keep},
+		{"perhaps another cluster's, in the trash", RecordFacts{Unsure: true}, InTrash, Keep},
+		{"made by another node", RecordFacts{Record: Record{Node: them}}, InPool, Keep},
+		{"made by another node, in staging", RecordFacts{Record: Record{Node: them}}, InStaging, Keep},
+		{"made by another node, never made", RecordFacts{Record: Record{Node: them}}, Nowhere, Keep},
+		{"made by another node, in the trash", RecordFacts{Record: Record{Node: them}}, InTrash, Keep},
+		{"made by another node, half emptied", RecordFacts{Record: Record{Node: them}}, Emptying, Keep},
+		{"made by another node, archived", RecordFacts{Record: Record{Node: them}}, InArchive, Keep},
+		{"made by this node", RecordFacts{Record: Record{Node: us}}, InPool, Undo},
+		{"made by this node under its former name", RecordFacts{Record: Record{Node: them}, Former: []string{"c", them}}, InPool, Undo},
 		{"never published, the claim was made again by the same name", RecordFacts{Claim: recreated}, InPool, Undo},
 		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, InPool, Keep},
 		{"recorded, never made", RecordFacts{}, Nowhere, Undo},

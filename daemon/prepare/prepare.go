@@ -29,6 +29,7 @@ var (
 	ErrMoved        = errors.New("the mounts changed meanwhile")
 	ErrOther        = errors.New("another filesystem was prepared for this pool")
 	ErrForeign      = errors.New("the filesystem belongs to another pool")
+	ErrOwner        = errors.New("the pool is not that node's")
 )
 
 // UnfitError says that what is mounted is not what the configuration asks for.
@@ -41,10 +42,12 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("pool %q: %s", e.Pool.Name, e.Finding.Message)
 }
 
-// Marking writes the text of a marker into the pool whose directory has this identity, with the
-// directories that belong to it (daemon/volume does).
+// Marking writes into the pool whose directory has this identity (daemon/volume does).
 type Marking interface {
+	// InitMarker writes the text of the first marker, with the directories that belong to it.
 	InitMarker(ctx context.Context, id mounts.Identity, marker []byte) error
+	// Remark replaces a marker by one with the same ID.
+	Remark(ctx context.Context, id mounts.Identity, m hostcheck.Marker) error
 }
 
 // Options say what to prepare.
@@ -53,6 +56,7 @@ type Options struct {
 	StateDir string
 	// Replace accepts a filesystem that is not the one remembered for the pool.
 	Replace bool
+	Owner   Owner
 	Marking Marking
 	Check   func(context.Context) hostcheck.Report // of this pool, with what is remembered of it
 }
@@ -94,7 +98,10 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.poolDir(&r); err != nil {
 		return r, err
 	}
-	return r, o.mark(ctx, &r)
+	if err := o.mark(ctx, &r); err != nil {
+		return r, err
+	}
+	return r, o.handOver(ctx, &r)
 }
 
 // tolerated are the findings that prepare is there to end, or that have nothing to do with it.
@@ -113,7 +120,8 @@ func has(r hostcheck.Report, reason string) bool {
 // the pool's place is an error here, or it would get the pool's marker.
 func (o Options) judge(report hostcheck.Report) (step, *hostcheck.Marker, error) {
 	for _, f := range report.Findings {
-		if f.Severity == hostcheck.Close && !tolerated[f.Reason] {
+		meant := f.Reason == hostcheck.ReasonOtherNode && o.Owner.From != "" || f.Reason == hostcheck.ReasonOtherCluster && o.Owner.NewCluster
+		if f.Severity == hostcheck.Close && !tolerated[f.Reason] && !meant {
 			return nothing, nil, &UnfitError{o.Pool, f}
 		}
 	}

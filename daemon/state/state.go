@@ -36,13 +36,18 @@ func Remember(dir, pool string, m hostcheck.Marker) error {
 	return replace(file, text)
 }
 
-// Remembered is the id of the marker that is remembered for a pool, "" if there is none. A file that
-// cannot be understood is an error: taking it for none would let another filesystem take the pool's
-// place.
+// Remembered is the id of the marker that is remembered for a pool, "" if there is none.
 func Remembered(dir, pool string) (id string, err error) {
+	m, err := Recall(dir, pool)
+	return m.ID, err
+}
+
+// Recall is the marker that is remembered for a pool, zero if there is none. A file that cannot be
+// understood is an error: taking it for none would let another filesystem take the pool's place.
+func Recall(dir, pool string) (hostcheck.Marker, error) {
 	file, err := fileOf(dir, pool)
 	if err != nil {
-		return "", err
+		return hostcheck.Marker{}, err
 	}
 	text, err := os.ReadFile(file)
 	if earlier := earlierFile(dir, pool); errors.Is(err, os.ErrNotExist) && earlier != "" {
@@ -50,19 +55,19 @@ func Remembered(dir, pool string) (id string, err error) {
 		text, err = os.ReadFile(file)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
+		return hostcheck.Marker{}, nil
 	}
 	if err != nil {
-		return "", err
+		return hostcheck.Marker{}, err
 	}
 	m, err := hostcheck.DecodeMarker(text)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
+		return m, fmt.Errorf("%s: %w", file, err)
 	}
 	if m.Pool != pool {
-		return "", fmt.Errorf("%s: a marker of pool %q", file, m.Pool)
+		return hostcheck.Marker{}, fmt.Errorf("%s: a marker of pool %q", file, m.Pool)
 	}
-	return m.ID, nil
+	return m, nil
 }
 
 // Forget removes what is remembered of a pool. Nothing remembered is no error.

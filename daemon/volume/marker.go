@@ -3,11 +3,14 @@ package volume
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -58,6 +61,74 @@ func makeOwn(dir int, name string) error {
 		return nil
 	}
 	return wrap("making "+name, err)
+}
+
+// Remark writes the marker anew, because whose the pool is was learnt or has changed. A pool that has a marker
+// with another ID, or none, is ErrPrepared. A crash leaves the old marker or the new one, and perhaps a file
+// beside it that the next call removes.
+func (p *Pool) Remark(ctx context.Context, id mounts.Identity, m hostcheck.Marker) error {
+	s, err := p.begin(ctx, id, "writing its marker")
+	if err == nil {
+		defer s.end()
+		err = s.remark(m)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %q: writing its marker: %w", p.name, err)
+	}
+	return nil
+}
+
+func (s *session) remark(m hostcheck.Marker) error {
+	text, err := hostcheck.EncodeMarker(m)
+	if err != nil {
+		return err
+	}
+	meta, err := openDir(s.root, metaDir)
+	if err != nil {
+		return wrap("opening "+metaDir, err)
+	}
+	defer unix.Close(meta)
+	if now, err := hostcheck.ReadMarker(s.root); err != nil || now.ID != m.ID {
+		return errors.Join(fmt.Errorf("%w: %s is another one", ErrPrepared, markerFile), err)
+	}
+	if err := removeStrays(meta); err != nil {
+		return err
+	}
+	// A name of its own, because daemons of other nodes may write the same marker now. One that loses its
+	// file to removeStrays of another finds nothing to rename, and tries again.
+	aside := markerAside + rand.Text()
+	fd, err := createFile(meta, aside, text)
+	if err != nil {
+		return errors.Join(wrap("writing "+aside, err), remove(meta, aside, 0))
+	}
+	defer unix.Close(fd)
+	s.pool.did("marker written")
+	if err := fsync(fd); err != nil {
+		return errors.Join(wrap("fsync of "+aside, err), remove(meta, aside, 0))
+	}
+	if err := again(func() error { return unix.Renameat(meta, aside, meta, markerFile) }); err != nil {
+		return errors.Join(wrap("naming "+markerFile, err), remove(meta, aside, 0))
+	}
+	s.pool.did("marker named")
+	return wrap("fsync of "+metaDir, fsync(meta))
+}
+
+// markerAside begins the name of a marker that has not its final name yet.
+const markerAside = markerFile + ".new."
+
+func removeStrays(meta int) error {
+	fd, err := openDir(meta, ".") // a position of its own
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	all, err := names(fd)
+	for _, name := range all {
+		if strings.HasPrefix(name, markerAside) {
+			err = errors.Join(err, remove(meta, name, 0))
+		}
+	}
+	return err
 }
 
 func (s *session) sameMarker(meta int, marker []byte) error {

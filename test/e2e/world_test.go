@@ -110,8 +110,15 @@ func (w *world) newHostOn(image hosttest.Image, name string, extra ...string) *h
 // bareHost is newHost without the Node object.
 func (w *world) bareHost(image hosttest.Image, name string, extra ...string) *host {
 	w.Helper()
-	h := &host{w: w, node: w.namespace + "-" + name, image: image}
-	h.mount = hosttest.PoolMount(w, h.image)
+	h := w.hostAt(hosttest.PoolMount(w, image), name, extra...)
+	h.image = image
+	return h
+}
+
+// hostAt is bareHost on what is mounted there already.
+func (w *world) hostAt(mount, name string, extra ...string) *host {
+	w.Helper()
+	h := &host{w: w, node: w.namespace + "-" + name, mount: mount}
 	dir := hosttest.Dir(w)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.must(w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))

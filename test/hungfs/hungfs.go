@@ -39,7 +39,14 @@ type FS struct {
 // Mount mounts a new, empty filesystem at dir; the test's end answers everything and unmounts it.
 func Mount(t testing.TB, dir string) *FS {
 	t.Helper()
-	fs, err := Start(dir)
+	return MountAs(t, dir, "fuse.hungfs", "hungfs")
+}
+
+// MountAs is Mount of a filesystem that the mount table shows with this type, which begins with "fuse.",
+// and this source.
+func MountAs(t testing.TB, dir, fsType, source string) *FS {
+	t.Helper()
+	fs, err := start(dir, fsType, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +55,9 @@ func Mount(t testing.TB, dir string) *FS {
 }
 
 // Start mounts a new, empty filesystem at dir, for programs. Stop ends it.
-func Start(dir string) (*FS, error) {
+func Start(dir string) (*FS, error) { return start(dir, "fuse.hungfs", "hungfs") }
+
+func start(dir, fsType, source string) (*FS, error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -56,7 +65,7 @@ func Start(dir string) (*FS, error) {
 	fs := &FS{wake: wake, tree: newTree(), asked: map[Op]int{}, failing: map[Op]unix.Errno{}, ended: make(chan struct{})}
 	fs.arrived = sync.NewCond(&fs.mu)
 	ready := make(chan error)
-	go fs.serve(dir, ready)
+	go fs.serve(dir, fsType, source, ready)
 	if err := <-ready; err != nil {
 		return fs, err
 	}
@@ -158,10 +167,10 @@ func (fs *FS) AwaitHeld() {
 // killed, a thread that waits for a held request cannot die before the request ends (request_wait_answer
 // in fs/fuse/dev.c), and with a shared table it would keep open the very descriptor whose closing
 // ends it.
-func (fs *FS) serve(dir string, ready chan<- error) {
+func (fs *FS) serve(dir, fsType, source string, ready chan<- error) {
 	defer close(fs.ended)
 	runtime.LockOSThread() // never unlocked: the thread ends here, and closes what it opened
-	if err := fs.connect(dir); err != nil {
+	if err := fs.connect(dir, fsType, source); err != nil {
 		ready <- fmt.Errorf("mounting hungfs on %s: %w", dir, err)
 		return
 	}
@@ -172,7 +181,7 @@ func (fs *FS) serve(dir string, ready chan<- error) {
 	_ = unix.Close(fs.fuse)
 }
 
-func (fs *FS) connect(dir string) (err error) {
+func (fs *FS) connect(dir, fsType, source string) (err error) {
 	if err = unix.Unshare(unix.CLONE_FILES); err != nil {
 		return err
 	}
@@ -180,7 +189,7 @@ func (fs *FS) connect(dir string) (err error) {
 		return err
 	}
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fs.fuse)
-	return unix.Mount("hungfs", dir, "fuse.hungfs", 0, options)
+	return unix.Mount(source, dir, fsType, 0, options)
 }
 
 // turn waits for something to do and does it; false when the filesystem is unmounted.

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// OwnerFacts is everything that a decision about whose a pool is depends on. The marker's own node and cluster
+// are compared by hostcheck; here is what the records and the cluster say.
+type OwnerFacts struct {
+	Pool          Pool
+	Node          string
+	NodeKnown     bool   // the cluster has a Node of this name
+	Cluster       string // "" where this daemon may not know it
+	MarkedCluster string // "" in a marker of an earlier version
+	Census        Census
+}
+
+// Census is what the records of a pool say of its owner.
+type Census struct {
+	Others map[string]int // how many are of a node that this one is not, by its name
+	Scopes map[string]int // how many were made when the pool had another scope, by that
+	// Objects is how many should have an object in this cluster: all but those that are retained, being
+	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
+	Objects int
+	Absent  bool
+}
+
+// Count takes the census of a pool's records. Absent is for the caller, who can ask the API.
+func Count(records []Record, pool Pool, node string, former []string) Census {
+	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
+	for _, r := range records {
+		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.ofOneNode()
+		switch {
+		case !sameScope && r.HasObject():
+			c.Scopes[r.Scope]++
+		case !sameScope:
+		case pool.ofOneNode() && !NodeNamed(r.Node, node, former):
+			c.Others[r.Node]++
+		}
+		if r.HasObject() {
+			c.Objects++
+		}
+	}
+	return c
+}
+
+// HasObject reports whether a volume object is to be expected for a record.
+func (r Record) HasObject() bool { return r.Place == InPool && !r.Retained && !r.Unpublished }
+
+// Objection is something that keeps a pool closed, or is only said where Warn is set.
+type Objection struct {
+	Reason, Message string
+	Warn            bool
+}
+
+type ownerRule func(OwnerFacts) (Objection, bool)
+
+// ownerRules is the specification, the most telling first.
+var ownerRules = []ownerRule{nodeNotFound, recordsOfOthers, recordsUnknownHere, scopeChanged}
+
+// ForOwner finds what speaks against working in a pool.
+func ForOwner(f OwnerFacts) []Objection {
+	var all []Objection
+	for _, rule := range ownerRules {
+		if o, applies := rule(f); applies {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// nodeNotFound: a name that no Node has is a host's name before it got its own ("localhost"), or a typing error.
+func nodeNotFound(f OwnerFacts) (Objection, bool) {
+	return Objection{Reason: ReasonNodeNotFound, Message: fmt.Sprintf("the cluster has no node %q", f.Node)}, !f.NodeKnown
+}
+
+func recordsOfOthers(f OwnerFacts) (Objection, bool) {
+	return Objection{Reason: ReasonOtherNode, Message: fmt.Sprintf("%s has records of volumes of other nodes (%s), and this node's name is %q",
+		f.Pool.Path, counted(f.Census.Others), f.Node)}, len(f.Census.Others) > 0
+}
+
+// recordsUnknownHere is asked once, of a pool whose marker says nothing: the daemon of an earlier version wrote it.
+func recordsUnknownHere(f OwnerFacts) (Objection, bool) {
+	return Objection{Reason: ReasonOtherCluster, Message: fmt.Sprintf("%s has records of volumes, and the cluster with the UID %s has neither object nor claim of any of them",
+		f.Pool.Path, f.Cluster)}, f.MarkedCluster == "" && f.Cluster != "" && f.Census.Objects > 0 && f.Census.Absent
+}
+
+func scopeChanged(f OwnerFacts) (Objection, bool) {
+	scope := f.Pool.Scope
+	if scope == "" {
+		scope = ScopeNode
+	}
+	return Objection{Warn: true, Reason: ReasonScopeChanged, Message: fmt.Sprintf(
+		"%s has volumes that were made with another scope (%s), and the pool has scope %s: they are not removed when their claims are deleted",
+		f.Pool.Path, counted(f.Census.Scopes), scope)}, len(f.Census.Scopes) > 0
+}
+
+// counted is "node-a: 2, node-b: 1", with three names at most.
+func counted(by map[string]int) string {
+	names := slices.Sorted(maps.Keys(by))
+	var all []string
+	for _, name := range names[:min(len(names), 3)] {
+		all = append(all, fmt.Sprintf("%s: %d", name, by[name]))
+	}
+	if len(names) > 3 {
+		all = append(all, fmt.Sprintf("and %d more", len(names)-3))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,80 @@
+package prepare
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// Owner is what the operator says of whose the pool is.
+type Owner struct {
+	Node       string // this node's name
+	From       string // the node whose pool this was, and is not any more; "" says nothing
+	NewCluster bool   // the next cluster that a daemon finds is the pool's
+	// Recorded are the nodes that the pool's records name.
+	Recorded func(context.Context, hostcheck.Report) ([]string, error)
+}
+
+// handOver writes into the marker whose the pool is from now on. A crash between the marker and the memory of
+// it leaves a marker that the daemon remembers.
+func (o Options) handOver(ctx context.Context, r *Result) error {
+	if o.Owner.From == "" && !o.Owner.NewCluster {
+		return nil
+	}
+	report := o.Check(ctx)
+	found, err := o.markerAt(report.Identity)
+	if err != nil || found == nil {
+		return err
+	}
+	m := *found
+	if o.Owner.From != "" {
+		if m, err = o.takenOver(ctx, report, m); err != nil {
+			return fmt.Errorf("pool %q: %w", o.Pool.Name, err)
+		}
+	}
+	if o.Owner.NewCluster {
+		m.Cluster = hostcheck.ClusterAny
+	}
+	if m == *found {
+		return nil
+	}
+	if err := o.Marking.Remark(ctx, report.Identity, m); err != nil {
+		return err
+	}
+	o.tell(r, *found, m)
+	return state.Remember(o.StateDir, o.Pool.Name, m)
+}
+
+// takenOver is the marker of a pool that was another node's. Its records may keep that node's name.
+func (o Options) takenOver(ctx context.Context, report hostcheck.Report, m hostcheck.Marker) (hostcheck.Marker, error) {
+	from, former := o.Owner.From, m.Former()
+	recorded, err := o.Owner.Recorded(ctx, report)
+	switch {
+	case err != nil:
+		return m, err
+	case m.Node != "" && m.Node != from && m.Node != o.Owner.Node:
+		return m, fmt.Errorf("the marker names node %q, not %q: %w", m.Node, from, ErrOwner)
+	case m.Node != from && !slices.Contains(former, from) && !slices.Contains(recorded, from):
+		return m, fmt.Errorf("neither the marker nor a record names node %q: %w", from, ErrOwner)
+	}
+	if !slices.Contains(former, from) {
+		former = append(former, from)
+	}
+	former = slices.DeleteFunc(former, func(name string) bool { return name == o.Owner.Node })
+	m.Node, m.FormerNodes = o.Owner.Node, strings.Join(former, " ")
+	return m, nil
+}
+
+func (o Options) tell(r *Result, was, now hostcheck.Marker) {
+	if was.Node != now.Node || was.FormerNodes != now.FormerNodes {
+		r.did("noted in marker %s that the pool was node %s's and is node %s's", now.ID, o.Owner.From, now.Node)
+		r.note("PersistentVolumes keep the name of node %s: see docs/operation.md, \"A node with another name\"", o.Owner.From)
+	}
+	if was.Cluster != now.Cluster {
+		r.did("noted in marker %s that the pool belongs to the cluster that the daemon finds next", now.ID)
+	}
+}

@@ -1,0 +1,407 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+)
+
+// rename has the host's daemon run under another node's name.
+func (h *host) rename(node string) {
+	h.w.Helper()
+	text, err := os.ReadFile(h.Path("etc", "config.toml"))
+	h.w.must(err)
+	h.w.must(h.Configure(strings.Replace(string(text), `node = "`+h.node+`"`, `node = "`+node+`"`, 1)))
+	h.node = node
+}
+
+// stop ends the daemon and waits for that.
+func (h *host) stop() {
+	h.w.Helper()
+	_, _, err := h.Stop(h.w.soon())
+	h.w.must(err)
+}
+
+// wantClosed waits until the daemon says why the pool is closed, and compares what check, status, the Node's
+// event and the log say.
+func (h *host) wantClosed(reason, says string) {
+	h.w.Helper()
+	h.w.must(h.WaitStatus(h.w.soon(), says))
+	if out, code := h.Call("status"); code == 0 || !strings.Contains(out, "closed: "+reason) || !strings.Contains(out, says) {
+		h.w.Errorf("status: exit code %d\n%s", code, out)
+	}
+	h.w.eventually("the log has "+reason, func() bool { return strings.Contains(h.Log(), "reason="+reason) })
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: h.node, UID: types.UID(h.node)}}
+	event, err := h.w.WaitEvent(h.w.soon(), node, reason)
+	h.w.must(err)
+	if !strings.Contains(event.Message, says) {
+		h.w.Errorf("the node's event says %q", event.Message)
+	}
+}
+
+// forgetOwner makes the marker one of a version that did not write whose the pool is.
+func (h *host) forgetOwner() {
+	h.w.Helper()
+	h.editMarker(func(m map[string]any) { delete(m, "node"); delete(m, "cluster"); delete(m, "formerNodes") })
+}
+
+func (h *host) editMarker(edit func(map[string]any)) {
+	h.w.Helper()
+	for _, file := range []string{h.ours("pool.json"), h.Path("state", "pools", "fast.json")} {
+		m := h.marker(file)
+		edit(m)
+		text, err := json.Marshal(m)
+		h.w.must(err)
+		h.w.must(os.WriteFile(file, text, 0o600))
+	}
+}
+
+func (h *host) marker(file string) map[string]any {
+	h.w.Helper()
+	text, err := os.ReadFile(file)
+	h.w.must(err)
+	m := map[string]any{}
+	h.w.must(json.Unmarshal(text, &m))
+	return m
+}
+
+// emptyAndFull are two bound volumes: one that no pod wrote to yet, and one with a file.
+func (h *host) emptyAndFull() []string {
+	h.w.Helper()
+	class := h.w.class("c", immediate)
+	h.w.claim("empty", class, "1Mi")
+	h.w.claim("full", class, "1Mi")
+	empty, full := h.w.bound("empty").Name, h.w.bound("full").Name
+	h.w.must(os.WriteFile(filepath.Join(h.mount, full, "file"), []byte("data"), 0o600))
+	return []string{empty, full}
+}
+
+// A daemon under another node's name does nothing to the volumes of its pool, says why it does not, and goes
+// on when the name is right again: with a marker that names the node, and with one of an earlier version,
+// where the records do.
+func TestOtherNodeName(t *testing.T) {
+	for name, old := range map[string]bool{"marker": false, "records": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.newHost("a").run()
+			volumes, right := h.emptyAndFull(), h.node
+			if m := h.marker(h.ours("pool.json")); m["node"] != right || m["cluster"] == "" || m["cluster"] == nil {
+				t.Errorf("the marker is %v", m)
+			}
+			h.stop()
+			if old {
+				h.forgetOwner()
+			}
+			other := w.namespace + "-b"
+			w.must(w.AddNode(w.ctx, other, nil))
+			h.rename(other)
+			h.run()
+			h.wantClosed("OtherNode", `this node's name is "`+other+`"`)
+			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: OtherNode") || !strings.Contains(out, "--from-node") {
+				t.Errorf("check: exit code %d\n%s", code, out)
+			}
+			if out, code := h.Call("prepare", "fast"); code == 0 || !strings.Contains(out, "--from-node") {
+				t.Errorf("prepare: exit code %d\n%s", code, out)
+			}
+			if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, other) {
+				t.Errorf("volumes: exit code %d\n%s", code, out)
+			}
+			h.wantTree(whole(volumes...)...)
+			h.stop()
+			h.rename(right)
+			h.run()
+			w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+			h.wantTree(whole(volumes...)...)
+			w.deleteClaim("empty")
+			w.must(w.WaitVolumeGone(w.soon(), volumes[0]))
+			h.wantTree(whole(volumes[1])...)
+		})
+	}
+}
+
+// A name that no Node has, such as localhost before the host has its own, is no reason to touch anything:
+// the pool opens when the Node joins.
+func TestNodeThatDoesNotExist(t *testing.T) {
+	w := newWorld(t)
+	h := w.bareHost(hosttest.Mkfs(w, "ext4", 96), "late")
+	h.run()
+	h.wantClosed("NodeNotFound", `the cluster has no node "`+h.node+`"`)
+	if m := h.marker(h.ours("pool.json")); m["node"] != nil {
+		t.Errorf("the marker took the name of a node that does not exist: %v", m)
+	}
+	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	volumes := h.emptyAndFull()
+	w.must(w.Client().CoreV1().Nodes().Delete(w.ctx, h.node, metav1.DeleteOptions{}))
+	w.must(h.WaitStatus(w.soon(), "the cluster has no node"))
+	w.deleteClaim("full")
+	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
+	h.wantTree(whole(volumes[0])...)
+}
+
+// A disk that moved to another node, or a node that was renamed, on purpose: the pool is the new node's by one
+// word, nothing of its volumes changes, and with their label they are the new node's, too.
+func TestFromNode(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	volumes, was := h.emptyAndFull(), h.node
+	h.stop()
+	h.rename(w.namespace + "-b")
+	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + was}))
+	for _, bad := range [][]string{{"--from-node", h.node}, {"--from-node", "nobody"}} {
+		if out, code := h.Call(append([]string{"prepare", "fast"}, bad...)...); code == 0 {
+			t.Errorf("prepare %s: %s", bad, out)
+		}
+	}
+	for range 2 { // again changes nothing
+		if out, code := h.Call("prepare", "fast", "--from-node", was); code != 0 {
+			t.Fatalf("prepare: exit code %d\n%s", code, out)
+		}
+	}
+	h.run()
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	if out, code := h.Call("check"); code != 0 {
+		t.Errorf("check: exit code %d\n%s", code, out)
+	}
+	w.claim("new", w.class("new", immediate), "1Mi")
+	volumes = append(volumes, w.bound("new").Name)
+	h.wantTree(whole(volumes...)...)
+	for _, pv := range volumes[:2] {
+		patch := []byte(`{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`)
+		_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{})
+		w.must(err)
+	}
+	w.deleteClaim("full")
+	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
+	h.wantTree(whole(volumes[0], volumes[2])...)
+}
+
+// Two daemons have the same filesystem mounted, which does not look like one of the network, and scope shared
+// was forgotten: the second finds that it is the first one's, at prepare or later.
+func TestSharedForgotten(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
+	for _, n := range nodes {
+		text, err := os.ReadFile(n.Path("etc", "config.toml"))
+		w.must(err)
+		w.must(n.Configure(strings.Replace(string(text), "scope = \"shared\"", "", 1)))
+	}
+	a, b := nodes[0].run(), nodes[1]
+	volumes := a.emptyAndFull()
+	if out, code := b.Call("prepare", "fast"); code == 0 || !strings.Contains(out, a.node) {
+		t.Errorf("prepare on the second: exit code %d\n%s", code, out)
+	}
+	b.run()
+	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
+	a.wantTree(whole(volumes...)...)
+	w.claim("more", w.class("more", immediate), "1Mi")
+	a.wantTree(whole(append(volumes, w.bound("more").Name)...)...)
+}
+
+// A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does not know
+// where the marker is of an earlier version; until the operator says that it is meant.
+func TestOtherCluster(t *testing.T) {
+	for name, old := range map[string]bool{"marker": false, "records": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.newHost("a").run()
+			volumes := h.emptyAndFull()
+			h.stop()
+			if old {
+				h.forgetOwner()
+				h.strange(volumes)
+			} else {
+				h.editMarker(func(m map[string]any) { m["cluster"] = "another" })
+			}
+			h.run()
+			says := "is a pool of the cluster with the UID another"
+			if old {
+				says = "neither object nor claim"
+			}
+			h.wantClosed("OtherCluster", says)
+			h.wantTree(whole(volumes...)...)
+			if !old {
+				if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, says) {
+					t.Errorf("volumes: exit code %d\n%s", code, out)
+				}
+				if out, code := h.Call("adopt", "fast"); code == 0 || !strings.Contains(out, says) {
+					t.Errorf("adopt: exit code %d\n%s", code, out)
+				}
+			}
+			if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
+				t.Fatalf("prepare: exit code %d\n%s", code, out)
+			}
+			w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+			if m := h.marker(h.ours("pool.json")); m["cluster"] == "any" || m["cluster"] == "another" || m["node"] != h.node {
+				t.Errorf("the marker is %v", m)
+			}
+		})
+	}
+}
+
+// strange makes the records those of claims that this cluster never had.
+func (h *host) strange(volumes []string) {
+	h.w.Helper()
+	for i, pv := range volumes {
+		file := h.ours("volumes/" + pv + ".json")
+		text, err := os.ReadFile(file)
+		h.w.must(err)
+		uid := strings.TrimPrefix(pv, "pvc-")
+		stranger := string(rune('1'+i)) + uid[1:]
+		renamed := strings.ReplaceAll(string(text), uid, stranger)
+		h.w.must(os.WriteFile(h.ours("volumes/pvc-"+stranger+".json"), []byte(renamed), 0o600))
+		h.w.must(os.Remove(file))
+		h.w.must(os.Rename(filepath.Join(h.mount, pv), filepath.Join(h.mount, "pvc-"+stranger)))
+		volumes[i] = "pvc-" + stranger
+	}
+}
+
+// A pool of an earlier version, with volumes that the cluster knows, learns whose it is without a word; one
+// whose daemon may not know the cluster works as before, and says so once.
+func TestOwnerIsLearnt(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	volumes := h.emptyAndFull()
+	h.stop()
+	h.forgetOwner()
+	h.run()
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	system, err := w.Client().CoreV1().Namespaces().Get(w.ctx, "kube-system", metav1.GetOptions{})
+	w.must(err)
+	if m := h.marker(h.ours("pool.json")); m["node"] != h.node || m["cluster"] != string(system.UID) {
+		t.Errorf("the marker is %v", m)
+	}
+	h.wantTree(whole(volumes...)...)
+}
+
+// An object of any name and label for a record's claim keeps the volume, though nothing watches it.
+func TestObjectOfAnotherName(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	volumes := h.emptyAndFull()
+	h.stop()
+	pv := w.volume(volumes[0])
+	again := pv.DeepCopy()
+	again.ObjectMeta = metav1.ObjectMeta{Name: "by-hand-" + w.namespace, Annotations: pv.Annotations}
+	again.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	again.Spec.ClaimRef.ResourceVersion = ""
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, again, metav1.CreateOptions{})
+	w.must(err)
+	w.Cleanup(func() { _ = w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, again.Name, metav1.DeleteOptions{}) })
+	w.must(w.forget(pv))
+	w.deleteClaim("empty")
+	w.eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
+	h.run()
+	w.claim("later", w.class("later", immediate), "1Mi") // the records were compared before
+	volumes = append(volumes, w.bound("later").Name)
+	h.wantTree(whole(volumes...)...)
+}
+
+// forget takes an object away by force, as a restore of etcd would.
+func (w *world) forget(pv *corev1.PersistentVolume) error {
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{})
+}
+
+// The manifests of the version before grant no look at namespaces.
+func TestClusterUnknown(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a")
+	w.oldRights(h)
+	h.run()
+	volumes := h.emptyAndFull()
+	if n := strings.Count(h.Log(), "the cluster cannot be told from others"); n != 1 {
+		t.Errorf("the log says %d times that the cluster is not known", n)
+	}
+	if m := h.marker(h.ours("pool.json")); m["cluster"] != nil || m["node"] != h.node {
+		t.Errorf("the marker is %v", m)
+	}
+	w.deleteClaim("full")
+	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
+	h.wantTree(whole(volumes[0])...)
+}
+
+// oldRights gives the host's daemon an identity with the rights of the version before.
+func (w *world) oldRights(h *host) {
+	w.Helper()
+	role, err := w.Client().RbacV1().ClusterRoles().Get(w.ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
+	w.must(err)
+	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	for _, rule := range role.Rules {
+		if rule.Resources[0] != "namespaces" {
+			old.Rules = append(old.Rules, rule)
+		}
+	}
+	_, err = w.Client().RbacV1().ClusterRoles().Create(w.ctx, old, metav1.CreateOptions{})
+	w.must(err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: w.namespace}}
+	_, err = w.Client().CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, account, metav1.CreateOptions{})
+	w.must(err)
+	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: old.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "old", Namespace: w.namespace}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	text, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	file := filepath.Join(hosttest.Dir(w), "old-kubeconfig")
+	w.must(w.ServiceAccountKubeconfig(w.ctx, w.namespace, "old", "", file))
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "kubeconfig") {
+			line = "kubeconfig = \"" + file + "\"\n"
+		}
+		lines = append(lines, line)
+	}
+	w.must(h.Configure(strings.Join(lines, "")))
+}
+
+// A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope says that
+// other nodes have it, or exclusive that none does.
+func TestNetworkFilesystem(t *testing.T) {
+	w := newWorld(t)
+	mount := hosttestDir(t, "net")
+	hosttest.SetImmutable(t, mount, true)
+	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
+	h := w.hostAt(mount, "a", "exclusive = true")
+	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	h.run()
+	h.emptyAndFull()
+	volumes := h.tree()
+	text, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	w.must(h.Configure(strings.Replace(string(text), "exclusive = true", "", 1)))
+	w.must(h.Signal(syscall.SIGHUP))
+	h.wantClosed("NetworkFilesystem", "(fuse.sshfs, root@files:/export) can be mounted on other nodes, too")
+	for _, command := range []string{"prepare", "check"} {
+		if out, code := h.Call(command, "fast"); code == 0 || !strings.Contains(out, "can be mounted on other nodes, too") || !strings.Contains(out, `scope = "shared"`) {
+			t.Errorf("%s: exit code %d\n%s", command, code, out)
+		}
+	}
+	w.must(h.Configure(strings.Replace(string(text), "exclusive = true", `scope = "shared"`, 1)))
+	w.must(h.Signal(syscall.SIGHUP))
+	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	// And the volumes that were made with the scope before are spoken of.
+	w.eventually("check warns of the scope before", func() bool {
+		out, code := h.Call("check")
+		return code == 0 && strings.Contains(out, "warning ScopeChanged") && strings.Contains(out, "(node: 2)")
+	})
+	w.eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+	h.wantTree(volumes...)
+}
