@@ -73,11 +73,11 @@ func Ends(s string, limit int) string {
 		return Line(s, limit)
 	}
 	half := (limit - len(more)) / 2
-	tail := s[len(s)-half:]
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+	head, tail := Line(s[:half], half), s[len(s)-half:]
+	for len(tail) > 0 && (!utf8.RuneStart(tail[0]) || len(Line(tail, limit)) > half) {
 		tail = tail[1:]
 	}
-	return Line(s[:half], half) + more + Line(tail, half)
+	return strings.TrimSuffix(head, more) + more + Line(tail, half)
 }
 
 // number is an amount or a time as messages have them: "427 MiB", "1.5Gi", "2m30s". Digits within names are
