@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// The directory around a mount point is the daemon's to work in, unless it holds what is others'.
+func TestWorkIn(t *testing.T) {
+	for mount, want := range map[string]string{
+		"/srv/fast": "/srv", "/srv/pools/fast": "/srv/pools", "/mnt/disk": "/mnt", "/storage/a": "/storage", "/var/tmp/x/pool": "/var/tmp/x",
+		"/data": "/data/volumes", "/var/volumes": "/var/volumes/volumes", "/var/lib/kubelet/pool": "/var/lib/kubelet/pool/volumes",
+		"/var/lib/rancher/k3s/storage": "/var/lib/rancher/k3s/storage/volumes", "/home/pool": "/home/pool/volumes", "/opt/app/pool": "/opt/app/pool/volumes",
+		"/var/tmp/pool": "/var/tmp/pool/volumes",
+	} {
+		if got := workIn(config.Pool{MountPoint: mount, Path: mount + "/volumes", RequireMount: true}); got != want {
+			t.Errorf("mounted at %s: %s, want %s", mount, got, want)
+		}
+	}
+	if got := workIn(config.Pool{MountPoint: "/srv/x", Path: "/srv/x/plain"}); got != "/srv/x" {
+		t.Errorf("a plain directory: %s", got)
+	}
+}
+
+// A file may be replaced in its directory; of a directory with others' keys only the file is read.
+func TestAround(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile(dir+"/b/real", nil, 0o600), os.Symlink("../b/real", dir+"/a/link")); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string][]string{
+		dir + "/a/link":                       {dir + "/a", dir + "/b"},
+		"/nonexistent/kubeconfig":             {"/nonexistent"},
+		"/etc/kubernetes/admin.conf":          {"/etc/kubernetes/admin.conf"},
+		"/etc/kubeconfig-that-is-not-there":   {"/etc/kubeconfig-that-is-not-there"},
+		"/root/kubeconfig-that-is-not-there":  {"/root/kubeconfig-that-is-not-there"},
+		"/etc/hostpath-provisioner/not-there": {"/etc/hostpath-provisioner"},
+	} {
+		if got := around(file); !slices.Equal(slices.Compact(got), want) {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
+// What a running daemon can take into use, and the sentence for what it cannot.
+func TestFits(t *testing.T) {
+	o := Options{Config: "/etc/hostpath-provisioner/config.toml", StateDir: "/var/lib/hostpath-provisioner/state", RuntimeDir: "/run/hostpath-provisioner"}
+	pool := func(path string, mode os.FileMode) config.Config {
+		return config.Config{Confine: true, Kubeconfig: "/etc/hostpath-provisioner/kubeconfig", Pools: []config.Pool{{Path: path, MountPoint: path, RequireMount: true, Mode: mode}}}
+	}
+	rules := confinement(o, pool("/srv/fast", 0o777))
+	c := &confine.Confined{ABI: 7, Work: rules.Work, Read: slices.Concat(rules.Read, rules.Write)}
+	loose := pool("/srv/fast", 0o777)
+	loose.Confine = false
+	for _, one := range []struct {
+		cfg  config.Config
+		want string
+	}{
+		{pool("/srv/fast", 0o777), ""},
+		{pool("/srv/other", 0o777), ""},
+		{pool("/data", 0o777), "/data is outside of what the daemon confined itself to when it started: it has to be restarted"},
+		{pool("/srv/fast", 0o770|os.ModeSetgid), "the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started: it has to be restarted"},
+		{loose, "confine = false comes too late for a daemon that is confined: it has to be restarted"},
+	} {
+		err := Fits(o, c, one.cfg)
+		if got := text(err); got != one.want || err != nil && !errors.As(err, new(*RestartError)) {
+			t.Errorf("%q, want %q", got, one.want)
+		}
+	}
+	for _, free := range []*confine.Confined{nil, {Off: true}, {Failed: "no"}, {ABI: 0}} {
+		if err := Fits(o, free, pool("/data", 0o777)); err != nil {
+			t.Errorf("%v: %v", free, err)
+		}
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A pool whose storage came later, to where only the storage of then is allowed, is closed and tells why; one
+// whose storage is refused for another reason is not.
+func TestReach(t *testing.T) {
+	refused := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: permission denied"}
+	failing := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: input/output error"}
+	later := func(path string) *RestartError { return &RestartError{path + " came after the daemon confined itself"} }
+	never := func(string) *RestartError { return nil }
+	for _, one := range []struct {
+		mount   string
+		saw     hostcheck.Finding
+		outside func(string) *RestartError
+		want    string
+	}{
+		{"/data", refused, later, plan.ReasonRestartNeeded}, {"/data", failing, later, hostcheck.ReasonUnreadable},
+		{"/data", refused, never, hostcheck.ReasonUnreadable}, {"/srv/fast", refused, later, hostcheck.ReasonUnreadable},
+	} {
+		p := &prober{pool: config.Pool{Path: one.mount, MountPoint: one.mount, RequireMount: true}, outside: one.outside}
+		r := hostcheck.Report{Findings: []hostcheck.Finding{one.saw}}
+		p.reach(&r)
+		if f, closed := r.Closed(); !closed || f.Reason != one.want {
+			t.Errorf("%s, %s: %v, want %s", one.mount, one.saw.Message, f, one.want)
+		}
+	}
+}
