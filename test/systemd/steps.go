@@ -189,7 +189,7 @@ func reload(w *world) {
 	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
 	w.fails("systemctl reload "+service, "failed")
 	w.status("3 of 3 pools open")
-	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl reload " + service)
+	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl reload " + service + "; rm -r /srv/more")
 	w.status("2 of 2 pools open")
 	w.is("systemctl show -P MainPID "+service, pid)
 }
