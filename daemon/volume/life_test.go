@@ -93,6 +93,20 @@ func TestInitMarkerSurprises(t *testing.T) {
 	}
 }
 
+// A pool that has another marker is somebody else's, and stays as it is.
+func TestInitMarkerOfAnother(t *testing.T) {
+	r := onTmpfs(t)
+	before := tree(t, r.path)
+	for name, other := range map[string]string{"another": "{\"version\": 2}\n", "the beginning": string(marker[:5]), "none": ""} {
+		if err := r.InitMarker(t.Context(), r.id, []byte(other)); !errors.Is(err, ErrPrepared) {
+			t.Errorf("%s: got %v, want ErrPrepared", name, err)
+		}
+	}
+	if after := tree(t, r.path); after != before {
+		t.Errorf("left\n%swas\n%s", after, before)
+	}
+}
+
 func surprise(t *testing.T, path, kind string) {
 	if kind == "file" {
 		write(t, path, "not ours")
