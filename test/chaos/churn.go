@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +74,9 @@ func (c *churn) make(ctx context.Context) {
 	c.number++
 	claim := cluster.Claim(c.scene.Namespace, fmt.Sprintf("c%06d", c.number), c.scene.Class, "1Mi")
 	c.mu.Unlock()
-	claim.Annotations = map[string]string{plan.ProvisionOnNode: c.scene.Name}
+	if c.scene.Scope == plan.ScopeNode {
+		claim.Annotations = map[string]string{plan.ProvisionOnNode: c.scene.Name}
+	}
 	made, err := c.scene.Client.CoreV1().PersistentVolumeClaims(c.scene.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
 		return
@@ -130,6 +134,13 @@ func (c *churn) isDoomed(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.doomed[uid]
+}
+
+// all are the UIDs of all claims that were ever made.
+func (c *churn) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.uids))
 }
 
 // living are the UIDs of the claims that nobody asked to delete.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,22 +20,31 @@ import (
 )
 
 // judge watches the volumes of the cluster, at the API server itself, writes into them as pods would,
-// and compares the API with the disk.
+// and compares the API with the disk, or with the disk of each node in scope every-node.
 type judge struct {
-	scene *scene.Scene
-	churn *churn
+	scene    *scene.Scene
+	churn    *churn
+	storages []scene.Storage
 
 	mu      sync.Mutex
 	made    map[string]map[string]bool // by claim UID: the UIDs of the volume objects made for it
-	written map[string]string          // volume name to claim UID: volumes that have data
+	written map[place]string           // to claim UID: volumes that have data
 	wrong   []string                   // volumes that were published without a directory
 
 	forgotten map[string]bool // volumes that a restored server does not know
 	lenient   bool
 }
 
+// place is a volume's directory in one of the storages.
+type place struct {
+	storage int
+	pv      string
+}
+
 func newJudge(s *scene.Scene, c *churn) *judge {
-	return &judge{scene: s, churn: c, made: map[string]map[string]bool{}, written: map[string]string{}, forgotten: map[string]bool{}}
+	return &judge{
+		scene: s, churn: c, storages: s.Storages(), made: map[string]map[string]bool{}, written: map[place]string{}, forgotten: map[string]bool{},
+	}
 }
 
 // run watches until the context ends. A server that is away is asked again.
@@ -61,8 +71,12 @@ func (j *judge) follow(ctx context.Context) error {
 	}
 	defer w.Stop()
 	for event := range w.ResultChan() {
-		if pv, is := event.Object.(*corev1.PersistentVolume); is && event.Type == watch.Added {
+		pv, is := event.Object.(*corev1.PersistentVolume)
+		switch {
+		case is && event.Type == watch.Added:
 			j.appeared(pv)
+		case is && event.Type == watch.Modified && pv.Spec.ClaimRef != nil && len(j.storages) > 1:
+			j.write(pv.Name, string(pv.Spec.ClaimRef.UID)) // the other nodes have made theirs meanwhile
 		}
 	}
 	return nil
@@ -85,21 +99,43 @@ func (j *judge) appeared(pv *corev1.PersistentVolume) {
 		j.made[uid] = map[string]bool{}
 	}
 	j.made[uid][string(pv.UID)] = true
-	if j.written[pv.Name] != "" {
-		return
-	}
-	_, err := os.Lstat(j.scene.Path(pv.Name))
-	if err == nil && uid[0]%3 != 0 {
-		if err = os.WriteFile(j.file(pv.Name), []byte(pv.Name), 0o600); err == nil {
-			j.written[pv.Name] = uid
-		}
-	}
-	if err != nil && !j.churn.isDoomed(uid) { // asked after the look at the disk
+	if err := j.writeLocked(pv.Name, uid); err != nil && !j.churn.isDoomed(uid) { // asked after the look at the disk
 		j.wrong = append(j.wrong, fmt.Sprintf("%s: %v", pv.Name, err))
 	}
 }
 
-func (j *judge) file(pv string) string { return j.scene.Path(pv, "data") }
+func (j *judge) write(pv, uid string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.writeLocked(pv, uid)
+}
+
+// writeLocked writes into each directory that a volume has and that has no data yet. No directory at all is an error.
+func (j *judge) writeLocked(pv, uid string) (err error) {
+	found := 0
+	for i, s := range j.storages {
+		at := place{i, pv}
+		if j.written[at] != "" {
+			found++
+			continue
+		}
+		_, failed := os.Lstat(s.Path(pv))
+		if failed == nil && uid[0]%3 != 0 {
+			if failed = os.WriteFile(j.file(at), []byte(pv), 0o600); failed == nil {
+				j.written[at] = uid
+			}
+		}
+		if err = failed; err == nil {
+			found++
+		}
+	}
+	if found > 0 {
+		return nil
+	}
+	return err
+}
+
+func (j *judge) file(at place) string { return j.storages[at.storage].Path(at.pv, "data") }
 
 // newEpoch forgets who made what: a server whose data was restored makes known volumes anew. Volumes of
 // claims that it has forgotten are expected to be kept from now on, if they have data.
@@ -108,6 +144,11 @@ func (j *judge) newEpoch(claims []corev1.PersistentVolumeClaim) {
 	defer j.mu.Unlock()
 	for uid := range j.made {
 		j.forgotten["pvc-"+uid] = true
+	}
+	if j.scene.Scope == plan.ScopeEveryNode { // kept though empty, and the object of the last ones may not have been seen here
+		for _, uid := range j.churn.all() {
+			j.forgotten["pvc-"+uid] = true
+		}
 	}
 	for _, c := range claims {
 		delete(j.forgotten, "pvc-"+string(c.UID))
@@ -185,7 +226,16 @@ func (j *judge) unsettled(ctx context.Context) (l losses) {
 	for pv := range missing {
 		l.add(unsettled, "volume %s does not exist", pv)
 	}
-	j.compare(claims, want, &l)
+	// A claim that was deleted and came back with a restored server may have lost its directory before, or
+	// some of its files. One that is whole in the trash is to be put back.
+	back := map[string]bool{}
+	for _, c := range claims {
+		back["pvc-"+string(c.UID)] = j.churn.isDoomed(string(c.UID))
+	}
+	j.data(want, back, &l)
+	for i := range j.storages {
+		j.compare(i, want, back, &l)
+	}
 	return l
 }
 
@@ -209,39 +259,41 @@ func (j *judge) claims(ctx context.Context, l *losses) ([]corev1.PersistentVolum
 	return all.Items, want
 }
 
-// compare is the disk's part of unsettled.
-func (j *judge) compare(claims []corev1.PersistentVolumeClaim, want map[string]bool, l *losses) {
-	directories, records, leftovers, err := j.scene.Disk()
+// data looks for what was written.
+func (j *judge) data(want, back map[string]bool, l *losses) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for at, uid := range j.written {
+		if want[at.pv] && back[at.pv] || !want[at.pv] && j.churn.isDoomed(uid) {
+			continue
+		}
+		if data, err := os.ReadFile(j.file(at)); err != nil || string(data) != at.pv {
+			l.add(filesLost, "of volume %s: %q, %v", at.pv, data, err)
+		}
+	}
+}
+
+// compare is a disk's part of unsettled.
+func (j *judge) compare(storage int, want, back map[string]bool, l *losses) {
+	directories, records, leftovers, err := j.storages[storage].Disk()
 	if err != nil {
 		l.add(leaked, "%v", err)
 		return
 	}
-	// A claim that was deleted and came back with a restored server may have lost its directory before, or
-	// some of its files. One that is whole in the trash is to be put back.
-	back := map[string]bool{}
-	for _, c := range claims {
-		back["pvc-"+string(c.UID)] = j.churn.isDoomed(string(c.UID))
-	}
-	for _, name := range leftovers {
-		if pv, emptied := strings.CutSuffix(name, "~"); !emptied || !back[pv] {
-			l.add(leaked, "%s in staging, trash or archive", name)
-		}
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for pv, uid := range j.written {
-		if want[pv] && back[pv] || !want[pv] && j.churn.isDoomed(uid) {
-			continue
-		}
-		if data, err := os.ReadFile(j.file(pv)); err != nil || string(data) != pv {
-			l.add(filesLost, "of volume %s: %q, %v", pv, data, err)
+	for _, name := range leftovers {
+		pv, trash := strings.CutPrefix(name, "trash/")
+		pv, emptied := strings.CutSuffix(pv, "~")
+		if !trash || emptied && !back[pv] || !emptied && !j.undecided(pv) {
+			l.add(leaked, "%s", name)
 		}
 	}
 	for what, names := range map[string][]string{"directory": directories, "record": records} {
 		there := map[string]bool{}
 		for _, name := range names {
 			there[name] = true
-			if !want[name] && !j.limbo(name) {
+			if !want[name] && !j.limbo(place{storage, name}) {
 				l.add(leaked, "%s %s", what, name)
 			}
 		}
@@ -253,48 +305,62 @@ func (j *judge) compare(claims []corev1.PersistentVolumeClaim, want map[string]b
 	}
 }
 
-// limbo is a volume whose claim and object a restored server has forgotten. Its data is kept.
-func (j *judge) limbo(pv string) bool {
-	if !j.forgotten[pv] {
+// limbo is a volume whose claim and object a restored server has forgotten. Its data is kept, and in scope every-node
+// its directory, also an empty one: no tombstone says that the claim is gone.
+func (j *judge) limbo(at place) bool {
+	if !j.forgotten[at.pv] {
 		return false
 	}
-	_, err := os.Lstat(j.file(pv))
-	return err == nil || j.lenient
+	if j.lenient || j.scene.Scope == plan.ScopeEveryNode {
+		return true
+	}
+	_, err := os.Lstat(j.file(at))
+	_, whole := os.Lstat(j.storages[at.storage].Trash(at.pv))
+	return err == nil || whole == nil && j.undecided(at.pv)
 }
 
-// fresh counts the volumes with data whose claims are to stay and are not among these.
-func (j *judge) fresh(earlier map[string]bool) (n int) {
+// undecided is a volume that a restored server has forgotten and whose claim was being deleted before. The daemon did
+// not remove its object, so that it is kept where it is: whole in the trash, if it was moved there before.
+func (j *judge) undecided(pv string) bool {
+	return j.forgotten[pv] && j.churn.isDoomed(strings.TrimPrefix(pv, "pvc-"))
+}
+
+// fresh counts the volumes with data whose claims are to stay and are not among these, in the storage that has fewest.
+func (j *judge) fresh(earlier map[string]bool) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, uid := range j.written {
+	n := make([]int, len(j.storages))
+	for at, uid := range j.written {
 		if !earlier[uid] && !j.churn.isDoomed(uid) {
-			n++
+			n[at.storage]++
 		}
 	}
-	return n
+	return slices.Min(n)
 }
 
-// went counts the claims among these that were deleted and have no directory any more.
+// went counts the claims among these that were deleted and have no directory any more, in any storage.
 func (j *judge) went(earlier map[string]bool) (n int) {
 	for uid := range earlier {
-		if !j.churn.isDoomed(uid) {
-			continue
-		}
-		if _, err := os.Lstat(j.scene.Path("pvc-" + uid)); errors.Is(err, fs.ErrNotExist) {
+		if j.churn.isDoomed(uid) && !slices.ContainsFunc(j.storages, func(s scene.Storage) bool { return there(s.Path("pvc-" + uid)) }) {
 			n++
 		}
 	}
 	return n
 }
 
-// orphans are the volumes with data that no claim has.
-func (j *judge) orphans(ctx context.Context) (kept int) {
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// orphans are the directories with data of volumes that no claim has.
+func (j *judge) orphans(ctx context.Context) (kept []place) {
 	_, want := j.claims(ctx, &losses{})
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for pv := range j.written {
-		if _, err := os.Lstat(j.file(pv)); err == nil && !want[pv] {
-			kept++
+	for at := range j.written {
+		if there(j.file(at)) && !want[at.pv] {
+			kept = append(kept, at)
 		}
 	}
 	return kept

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -56,8 +57,8 @@ func phaseNames() (names []string) {
 
 // play goes through the phases, the fair one first.
 func (w *world) play(ctx context.Context) *result {
-	r := &result{begin: w.begin, seed: w.opt.seed}
-	fairPhase := phase{name: "fair", play: func(w *world, ctx context.Context) { w.pass(ctx, w.opt.time) }}
+	r := &result{begin: w.begin, scope: w.opt.scope, seed: w.opt.seed}
+	fairPhase := phase{name: "fair", play: (*world).fine}
 	for _, p := range append([]phase{fairPhase}, phases...) {
 		wanted := p.name == fairPhase.name || slices.Contains(w.opt.only, p.name) || len(w.opt.only) == 0 && !(p.long && w.opt.short)
 		switch {
@@ -151,6 +152,17 @@ func (w *world) until(ctx context.Context, is func() bool) {
 	}
 }
 
+// fine is fair weather. Where several daemons have the volumes, a deletion is many more requests than a claim: it is
+// counted from when both are as frequent as later.
+func (w *world) fine(ctx context.Context) {
+	if w.opt.scope != plan.ScopeNode {
+		w.until(ctx, w.churn.moved)
+		w.sky.reset()
+		w.churn.count()
+	}
+	w.pass(ctx, w.opt.time)
+}
+
 func (w *world) miserable(ctx context.Context) {
 	w.sky.turn(misery)
 	w.pass(ctx, 2*w.opt.time)
@@ -196,6 +208,7 @@ func (w *world) restored(ctx context.Context) {
 	}
 	w.pass(ctx, w.opt.time/2)
 	w.until(ctx, func() bool { return w.judge.fresh(w.earlier) >= enough && w.judge.went(w.earlier) >= enough })
+	w.grow(ctx)
 	w.die(ctx, func() error {
 		if err := os.RemoveAll(w.etcd()); err != nil {
 			return err
@@ -206,6 +219,35 @@ func (w *world) restored(ctx context.Context) {
 	w.judge.newEpoch(claims)
 	w.judge.beLenient(true)
 	w.churn.adopt(claims)
+}
+
+// busyDay is how many versions the restored server is behind at least. It writes some 500 when it starts.
+const busyDay = 1000
+
+// grow waits until the lease of a shared pool is a later version than the one that will be restored, and makes so many
+// versions that the restored server does not reach it at once.
+func (w *world) grow(ctx context.Context) {
+	if w.opt.scope != plan.ScopeShared {
+		return
+	}
+	was, now := w.lease(ctx), ""
+	w.until(ctx, func() bool { now = w.lease(ctx); return now != was })
+	if now == was {
+		w.Fatalf("the lease of the pool was not renewed")
+	}
+	maps := w.scene.Client.CoreV1().ConfigMaps(w.scene.Namespace)
+	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "busy-"}}, metav1.CreateOptions{})
+	for i := 0; err == nil && i < busyDay; i++ {
+		_, err = maps.Patch(ctx, made.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
+	}
+	w.must(err, "writing to the API server")
+}
+
+// lease is the version of the lease of a shared pool.
+func (w *world) lease(ctx context.Context) string {
+	lease, err := w.scene.Client.CoordinationV1().Leases("hostpath-provisioner").Get(ctx, plan.LeaseName(w.scene.Name, w.scene.Name), metav1.GetOptions{})
+	w.must(err, "reading the lease of the pool")
+	return lease.ResourceVersion
 }
 
 func (w *world) list(ctx context.Context) []corev1.PersistentVolumeClaim {
@@ -236,35 +278,50 @@ func (w *world) afterRestore(ctx context.Context, r *row) {
 			r.losses.add(kind, "%s", one)
 		}
 	}
-	w.kept = w.judge.orphans(ctx)
-	if w.kept != before {
-		r.losses.add(filesLost, "%d volumes that the server had forgotten had data, %d after a restart", before, w.kept)
+	orphans := w.judge.orphans(ctx)
+	w.kept = len(orphans)
+	if w.kept != len(before) {
+		r.losses.add(filesLost, "%d volumes that the server had forgotten had data, %d after a restart", len(before), w.kept)
 	}
 	if w.kept == 0 || w.back == 0 {
 		r.losses.add(nothingProven, "restored: %d orphans, %d claims came back", w.kept, w.back)
 	}
-	if told := strings.Count(w.scene.Log(), "reason="+plan.ReasonOrphaned); told < w.kept {
-		r.losses.add(unsettled, "%d orphans, and the log names %d", w.kept, told)
+	for _, at := range orphans {
+		if !told(w.judge.storages[at.storage].Log(), at.pv, plan.ReasonOrphaned) {
+			r.losses.add(unsettled, "%s is kept without a claim, and nothing says so", at.pv)
+		}
 	}
 }
 
-// toldOfLost: of each claim that is back without its directory the daemon says so, without a restart.
+// told reports whether a log gives this reason for a volume.
+func told(log, pv, reason string) bool {
+	return strings.Contains(log, "reason="+reason+" volume="+pv)
+}
+
+// toldOfLost: of each claim that is back without its directory the daemon says so, without a restart. A node of scope
+// every-node makes one anew, unless it had begun to empty it.
 func (w *world) toldOfLost(ctx context.Context, r *row) {
-	var untold []string
+	reason := plan.ReasonVolumeLost
+	if w.opt.scope == plan.ScopeEveryNode {
+		reason = plan.ReasonPartRemoved
+	}
+	var untold []place
 	w.until(ctx, func() bool {
 		untold = nil
-		log := w.scene.Log()
-		for _, claim := range w.list(ctx) {
-			pv := "pvc-" + string(claim.UID)
-			_, err := os.Lstat(w.scene.Path(pv))
-			if os.IsNotExist(err) && !strings.Contains(log, "reason="+plan.ReasonVolumeLost+" volume="+pv) {
-				untold = append(untold, pv)
+		claims := w.list(ctx)
+		for i, s := range w.judge.storages {
+			log := s.Log()
+			for _, claim := range claims {
+				at := place{i, "pvc-" + string(claim.UID)}
+				if !there(s.Path(at.pv)) && !told(log, at.pv, reason) {
+					untold = append(untold, at)
+				}
 			}
 		}
 		return len(untold) == 0
 	})
-	for _, pv := range untold {
-		r.losses.add(unsettled, "the directory of %s is gone, and nothing says so", pv)
+	for _, at := range untold {
+		r.losses.add(unsettled, "the directory of %s is gone, and nothing says so", at.pv)
 	}
 }
 

@@ -26,10 +26,11 @@ func (r row) rate() float64 { return float64(r.tally.sum()) / r.lasted.Seconds()
 // result is everything that is told in the end.
 type result struct {
 	begin time.Time
+	scope string
 	seed  uint64
 	rows  []row
 	left  []string // phases that were not played
-	kept  int      // volumes whose objects a restored server forgot
+	kept  int      // directories with data of volumes that a restored server forgot
 	back  int      // claims that it remembered
 }
 
@@ -41,7 +42,7 @@ func (r *result) sum() (n int) {
 }
 
 func (r *result) print() {
-	fmt.Printf("\n%-10s %7s %8s  %6s %8s  %8s %6s %8s %7s  %6s %8s %6s\n", "phase", "lasted", "settled",
+	fmt.Printf("\nscope %s\n%-10s %7s %8s  %6s %8s  %8s %6s %8s %7s  %6s %8s %6s\n", r.scope, "phase", "lasted", "settled",
 		"claims", "deleted", "requests", "a sec", "busiest", "bound", "faults", "doubles", "lost")
 	for _, row := range r.rows {
 		bound, faults := "", 0
@@ -56,7 +57,7 @@ func (r *result) print() {
 			len(row.losses[madeTwice]), row.losses.sum()-len(row.losses[madeTwice]))
 	}
 	r.printFaults()
-	fmt.Printf("the restored server had forgotten %d volumes with data, which were kept, and remembered %d claims that had been deleted\n", r.kept, r.back)
+	fmt.Printf("the restored server had forgotten the volumes of %d directories with data, which were kept, and remembered %d claims that had been deleted\n", r.kept, r.back)
 	if late := r.late(); late > 0 {
 		fmt.Printf("%d volumes were made once more for claims that were being deleted, and removed again\n", late)
 	}
@@ -105,5 +106,5 @@ func (r *result) printLosses() {
 	if n := r.sum(); n > 0 {
 		verdict = fmt.Sprintf("LOST: %d", n)
 	}
-	fmt.Printf("%s, seed %d, in %s\n", verdict, r.seed, time.Since(r.begin).Round(time.Second))
+	fmt.Printf("scope %s: %s, seed %d, in %s\n", r.scope, verdict, r.seed, time.Since(r.begin).Round(time.Second))
 }

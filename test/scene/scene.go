@@ -6,6 +6,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -40,6 +42,7 @@ type Options struct {
 type Scene struct {
 	Name       string
 	Cluster    *cluster.Cluster
+	Scope      string
 	Client     kubernetes.Interface // the administrator's, over protobuf, without a limit
 	Namespace  string
 	Class      string
@@ -49,7 +52,14 @@ type Scene struct {
 
 	dir, config string
 	running     bool
-	peer        *rig.Daemon // a second daemon, on a second node that has the same storage
+	peer        *rig.Daemon // a second daemon, on a second node
+	peerPool    string      // where this program sees the peer's pool, if it has a filesystem of its own
+}
+
+// Storage is a filesystem that holds the pool. In scope every-node each node has its own; else there is one.
+type Storage struct {
+	pool    string        // where this program sees it
+	daemons []*rig.Daemon // of the nodes that have it
 }
 
 // Build makes everything, up to a daemon that is configured and does not run yet.
@@ -59,7 +69,7 @@ func Build(ctx context.Context, t hosttest.T, o Options) *Scene {
 			t.Fatalf("%s: %v", doing, err)
 		}
 	}
-	s := &Scene{Name: o.Name, Class: o.Name, dir: hosttest.Dir(t)}
+	s := &Scene{Name: o.Name, Class: o.Name, Scope: cmp.Or(o.Scope, plan.ScopeNode), dir: hosttest.Dir(t)}
 	var err error
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t), ExtraArgs: o.Args, Env: o.Env})
 	must(err, "starting the control plane")
@@ -100,9 +110,10 @@ path = %q
 %s`, o.Name, node, s.Kubeconfig, o.Metrics, o.Name, s.Pool, scope)
 }
 
-// AddPeer makes another node that has the same storage, with a daemon that runs whenever the first does. It has a mount
-// namespace of its own, because two daemons of one host do not share a pool.
-func (s *Scene) AddPeer(ctx context.Context, o Options) (err error) {
+// AddPeer makes another node, with a daemon that runs whenever the first does. It has the same storage, or a filesystem
+// of its own at the same path in scope every-node. It has a mount namespace of its own, because two daemons of one
+// host do not share a pool.
+func (s *Scene) AddPeer(ctx context.Context, t hosttest.T, o Options) (err error) {
 	dir, node := filepath.Join(s.dir, "peer"), o.Name+"-peer"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -110,8 +121,14 @@ func (s *Scene) AddPeer(ctx context.Context, o Options) (err error) {
 	if err := s.Cluster.AddNode(ctx, node, nil); err != nil {
 		return err
 	}
+	mounts := "mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner"
+	if o.Scope == plan.ScopeEveryNode {
+		s.peerPool = hosttest.PoolMount(t, mkfs(t, o))
+		// The first node's filesystem goes: a mount on top of it would hide its mount point.
+		mounts += fmt.Sprintf("; umount %[1]s; mount --bind %[2]s %[1]s; umount %[2]s", s.Pool, s.peerPool)
+	}
 	s.peer, err = rig.New(rig.Options{Binary: o.Binary, Dir: dir, Config: s.of(node, o), Wrap: []string{
-		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", `mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner; exec "$@"`, "sh",
+		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", mounts + `; exec "$@"`, "sh",
 	}})
 	if err != nil {
 		return err
@@ -123,11 +140,13 @@ func (s *Scene) AddPeer(ctx context.Context, o Options) (err error) {
 }
 
 // Log is what the daemons wrote.
-func (s *Scene) Log() string {
-	if s.peer == nil {
-		return s.Daemon.Log()
+func (s *Scene) Log() string { return logs(s.daemons()) }
+
+func logs(daemons []*rig.Daemon) (all string) {
+	for _, d := range daemons {
+		all += d.Log()
 	}
-	return s.Daemon.Log() + s.peer.Log()
+	return all
 }
 
 // Cast makes another binary, with more in its environment, the daemon of the scene; the directories
@@ -138,7 +157,7 @@ func (s *Scene) Cast(binary string, env ...string) (err error) {
 }
 
 func (s *Scene) identify(ctx context.Context) error {
-	manifests, code := s.Daemon.Call("manifests")
+	manifests, code := s.Daemon.Call("manifests", "--no-classes") // the scene has its own
 	if code != 0 {
 		return errors.New(manifests)
 	}
@@ -154,12 +173,16 @@ func (s *Scene) mount(t hosttest.T, o Options) error {
 	if out, code := s.Daemon.Call("prepare", o.Name); code != 0 {
 		return errors.New(out)
 	}
-	// Nothing is left for the filesystem's threads to initialize, which would only take time.
-	hosttest.Mkfs(t, "ext4", o.MiB, "-E", "lazy_itable_init=0,lazy_journal_init=0").Mount(t, s.Pool)
+	mkfs(t, o).Mount(t, s.Pool)
 	if out, code := s.Daemon.Call("prepare", o.Name); code != 0 {
 		return errors.New(out)
 	}
 	return nil
+}
+
+// mkfs leaves nothing for the filesystem's threads to initialize, which would only take time.
+func mkfs(t hosttest.T, o Options) hosttest.Image {
+	return hosttest.Mkfs(t, "ext4", o.MiB, "-E", "lazy_itable_init=0,lazy_journal_init=0")
 }
 
 // Redirect makes the daemon's kubeconfig point to another server, whose certificate ca has signed.
@@ -174,28 +197,47 @@ func (s *Scene) Redirect(server string, ca []byte) error {
 	return clientcmd.WriteToFile(*config, s.Kubeconfig)
 }
 
-// Path is a path in the pool.
-func (s *Scene) Path(elem ...string) string {
-	return filepath.Join(append([]string{s.Pool}, elem...)...)
+// Storages are all that hold the pool, the first node's first.
+func (s *Scene) Storages() []Storage {
+	if s.peerPool == "" {
+		return []Storage{{s.Pool, s.daemons()}}
+	}
+	return []Storage{{s.Pool, []*rig.Daemon{s.Daemon}}, {s.peerPool, []*rig.Daemon{s.peer}}}
 }
+
+// Log is what the daemons that have this storage wrote.
+func (s Storage) Log() string { return logs(s.daemons) }
+
+// Path is a path in the pool.
+func (s Storage) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.pool}, elem...)...)
+}
+
+// Trash is the path of a volume that was moved to the trash whole.
+func (s Storage) Trash(volume string) string { return s.Path(hostcheck.PrivateDir, "trash", volume) }
 
 // Disk is what lies in the pool: the volumes' directories, the names of the recorded volumes, and
 // everything in staging, trash and archive.
-func (s *Scene) Disk() (directories, records, leftovers []string, err error) {
+func (s Storage) Disk() (directories, records, leftovers []string, err error) {
 	all := map[string]*[]string{".": &directories, "volumes": &records, "staging": &leftovers, "trash": &leftovers, "archive": &leftovers}
 	for dir, into := range all {
 		path := s.Path(hostcheck.PrivateDir, dir)
 		if dir == "." {
-			path = s.Pool
+			path = s.pool
 		}
 		entries, err := os.ReadDir(path)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		for _, e := range entries {
-			if e.Name() != "lost+found" && e.Name() != hostcheck.PrivateDir {
-				*into = append(*into, strings.TrimSuffix(e.Name(), ".json"))
+			if e.Name() == "lost+found" || e.Name() == hostcheck.PrivateDir {
+				continue
 			}
+			name := strings.TrimSuffix(e.Name(), ".json")
+			if into == &leftovers {
+				name = filepath.Join(dir, name)
+			}
+			*into = append(*into, name)
 		}
 	}
 	return directories, records, leftovers, nil

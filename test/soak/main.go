@@ -198,7 +198,7 @@ func (w *world) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		directories, records, leftovers, err := w.scene.Disk()
+		directories, records, leftovers, err := w.scene.Storages()[0].Disk()
 		if err != nil || len(directories)+len(records)+len(leftovers) == 0 {
 			return err
 		}

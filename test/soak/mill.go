@@ -158,7 +158,7 @@ func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
 		return err
 	}
 	if pv.UID[0]%3 != 0 {
-		if err := os.WriteFile(m.scene.Path(pv.Name, "data"), []byte(pv.Name), 0o600); err != nil {
+		if err := os.WriteFile(m.scene.Storages()[0].Path(pv.Name, "data"), []byte(pv.Name), 0o600); err != nil {
 			return err
 		}
 	}
