@@ -137,9 +137,24 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		if err != nil || len(v) < 3 || len(v) > 5 || mode >= 0o4000 { // setuid means nothing on a directory
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is not an octal mode such as 0770 or 2770", class.Name, paramMode, v)
 		}
+		if why := modeOfNobody(mode); why != "" {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q lets no user but root %s a volume", class.Name, paramMode, v, why)
+		}
 		pool.Mode = fileMode(uint32(mode))
 	}
 	return pool, nil
+}
+
+// modeOfNobody is what a mode keeps everyone from; the configuration warns of the same. Root, which needs
+// no bits, loses nothing by 0700.
+func modeOfNobody(bits uint64) string {
+	switch {
+	case bits&0o111 == 0:
+		return "into"
+	case bits&0o222 == 0:
+		return "write to"
+	}
+	return ""
 }
 
 // fileMode turns the bits of chmod(2) into Go's, which keeps setgid and sticky elsewhere.
