@@ -16,13 +16,18 @@ import (
 )
 
 // Expect is what the host must be for a configured pool. remembered is the ID of the marker that the
-// pool had before, "" if none is known.
-func Expect(node string, p config.Pool, remembered string) hostcheck.Expect {
+// pool had before, "" if none is known; before are the pools that it must not share directories with.
+func Expect(node string, p config.Pool, remembered string, before ...config.Pool) hostcheck.Expect {
 	if p.Scope != config.ScopeNode {
 		node = "" // every node has it
 	}
+	var neighbours []hostcheck.Neighbour
+	for _, other := range before {
+		neighbours = append(neighbours, hostcheck.Neighbour{Pool: other.Name, Path: other.Path})
+	}
 	return hostcheck.Expect{
-		Node: node, Exclusive: p.Exclusive,
+		Before: neighbours,
+		Node:   node, Exclusive: p.Exclusive,
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
 		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
@@ -34,7 +39,7 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.Po
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p, cfg.Node)
-		eyes := &prober{pool: p, node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
+		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
 		all = append(all, controller.PoolParts{
 			Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember, Remark: hands.Remark,
 		})
@@ -64,6 +69,7 @@ type prober struct {
 	pool       config.Pool
 	node       string
 	cluster    func() string // "" as long as it is not known
+	before     []config.Pool
 	stateDir   string
 	locks      *poolLocks
 	hands      *volume.Pool
@@ -135,7 +141,7 @@ func (p *prober) impatient(ctx context.Context) (context.Context, context.Cancel
 
 func (p *prober) expect(remembered hostcheck.Marker) {
 	if p.eyes == nil || remembered.ID != p.remembered.ID {
-		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID))
+		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID, p.before...))
 	}
 	p.remembered = remembered
 	if p.cluster != nil {

@@ -151,6 +151,11 @@ var faults = []struct {
 	{"marker of another pool", func(e *Expect, f *Facts) { f.Marker.Marker.Pool = "slow" }},
 	{"marker of another node", func(e *Expect, f *Facts) { f.Marker.Marker.Node = "localhost" }},
 	{"marker of another cluster", func(e *Expect, f *Facts) { f.Marker.Marker.Cluster = "22222222-bbbb" }},
+	{"writable by others", func(e *Expect, f *Facts) { f.Path.Mode = 0o1777 }},
+	{"shown by a bind mount", func(e *Expect, f *Facts) {
+		f.Mounts = append(slices.Clone(f.Mounts), mounts.Mount{ID: 7, Parent: 1, Major: 8, Minor: 17, Root: "/pool/volume", Point: "/srv/again", Options: "rw", FSType: "ext4"})
+		e.Before = []Neighbour{{"apart", "/srv/apart"}, {"again", "/srv/again/deep"}}
+	}},
 	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Unknown = true }},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},

@@ -2,6 +2,7 @@ package hostcheck
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -104,6 +105,12 @@ func TestProbeFollowsTheMount(t *testing.T) {
 			p.image.Mount(t, p.dir)
 		}, "NotMounted NotImmutable"},
 		{"open to others", func() { must(t, os.Chmod(p.dir, 0o755)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "OpenToOthers"},
+		{"written by others", func() { must(t, os.Chmod(p.dir, 0o777)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "WritableByOthers"},
+		{"written by others, with the sticky bit", func() { must(t, unix.Chmod(p.dir, 0o1703)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "WritableByOthers"},
+		{"written by a group", func() { must(t, errors.Join(os.Chown(p.dir, 0, 4711), os.Chmod(p.dir, 0o720))) },
+			func() { must(t, errors.Join(os.Chown(p.dir, 0, 0), os.Chmod(p.dir, 0o700))) }, "WritableByOthers"},
+		{"written by a user of the access list", func() { must(t, unix.Setxattr(p.dir, accessList, letIn(4711), 0)) },
+			func() { must(t, errors.Join(unix.Removexattr(p.dir, accessList), os.Chmod(p.dir, 0o700))) }, "WritableByOthers"},
 	} {
 		step.do()
 		r := p.sees(t, step.name, strings.Fields(step.want)...)
@@ -116,6 +123,21 @@ func TestProbeFollowsTheMount(t *testing.T) {
 		step.undo()
 		p.sees(t, "after "+step.name)
 	}
+}
+
+const accessList = "system.posix_acl_access"
+
+// letIn is an access list that gives one user everything (linux/posix_acl_xattr.h): its mask is what stat(2)
+// shows as the group's bits.
+func letIn(user uint32) []byte {
+	list := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range []struct {
+		tag, bits uint16
+		id        uint32
+	}{{0x01, 7, ^uint32(0)}, {0x02, 7, user}, {0x04, 0, ^uint32(0)}, {0x10, 7, ^uint32(0)}, {0x20, 0, ^uint32(0)}} {
+		list = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, e.tag), e.bits), e.id)
+	}
+	return list
 }
 
 // Between two looks nothing is held: a plain umount succeeds at once.
@@ -172,6 +194,31 @@ func TestProbePaths(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s at %s: %q, want %q\n%+v", c.path, c.mount, got, c.want, r)
 		}
+	}
+}
+
+// Two paths of one directory, or of one inside the other, are seen through bind mounts.
+func TestProbeOverlap(t *testing.T) {
+	p := newPool(t)
+	must(t, os.MkdirAll(filepath.Join(p.dir, "volume/deep"), 0o700))
+	apart := filepath.Join(hosttest.Dir(t), "apart")
+	must(t, os.Mkdir(apart, 0o700))
+	for name, c := range map[string]struct{ from, below, want string }{
+		"the same":     {p.dir, "", ReasonPoolsOverlap},
+		"inside":       {filepath.Join(p.dir, "volume"), "/deep", ReasonPoolsOverlap},
+		"around":       {p.dir, "/volume", ReasonPoolsOverlap},
+		"another disk": {apart, "", ""},
+	} {
+		point := filepath.Join(hosttest.Dir(t), "again")
+		must(t, os.Mkdir(point, 0o700))
+		hosttest.Mount(t, "--bind", c.from, point)
+		e := p.expect
+		e.Before = []Neighbour{{"first", point + c.below}}
+		r := NewProber(e).Probe(t.Context())
+		if got := strings.Join(reasons(r), " "); got != c.want || r.Open() != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		hosttest.Unmount(t, point)
 	}
 }
 

@@ -38,6 +38,8 @@ const (
 	ReasonUnknownType          = "UnknownType"          // the SELinux policy has no type of the configured name
 	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
+	ReasonWritableByOthers     = "WritableByOthers"     // other users can make, rename and remove entries of the pool's own directory
+	ReasonPoolsOverlap         = "PoolsOverlap"         // a bind mount shows another pool's directory, or part of it
 	ReasonOpenToOthers         = "OpenToOthers"         // the pool's own directory lets other users in
 	ReasonPlainDirectory       = "PlainDirectory"       // require_mount is off
 	ReasonWrongLabel           = "WrongLabel"           // the pool, or volumes in it, have another SELinux type

@@ -38,6 +38,14 @@ type Expect struct {
 	// Cluster is the UID of the namespace kube-system; "" is not known.
 	Cluster     string `json:"cluster,omitempty"`
 	SELinuxType string `json:"selinuxType,omitempty"` // of volumes, where the filesystem has labels; "" is any
+	// Before are the host's pools that this one must not share directories with.
+	Before []Neighbour `json:"before,omitempty"`
+}
+
+// Neighbour is another pool of the host.
+type Neighbour struct {
+	Pool string `json:"pool"`
+	Path string `json:"path"`
 }
 
 // Severity is what a finding does to the pool's gate.

@@ -23,7 +23,7 @@ var rules = []rule{
 	notAnswering, failing,
 	notImmutable, immutableUnknown, lookNotPermitted, lookFailed,
 	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign, otherNode, otherCluster,
-	unknownType,
+	writableByOthers, poolsOverlap, unknownType,
 	lowSpace, lowInodes,
 	openToOthers, plainDirectory, wrongLabel,
 }

@@ -1,6 +1,9 @@
 package hostcheck
 
-import "github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+import (
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
+)
 
 // looked is how serious it is that the directory under the mount point is not known to be
 // immutable, and whether anybody asked.
@@ -93,8 +96,34 @@ func lowInodes(v view) (Finding, bool) {
 		"%d of %d inodes are free, less than %d", s.InodesFree, s.Inodes, inodesMin(s.Inodes))
 }
 
+// writable: who can write to the directory renames volumes and puts others in their places, and the record
+// of the one is then the leave to empty the other. The bits of the group count for any group: where the
+// directory has an access list (acl(5)), they are its mask, and may be another user's.
+func (v view) writable() bool {
+	return v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o022 != 0
+}
+
+func writableByOthers(v view) (Finding, bool) {
+	return when(v.writable(), Close, ReasonWritableByOthers,
+		"%s has mode %04o, so that other users of this host can put other directories in the places of volumes", v.want.Path, v.saw.Path.Mode)
+}
+
+// poolsOverlap compares what the two paths mean on the filesystem; that they differ as paths is the
+// configuration's affair. The pool that comes first keeps working.
+func poolsOverlap(v view) (Finding, bool) {
+	here, known := mounts.Locate(v.saw.Mounts, v.want.Path)
+	for _, other := range v.want.Before {
+		there, has := mounts.Locate(v.saw.Mounts, other.Path)
+		if v.placed && known && has && (here.In(there) || there.In(here)) {
+			return when(true, Close, ReasonPoolsOverlap,
+				"%s and pool %q (%s) share directories of one filesystem by a bind mount", v.want.Path, other.Pool, other.Path)
+		}
+	}
+	return Finding{}, false
+}
+
 func openToOthers(v view) (Finding, bool) {
-	return when(v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o077 != 0, Warn, ReasonOpenToOthers,
+	return when(v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o077 != 0 && !v.writable(), Warn, ReasonOpenToOthers,
 		"%s has mode %04o, so that other users of this host get into it", v.want.Path, v.saw.Path.Mode)
 }
 

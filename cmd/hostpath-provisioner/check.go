@@ -153,7 +153,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 // probe looks at a pool once, with what is remembered of it and what its records say.
 func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
-	r := hostcheck.NewProber(daemon.Expect(p.node, pool, remembered)).Probe(ctx)
+	r := hostcheck.NewProber(p.expect(pool, remembered)).Probe(ctx)
 	r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
 	if f, found := wrongLabels(ctx, pool, r); found {
 		r.Findings = append(r.Findings, f)
@@ -165,6 +165,11 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
 	return r
+}
+
+// expect is what the host must be for a pool of the configuration that was loaded.
+func (p *program) expect(pool config.Pool, remembered string) hostcheck.Expect {
+	return daemon.Expect(p.node, pool, remembered, p.loaded.Before(pool.Name)...)
 }
 
 // writeChecked prints a line for each pool and, below, everything that was found.

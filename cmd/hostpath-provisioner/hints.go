@@ -60,6 +60,8 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonUnknownType:          "install what has the type (container-selinux; see /usr/share/doc/hostpath-provisioner/docs/selinux.md), or set selinux_type in [pool.POOL] to a type that the policy has",
 	hostcheck.ReasonWrongLabel:           "run: hostpath-provisioner relabel POOL",
 	hostcheck.ReasonUnconfined:           "run: /usr/libexec/hostpath-provisioner/selinux-module install",
+	hostcheck.ReasonWritableByOthers:     "see that the volumes in it are what they were, then run: hostpath-provisioner prepare POOL",
+	hostcheck.ReasonPoolsOverlap:         "look at: findmnt PATH; then unmount it, or take one of the two pools out of the configuration",
 	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]",
 	plan.ReasonLaxMount:                  "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",

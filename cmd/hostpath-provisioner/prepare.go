@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -65,7 +64,7 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 		Check: func(ctx context.Context) hostcheck.Report {
 			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 			defer cancel()
-			r := hostcheck.NewProber(daemon.Expect(p.node, pool, "")).Probe(ctx)
+			r := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
 			r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
 			return r
 		},
@@ -99,7 +98,7 @@ func (p *program) labelPool(ctx context.Context, pool config.Pool, hands *volume
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 	defer cancel()
-	report := hostcheck.NewProber(daemon.Expect(p.node, pool, "")).Probe(ctx)
+	report := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
 	if !report.Labelled {
 		return 0, nil
 	}

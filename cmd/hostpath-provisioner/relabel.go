@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -133,7 +132,7 @@ func (p *program) relabeller(ctx context.Context, pool config.Pool, dryRun bool)
 	if err != nil {
 		return nil, err
 	}
-	report := hostcheck.NewProber(daemon.Expect(p.node, pool, remembered)).Probe(looking)
+	report := hostcheck.NewProber(p.expect(pool, remembered)).Probe(looking)
 	for _, f := range report.Findings {
 		if f.Severity == hostcheck.Close {
 			return nil, closedError{pool, f}

@@ -49,6 +49,7 @@ type program struct {
 	config, kubeconfig, stateDir, runtimeDir string // flags
 
 	node string // as the configuration that was loaded says
+	loaded config.Config // by the command that runs, if it did
 }
 
 // errNot ends a command whose output said already what is not as it should be.
@@ -276,6 +277,7 @@ func (p *program) load() (config.Config, error) {
 	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
 		fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
 	}
+	p.loaded = c
 	return c, nil
 }
 

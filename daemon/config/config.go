@@ -5,7 +5,10 @@
 // advice: an error is a fact with its file, line and key.
 package config
 
-import "io/fs"
+import (
+	"io/fs"
+	"slices"
+)
 
 // Values of Pool.Immutable.
 const (
@@ -121,4 +124,10 @@ func (c Config) Pool(name string) (Pool, bool) {
 		}
 	}
 	return Pool{}, false
+}
+
+// Before are the pools that come before this one.
+func (c Config) Before(name string) []Pool {
+	i := slices.IndexFunc(c.Pools, func(p Pool) bool { return p.Name == name })
+	return c.Pools[:max(i, 0)]
 }

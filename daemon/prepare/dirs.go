@@ -202,7 +202,8 @@ func notEmpty(name string, there []string) error {
 	return fmt.Errorf("%s has %s: %w", name, strings.Join(shown, ", "), ErrNotEmpty)
 }
 
-// poolDir makes the pool's own directory and closes it to other users, if it is new or nobody uses it.
+// poolDir makes the pool's own directory and closes it to other users, if it is new or not in use; where it
+// is, they can no longer write to it.
 func (o Options) poolDir(r *Result) error {
 	dir, err := o.openPool(r)
 	if err != nil {
@@ -217,14 +218,28 @@ func (o Options) poolDir(r *Result) error {
 	if err != nil {
 		return err
 	}
-	if len(there) > 0 {
-		r.note("the mode of %s is %04o and was left, because the directory is in use", dir.Name(), info.Mode().Perm())
-		return nil
+	if len(there) == 0 {
+		return chmod(r, dir, info.Mode(), 0o700)
 	}
-	if err := dir.Chmod(0o700); err != nil {
+	mode := info.Mode()
+	if mode&0o022 != 0 {
+		// Who gets in may be meant, and pods that run reach their volumes through mounts. Who writes is not.
+		if err := chmod(r, dir, mode, mode&^0o022); err != nil {
+			return err
+		}
+		mode &^= 0o022
+	}
+	if mode.Perm() != 0o700 {
+		r.note("the mode of %s is %04o and was left, because the directory is in use", dir.Name(), mode.Perm())
+	}
+	return nil
+}
+
+func chmod(r *Result, dir *os.File, from, to fs.FileMode) error {
+	if err := dir.Chmod(to); err != nil {
 		return err
 	}
-	r.did("changed the mode of %s from %04o to 0700", dir.Name(), info.Mode().Perm())
+	r.did("changed the mode of %s from %04o to %04o", dir.Name(), from.Perm(), to.Perm())
 	return dir.Sync()
 }
 

@@ -108,7 +108,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 var tolerated = map[string]bool{
 	hostcheck.ReasonNotPrepared: true, hostcheck.ReasonMarkerMissing: true, hostcheck.ReasonMarkerChanged: true,
 	hostcheck.ReasonMarkerForeign: true, hostcheck.ReasonMarkerDamaged: true, // said better here
-	hostcheck.ReasonNotImmutable: true, hostcheck.ReasonImmutableUnknown: true,
+	hostcheck.ReasonWritableByOthers: true,
+	hostcheck.ReasonNotImmutable:     true, hostcheck.ReasonImmutableUnknown: true,
 	hostcheck.ReasonLookNotPermitted: true, hostcheck.ReasonLookFailed: true,
 }
 

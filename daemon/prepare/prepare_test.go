@@ -212,6 +212,34 @@ func TestDirectoryInUse(t *testing.T) {
 	h.compare(strings.Replace(strings.Replace(prepared, "drwx------ /pool\n", "drwxr-xr-x /pool\n", 1), "drwx------ /state\n", "drwxr-xr-x /pool/data\ndrwx------ /state\n", 1))
 }
 
+// Who may write to the directory may swap the volumes in it: that is taken away, and nothing else.
+func TestWritableInUse(t *testing.T) {
+	h := newHost(t)
+	h.must(os.Mkdir(h.pool.Path, 0o755))
+	hosttest.SetImmutable(t, h.pool.Path, true)
+	hosttest.Mkfs(t, "ext4", 16).Mount(t, h.pool.Path)
+	h.must(errors.Join(os.Mkdir(h.pool.Path+"/data", 0o755), os.Chmod(h.pool.Path+"/data", 0o777)))
+	for mode, want := range map[fs.FileMode]string{0o777: "0755", 0o777 | fs.ModeSticky: "0755", 0o770: "0750", 0o702: "0700"} {
+		h.must(os.Chmod(h.pool.Path, mode))
+		got := h.run(false)
+		first, _, _ := strings.Cut(got, "\n")
+		if changed := fmt.Sprintf("changed the mode of /pool from %04o to %s", mode.Perm(), want); first != changed {
+			t.Errorf("%v: said\n%s\nwant first %s", mode, got, changed)
+		}
+		info, err := os.Stat(h.pool.Path)
+		h.must(err)
+		if fmt.Sprintf("%04o", info.Mode().Perm()) != want || info.Mode()&fs.ModeSticky != mode&fs.ModeSticky {
+			t.Errorf("%v became %v", mode, info.Mode())
+		}
+		if note := "the mode of /pool is " + want + " and was left"; strings.Contains(got, note) != (want != "0700") {
+			t.Errorf("%v: said\n%s", mode, got)
+		}
+	}
+	if info, err := os.Stat(h.pool.Path + "/data"); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("the volume: %v, %v", info, err)
+	}
+}
+
 // What refuses before anything is mounted leaves the world as it was.
 func TestSurprisesUnmounted(t *testing.T) {
 	for name, c := range map[string]struct {

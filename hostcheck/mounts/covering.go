@@ -1,6 +1,7 @@
 package mounts
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -70,4 +71,25 @@ func follows(m Mount, chain, table []Mount) bool {
 // beneath says whether path is dir or below it. Both are clean.
 func beneath(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
+}
+
+// Location is a directory by its filesystem and its path in that: the same wherever a bind mount shows it.
+type Location struct {
+	Major, Minor uint32
+	Path         string
+}
+
+// Locate finds where a path lies, by the table alone: absolute and clean, without symbolic links. ok is
+// false if the table has no mount above it.
+func Locate(table []Mount, at string) (l Location, ok bool) {
+	m, ok := Covering(table, at)
+	if !ok {
+		return Location{}, false
+	}
+	return Location{m.Major, m.Minor, path.Join(m.Root, strings.TrimPrefix(at, m.Point))}, true
+}
+
+// In reports whether l is other or below it.
+func (l Location) In(other Location) bool {
+	return l.Major == other.Major && l.Minor == other.Minor && beneath(l.Path, other.Path)
 }

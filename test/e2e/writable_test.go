@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// A pool's directory that others can write to closes the pool, also under a daemon that works in it;
+// prepare takes the bits away beside the volumes, and what waited goes on.
+func TestWritablePool(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	class := w.class("c", immediate)
+	before := h.made("before", class)
+	w.must(os.Chmod(h.mount, 0o777))
+	w.must(h.WaitStatus(w.soon(), "pool fast is closed: "+h.mount+" has mode 0777"))
+	waits := w.claim("waits", class, "1Mi")
+	w.refused(waits, "PoolClosed")
+	if out, code := h.Call("check", "fast"); code == 0 || !strings.Contains(out, "closed: WritableByOthers") || !strings.Contains(out, "hostpath-provisioner prepare fast") {
+		t.Errorf("check: exit code %d\n%s", code, out)
+	}
+	if out, code := h.Call("prepare", "fast"); code != 0 || !strings.Contains(out, "changed the mode of "+h.mount+" from 0777 to 0755") {
+		t.Errorf("prepare: exit code %d\n%s", code, out)
+	}
+	after := w.bound("waits")
+	h.wantTree(whole(before.Name, after.Name)...)
+}
+
+// A second pool that a bind mount puts into a volume of the first stays closed, and the first works.
+func TestPoolInsideAnother(t *testing.T) {
+	w := newWorld(t)
+	again := filepath.Join(hosttest.Dir(t), "again")
+	w.must(os.Mkdir(again, 0o700))
+	h := w.newHost("a", "default = true\n[pool.second]\nrequire_mount = false", `path = "`+again+`"`)
+	inside := filepath.Join(h.mount, "volume", "deep")
+	w.must(os.MkdirAll(inside, 0o700))
+	hosttest.Mount(t, "--bind", inside, again)
+	if out, code := h.Call("prepare", "second"); code == 0 || !strings.Contains(out, "share directories of one filesystem by a bind mount") {
+		t.Errorf("prepare: exit code %d\n%s", code, out)
+	}
+	h.run()
+	w.must(h.WaitStatus(w.soon(), "1 of 2 pools open"))
+	if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "pool second: PoolsOverlap: ") {
+		t.Errorf("check: exit code %d\n%s", code, out)
+	}
+	h.made("first", w.class("c", immediate))
+}
