@@ -3,7 +3,6 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 )
 
 // StatusFile is the name, in the runtime directory, of the file that a running daemon keeps its
@@ -61,14 +61,30 @@ type PoolStatus struct {
 // fs.ErrNotExist where none runs.
 func ReadStatus(runtimeDir string) (Status, error) {
 	var s Status
-	data, err := os.ReadFile(filepath.Join(runtimeDir, StatusFile))
+	data, err := state.ReadFile(runtimeDir, StatusFile)
 	if err != nil {
 		return s, err
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("%s: %w", filepath.Join(runtimeDir, StatusFile), err)
 	}
+	s.printable()
 	return s, nil
+}
+
+// printable keeps what another user wrote from commanding the terminal, or from looking like other lines.
+func (s *Status) printable() {
+	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Sentence}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Worker)
+		for j := range p.Warnings {
+			words = append(words, &p.Warnings[j])
+		}
+	}
+	for _, word := range words {
+		*word = state.Printable(*word)
+	}
 }
 
 // write replaces the status file as a whole, so that a reader never sees half of one. It is not
@@ -78,11 +94,8 @@ func (s Status) write(runtimeDir string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(runtimeDir, StatusFile)
-	if err := os.WriteFile(name+".new", append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	// Other users may run the status command, whatever the unit's UMask=.
+	return state.WriteFile(runtimeDir, StatusFile, append(data, '\n'), 0o644)
 }
 
 // poolStatus is what the gate says of a configured pool.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -32,6 +33,7 @@ func TestSentence(t *testing.T) {
 
 func TestStatusFile(t *testing.T) {
 	dir := t.TempDir()
+	defer syscall.Umask(syscall.Umask(0o077)) // as the unit has it
 	if _, err := ReadStatus(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no daemon: %v, want fs.ErrNotExist", err)
 	}
@@ -43,6 +45,9 @@ func TestStatusFile(t *testing.T) {
 	got, err := ReadStatus(dir)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	if info, err := os.Stat(dir + "/" + StatusFile); err != nil || info.Mode() != 0o644 {
+		t.Errorf("other users cannot run the status command: %v, %v", info.Mode(), err)
 	}
 	if err := os.WriteFile(dir+"/"+StatusFile, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)

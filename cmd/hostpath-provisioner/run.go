@@ -48,7 +48,7 @@ type program struct {
 
 	config, kubeconfig, stateDir, runtimeDir string // flags
 
-	node string // as the configuration that was loaded says
+	node   string        // as the configuration that was loaded says
 	loaded config.Config // by the command that runs, if it did
 }
 
@@ -70,6 +70,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func (p *program) run(args []string, stdin io.Reader) int {
+	p.stdout = terminal{p.stdout}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -77,6 +78,7 @@ func (p *program) run(args []string, stdin io.Reader) int {
 	root.SetErr(p.stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends what the first could not
 	err := root.ExecuteContext(ctx)
 	p.complain(err)
 	return exitCode(err)
@@ -103,7 +105,7 @@ func (p *program) complain(err error) {
 		return
 	}
 	for _, line := range linesOf(err) {
-		fmt.Fprintf(p.stderr, "%s: %s\n", name, line)
+		fmt.Fprintf(terminal{p.stderr}, "%s: %s\n", name, line)
 	}
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(p.stderr, "hint: %s\n", hint)

@@ -61,7 +61,7 @@ func newConnection(o Options) (*connection, *rest.Config, error) {
 // look returns the file's stamp and the hash of its text, zero where it cannot be read: loadKubeconfig says why.
 func look(path string) (stamp, [sha256.Size]byte) {
 	info, err := os.Stat(path)
-	if err != nil {
+	if err != nil || plain(path) != nil {
 		return stamp{}, [sha256.Size]byte{}
 	}
 	text, err := os.ReadFile(path)

@@ -73,7 +73,28 @@ func (e *KubeconfigError) Error() string { return e.Err.Error() }
 // Unwrap is the error itself: one for a file that does not exist matches fs.ErrNotExist.
 func (e *KubeconfigError) Unwrap() error { return e.Err }
 
+// kubeconfigMax is more than any has: certificates are a few KiB each.
+const kubeconfigMax = 4 << 20
+
+// plain: another thing than a file, such as a FIFO, could keep the process waiting where it is opened, and
+// there deaf to signals. A link is the administrator's.
+func plain(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil || info.IsDir():
+		return nil // the open tells
+	case !info.Mode().IsRegular():
+		return errors.New("it is not a plain file")
+	case info.Size() > kubeconfigMax:
+		return fmt.Errorf("it is larger than %d MiB", kubeconfigMax>>20)
+	}
+	return nil
+}
+
 func readKubeconfig(path string) (*rest.Config, error) {
+	if err := plain(path); err != nil {
+		return nil, err
+	}
 	raw, err := clientcmd.LoadFromFile(path)
 	var in *os.PathError
 	switch {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Directory is the state directory of the packages. It is below one that holds nothing else, so that the
@@ -32,43 +34,51 @@ func earlierFile(dir, pool string) string {
 // TakeOver moves what an earlier version remembered into dir. What dir has already is newer and stays.
 // A crash between two files leaves some in either place: Remembered finds both, and the next call goes on.
 func TakeOver(dir string) error {
-	pools := earlierPools(dir)
-	if pools == "" {
+	if earlierPools(dir) == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(pools)
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
+	from, err := openDir(filepath.Dir(dir), pools, 0, false)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		pool, is := strings.CutSuffix(e.Name(), ".json")
-		if file, err := fileOf(dir, pool); is && err == nil && e.Type().IsRegular() {
-			if err := takeOver(dir, filepath.Join(pools, e.Name()), file); err != nil {
-				return err
-			}
-		}
-	}
-	return syncDir(pools)
-}
-
-func takeOver(dir, from, to string) error {
-	if err := makeDir(dir, filepath.Dir(to)); err != nil {
+	defer from.Close()
+	names, err := from.Readdirnames(-1)
+	if err != nil || len(names) == 0 {
 		return err
 	}
-	if _, err := os.Lstat(to); err == nil {
-		return os.Remove(from)
+	to, err := openDir(dir, pools, 0o700, true)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	for _, name := range names {
+		pool, is := strings.CutSuffix(name, ".json")
+		if _, err := fileOf(dir, pool); !is || err != nil {
+			continue
+		}
+		if err := takeOver(from, to, name); err != nil && !errors.Is(err, ErrNotPlain) {
+			return err
+		}
+	}
+	return from.Sync()
+}
+
+func takeOver(from, to *os.File, name string) error {
+	var there unix.Stat_t
+	if unix.Fstatat(int(to.Fd()), name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return unlink(from, name)
 	}
 	// Copied: in a service StateDirectory= is a mount of its own, out of which nothing is renamed (EXDEV).
 	// A crash after the copy leaves both, of which the new one counts and the old one goes next time.
-	text, err := os.ReadFile(from)
+	text, err := readIn(from, name)
 	if err != nil {
 		return err
 	}
-	if err := replace(to, text); err != nil {
+	if err := replaceIn(to, name, text, 0o600, true); err != nil {
 		return err
 	}
-	return os.Remove(from)
+	return unlink(from, name)
 }

@@ -29,11 +29,13 @@ func (e *HeldError) Error() string {
 // The kernel gives it back when the process ends, however it ends (flock(2)): a file that is left
 // behind is no lock. The file is never removed, since who removes it can remove another's.
 func Lock(dir string) (release func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	d, err := openDir(dir, "", 0o700, true)
+	if err != nil {
 		return nil, err
 	}
+	defer d.Close()
 	name := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openPlain(d, "lock", unix.O_RDWR|unix.O_CREAT, 0o600)
 	if err != nil {
 		return nil, err
 	}

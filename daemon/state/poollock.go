@@ -45,12 +45,14 @@ type holding struct {
 // LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that somebody else has it.
 // stateDir is for his message. The kernel gives the lock back when the process ends (flock(2)).
 func LockPool(dir, id, stateDir string) (*PoolLock, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	// Only what is above may be believed: the runtime directory is the daemon's.
+	d, err := openDir(filepath.Dir(dir), filepath.Base(dir), 0o755, true)
+	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, id+".lock")
+	defer d.Close()
 	for {
-		l, err := lockFile(name)
+		l, err := lockFile(d, id+".lock")
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +63,8 @@ func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 	}
 }
 
-func lockFile(name string) (*PoolLock, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+func lockFile(dir *os.File, name string) (*PoolLock, error) {
+	f, err := openPlain(dir, name, unix.O_RDWR|unix.O_CREAT, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func lockFile(name string) (*PoolLock, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, poolHolder(f)
 	}
-	return nil, &os.PathError{Op: "flock", Path: name, Err: err}
+	return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 }
 
 // Held says whether the lock still counts: that its file is the one that the next daemon would find.
@@ -115,5 +117,5 @@ func poolHolder(f *os.File) *PoolHeldError {
 	if err != nil || json.Unmarshal(text, &h) != nil {
 		return &PoolHeldError{} // he has not signed yet
 	}
-	return &PoolHeldError{h.PID, h.State}
+	return &PoolHeldError{h.PID, Printable(h.State)}
 }

@@ -30,10 +30,12 @@ func Remember(dir, pool string, m hostcheck.Marker) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDir(dir, filepath.Dir(file)); err != nil {
+	d, err := openDir(dir, pools, 0o700, true)
+	if err != nil {
 		return err
 	}
-	return replace(file, text)
+	defer d.Close()
+	return replaceIn(d, filepath.Base(file), text, 0o600, true)
 }
 
 // Remembered is the id of the marker that is remembered for a pool, "" if there is none.
@@ -49,10 +51,10 @@ func Recall(dir, pool string) (hostcheck.Marker, error) {
 	if err != nil {
 		return hostcheck.Marker{}, err
 	}
-	text, err := os.ReadFile(file)
+	text, err := readBelow(dir, filepath.Base(file))
 	if earlier := earlierFile(dir, pool); errors.Is(err, os.ErrNotExist) && earlier != "" {
 		file = earlier
-		text, err = os.ReadFile(file)
+		text, err = readBelow(filepath.Dir(filepath.Dir(earlier)), filepath.Base(earlier))
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return hostcheck.Marker{}, nil
@@ -77,57 +79,43 @@ func Forget(dir, pool string) error {
 		return err
 	}
 	if earlier := earlierFile(dir, pool); earlier != "" { // first: it would be found again
-		if err := os.Remove(earlier); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := forget(filepath.Dir(filepath.Dir(earlier)), filepath.Base(earlier)); err != nil {
 			return err
 		}
 	}
-	err = os.Remove(file)
+	return forget(dir, filepath.Base(file))
+}
+
+func forget(dir, name string) error {
+	d, err := openDir(dir, pools, 0, false)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(file))
+	defer d.Close()
+	if err := unlink(d, name); err != nil {
+		return err
+	}
+	return d.Sync()
 }
+
+func readBelow(dir, name string) ([]byte, error) {
+	d, err := openDir(dir, pools, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return readIn(d, name)
+}
+
+// pools is the directory of what is remembered, right in the state directory.
+const pools = "pools"
 
 func fileOf(dir, pool string) (string, error) {
 	if len(validation.IsDNS1123Label(pool)) > 0 {
 		return "", fmt.Errorf("%q is not a pool's name", pool)
 	}
-	return filepath.Join(dir, "pools", pool+".json"), nil
-}
-
-// makeDir makes the state directory, where no service manager did, and one below it.
-func makeDir(dir, below string) error {
-	if err := os.MkdirAll(below, 0o700); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// replace writes a file aside and renames it into place. A crash before the rename leaves the old
-// file and a .new that the next call overwrites; after it, the new file.
-func replace(file string, text []byte) error {
-	aside := file + ".new"
-	f, err := os.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(aside, file); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return filepath.Join(dir, pools, pool+".json"), nil
 }
