@@ -25,6 +25,16 @@ func (h *host) kept(pvs ...string) {
 	h.wantTree(whole(pvs...)...)
 }
 
+// meant waits until the daemon says that the pool is another cluster's, and says that it is this one's.
+func (h *host) meant() {
+	h.w.Helper()
+	h.w.must(h.WaitStatus(h.w.soon(), "is a pool of the cluster with the UID"))
+	if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
+		h.w.Fatalf("prepare: exit code %d\n%s", code, out)
+	}
+	h.w.must(h.WaitStatus(h.w.soon(), "1 of 1 pool open"))
+}
+
 // keptBeside is kept where there is another volume, too.
 func (h *host) keptBeside(other string, pvs ...string) {
 	h.w.Helper()
@@ -149,9 +159,9 @@ func TestObjectMadeAgain(t *testing.T) {
 	off.wantTree()
 }
 
-// A daemon is pointed at another cluster, or its cluster was made again: its volumes are not there, and
-// nothing is removed, neither what has data nor what a pod has not written to yet. Back at its own, it
-// catches up.
+// A daemon is pointed at another cluster, or its cluster was made again: its pool is closed until the operator
+// says that it is meant, and then its volumes are not there, and nothing is removed, neither what has data nor
+// what a pod has not written to yet. Back at its own, it catches up.
 func TestAnotherCluster(t *testing.T) {
 	t.Parallel()
 	other, err := newPlane(t)
@@ -178,12 +188,15 @@ func TestAnotherCluster(t *testing.T) {
 	own, err := os.ReadFile(moved.kubeconfig)
 	w.must(err)
 	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
+	w.must(other.AddNode(w.ctx, moved.node, nil))
 	moved.run()
+	moved.meant()
 	moved.kept(pv, empty)
 	moved.wantData(pv)
 	moved.Kill()
 	w.must(os.WriteFile(moved.kubeconfig, own, 0o600))
 	moved.run()
+	moved.meant()
 	moved.wantTree()
 }
 

@@ -118,6 +118,7 @@ func (p *play) number(command string) (int, error) {
 
 const nfsConfig = baseConfig + `[pool.net]
 path = "/srv/net"
+exclusive = true
 filesystem = "nfs4"
 device = "127.0.0.1:/"
 `
