@@ -218,9 +218,9 @@ func purge(w *world) {
 	w.is("systemctl is-active "+service+" || true", "inactive")
 	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/state/pools/fast.json")
 	// Installed again, the service is disabled, because the removal did that; a masked one is told as that.
-	w.sh("ln -s /dev/null /etc/systemd/system/" + service)
+	w.sh("ln -s /dev/null /etc/systemd/system/" + service + ".service")
 	w.says(w.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is masked")
-	w.sh("rm /etc/systemd/system/" + service + "; apt-get -y remove hostpath-provisioner")
+	w.sh("rm /etc/systemd/system/" + service + ".service; apt-get -y remove hostpath-provisioner")
 	w.says(w.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is not enabled")
 	w.sh("mkdir -p /etc/credstore; touch /etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore/other")
 	w.docs("upgrade.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")
