@@ -118,7 +118,7 @@ func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
 	if len(rows) > 0 {
 		table := newTable(p.stdout, "VOLUME", "CLAIM", "PATH", "SYSTEM", "VERDICT")
 		for _, r := range rows {
-			table.row(r.Volume, r.Claim, printable(r.Path), printable(systemName(r.Provisioner)), adoptVerdict(r))
+			table.row(r.Volume, r.Claim, printable(r.Path), systemName(r.Provisioner), adoptVerdict(r))
 		}
 		if err := table.flush(); err != nil {
 			return err
@@ -137,9 +137,9 @@ func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
 
 func systemName(provisioner string) string {
 	if s, known := plan.SystemOf(provisioner); known {
-		return s.Name
+		return s.Name // our own word, with a space in one
 	}
-	return provisioner
+	return printable(provisioner)
 }
 
 func adoptVerdict(r adopt.Row) string {
