@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const plainPool = `
@@ -76,12 +79,31 @@ func TestHostileStatus(t *testing.T) {
 	}
 }
 
-// The names of files in a pool are a tenant's, or of a host's other users.
+// The names of files in a pool are a tenant's, or of a host's other users; a record is the daemon's.
 func TestHostileNames(t *testing.T) {
 	h := newHost(t, plainPool)
 	h.raw("prepare", "fast")
-	h.must(os.Mkdir(h.path("pool", "x\x1b[31m\u009bm"), 0o700))
-	if out := h.raw("volumes"); strings.ContainsAny(out, "\x1b\u009b") || !strings.Contains(out, "x1b[31m") {
+	fill(t, h)
+	record := h.path("pool/.hostpath-provisioner/volumes/pvc-pool.json")
+	text, err := os.ReadFile(record)
+	forged := strings.Replace(string(text), "data-pool", `data\u001b]0;x\u0007\u009b31m`, 1)
+	// As a new file: what is cut short is read from the attribute beside it.
+	h.must(errors.Join(err, os.Remove(record), os.WriteFile(record, []byte(forged), 0o600), os.Mkdir(h.path("pool", "x\x1b[31m\u009bm"), 0o700)))
+	if out := h.raw("volumes"); strings.ContainsAny(out, "\x1b\a\u009b") || !strings.Contains(out, "x1b[31m") || !strings.Contains(out, `data\x1b]0;x`) {
 		t.Errorf("%q", out)
+	}
+}
+
+// What no rule of ours has quoted is made harmless on its way out: lines and columns stay.
+func TestTerminal(t *testing.T) {
+	var out strings.Builder
+	p := &program{stdout: &out, stderr: io.Discard, now: func() time.Time { return noon }}
+	file := filepath.Join(hosttest.Dir(t), "a\x1b[31m\u009b.toml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(plainPool, "BASE", "/srv")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code := p.run([]string{"check", "--config-only", "--config", file}, strings.NewReader(""))
+	if want := `a\x1b[31m\u009b.toml: configuration is valid` + "\n"; code != 0 || !strings.HasSuffix(out.String(), want) {
+		t.Errorf("%d, %q, want %q", code, out.String(), want)
 	}
 }
