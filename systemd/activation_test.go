@@ -32,11 +32,15 @@ func TestPassedInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make(chan bool)
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "passed")
 		close(asked)
-	}))
+	})}
+	go server.Serve(l)
 	<-asked
+	if err := server.Shutdown(t.Context()); err != nil { // waits for the answer to be sent: the process ends now
+		t.Fatal(err)
+	}
 }
 
 // Sockets are passed as systemd does: descriptors from 3 on, their number, their names, and the
