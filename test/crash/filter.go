@@ -28,6 +28,9 @@ var harmless = append([]uint32{
 	unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_EXECVE, unix.SYS_PRCTL,
 	unix.SYS_PRLIMIT64, unix.SYS_RESTART_SYSCALL, unix.SYS_MINCORE, unix.SYS_GETRUSAGE, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME,
 	unix.SYS_TIMER_DELETE,
+	// confining itself, and Go's look whether pidfds work (os, checkPidfd)
+	unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_ADD_RULE, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_SECCOMP,
+	unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_WAITID,
 	// asking
 	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_GETPPID, unix.SYS_UNAME, unix.SYS_SYSINFO,
 	unix.SYS_GETRANDOM, unix.SYS_GETCWD, unix.SYS_FSTAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_STATFS, unix.SYS_FSTATFS,

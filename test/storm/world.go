@@ -87,7 +87,7 @@ path = %q
 immutable = "off"
 `, name, name, kubeconfig, w.scene.mount)})
 	w.must(err, "configuring the daemon")
-	manifests, code := w.daemon.Call("manifests")
+	manifests, code := w.daemon.Call("manifests", "--no-classes") // the storm has its own
 	if code != 0 {
 		w.Fatal(manifests)
 	}
