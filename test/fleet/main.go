@@ -7,9 +7,6 @@
 //
 // It measures no time that depends on the machine: 100 daemons, etcd and the API server share its processors.
 // Times are printed, and limited only where a claim could wait for ever.
-//
-// Broken on purpose, it was red for: all nodes at once (takeTurn returning 0), which was 19 conflicts a claim; a
-// claim that is only taken by its first node; a claim that is left to a node whose daemon is dead.
 package main
 
 import (
