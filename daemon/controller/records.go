@@ -232,12 +232,15 @@ func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) erro
 // discarded by a worker that let the object go, since the records were read.
 func (c *Controller) orphan(ctx context.Context, r *room, record plan.Record) error {
 	if record.Place == plan.InTrash {
-		if c.ledger.has(removingKey(record.PV)) || c.ledger.has(letGoKey(record.PV)) {
+		if c.ledger.has(removingKey(record.PV)) {
 			return nil
 		}
 		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), record.PV)
 		if err != nil || now == nil || now.Place != plan.InTrash {
 			return err
+		}
+		if c.ledger.has(letGoKey(record.PV)) { // the pool went away between the two, and is back
+			return c.discard(ctx, r, record.PV)
 		}
 	}
 	c.sayOrphan(r, record)

@@ -180,6 +180,23 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 	}
 }
 
+// A pool that goes away between the removal of an object and the note of it in the trash has the note when it
+// is back: its records are gone through then, and not the volume alone. It stayed for ever.
+func TestLetGoInAPoolThatWasAway(t *testing.T) {
+	disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}, {PV: "pvc-b", Place: plan.InTrash}}}
+	c, r := stand(&api{}, disk)
+	c.ledger.begin(letGoKey("pvc-a"))
+	if err := c.recheck(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(disk.discarded, []string{"pvc-a"}) || r.purges.Len() != 1 {
+		t.Errorf("%q are discarded, %d are to be purged", disk.discarded, r.purges.Len())
+	}
+	if c.ledger.has("orphan/pvc-a") || !c.ledger.has("orphan/pvc-b") {
+		t.Error("the one that this daemon did not let go is told, and no other")
+	}
+}
+
 // What this process remembers of an object that it let go ends when the object is to stay after all.
 func TestLetGoIsForgotten(t *testing.T) {
 	for _, change := range []func(*corev1.PersistentVolume){
