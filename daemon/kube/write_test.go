@@ -60,13 +60,19 @@ func listed(t *testing.T, prefix string) []string {
 	return lines
 }
 
+// created is a volume that kube-controller-manager does not write again: its phase is Released, and its policy Delete,
+// because the controller takes the finalizer off one with Retain (modifyDeletionFinalizers in pv_controller.go).
 func created(t *testing.T, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	t.Helper()
-	made, err := plane.Client().CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	if _, err := plane.Client().CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	settled, err := plane.WaitVolumePhase(t.Context(), pv.Name, corev1.VolumeReleased)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return settled
 }
 
 func TestRemoveVolume(t *testing.T) {
@@ -264,7 +270,6 @@ func TestRemoveVolumeThatChanged(t *testing.T) {
 	ctx := t.Context()
 	c, w := newClient(t, Options{})
 	early, late := volume("rm-early", "8", plan.Finalizer), volume("rm-late", "9", plan.Finalizer)
-	early.Spec.PersistentVolumeReclaimPolicy, late.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimDelete
 	early, late = created(t, early), created(t, late)
 	now, err := c.ReleaseFinalizer(ctx, late)
 	if err != nil {
