@@ -95,7 +95,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 		return f
 	}
 	f.Class = class
-	f.Pool, f.Refusal = plan.Resolve(class, c.planPools())
+	f.Pool, f.Refusal = plan.Resolve(class, c.planPools(), c.Aliases...)
 	if f.Refusal == nil {
 		state := c.Gate.State(f.Pool.Name)
 		reason, why := state.Closed()

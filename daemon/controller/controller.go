@@ -283,7 +283,7 @@ func (c *Controller) poolOf(claim *corev1.PersistentVolumeClaim) string {
 	if !known {
 		return ""
 	}
-	pool, refusal := plan.Resolve(class, c.planPools())
+	pool, refusal := plan.Resolve(class, c.planPools(), c.Aliases...)
 	if refusal != nil {
 		return ""
 	}

@@ -84,7 +84,7 @@ func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.Persiste
 // was changed since, leaves the pool's own: who has the volume already keeps what he has.
 func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := c.World.Classes.Get(plan.VolumeClass(pv)); known {
-		if pool, refusal := plan.Resolve(class, c.planPools()); refusal == nil && pool.Name == r.Name {
+		if pool, refusal := plan.Resolve(class, c.planPools(), c.Aliases...); refusal == nil && pool.Name == r.Name {
 			return pool
 		}
 	}

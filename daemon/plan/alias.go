@@ -90,8 +90,12 @@ var systems = map[string]System{
 	},
 }
 
+// plain are the aliases that nobody knows. torchbox's program can be given any name (-name), and takes its
+// parameters in any case.
+var plain = System{Name: "another provisioner", params: systems[Torchbox].params, anyCase: true}
+
 // SystemOf is what is known of a provisioner's name. A name that nobody knows is a plain one: classes
-// of that name get our own behaviour.
+// of that name get our own behaviour, but for the spelling of torchbox's parameters.
 func SystemOf(provisioner string) (System, bool) {
 	s, known := systems[provisioner]
 	return s, known
@@ -104,9 +108,13 @@ func Answers(name, provisioner string, aliases []string) bool {
 
 // translate gives a class of another system our words for its parameters. What it does not know, our
 // own rules judge.
-func translate(class *storagev1.StorageClass, pools []Pool) (*storagev1.StorageClass, *Refusal) {
+func translate(class *storagev1.StorageClass, pools []Pool, aliases []string) (*storagev1.StorageClass, *Refusal) {
 	system, known := SystemOf(class.Provisioner)
-	if !known {
+	switch {
+	case known:
+	case slices.Contains(aliases, class.Provisioner):
+		system = plain
+	default:
 		return class, nil
 	}
 	ours := class.DeepCopy()
@@ -165,10 +173,20 @@ func named(provisioner string, pool Pool) Pool {
 // nameMax is the length of a path element in bytes (limits.h, NAME_MAX).
 const nameMax = 255
 
-// mark puts on a volume what its class's own system puts there, so that it would know the volume.
-func mark(annotations map[string]string, provisioner, node string) {
-	annotations[ProvisionedBy] = provisioner
-	if system, known := SystemOf(provisioner); known && system.marks != nil {
-		maps.Copy(annotations, system.marks(node))
+// mark puts on a volume what its class's own system puts there, so that it would know the volume. An alias that
+// nobody knows and whose class says pvDir is the -name of a torchbox program.
+func mark(annotations map[string]string, f ClaimFacts) {
+	by := f.Class.Provisioner
+	annotations[ProvisionedBy] = by
+	system, known := SystemOf(by)
+	if !known && by != f.Provisioner && placed(f.Class) {
+		system = systems[Torchbox]
 	}
+	if system.marks != nil {
+		maps.Copy(annotations, system.marks(f.Node))
+	}
+}
+
+func placed(class *storagev1.StorageClass) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(class.Parameters)), func(key string) bool { return strings.EqualFold(key, paramPvDir) })
 }

@@ -37,11 +37,12 @@ func TestAliases(t *testing.T) {
 		{"microk8s.io/hostpath", []string{"pvDir", "/srv/fast"}, "default-data-pvc-u-1", map[string]string{"hostPathProvisionerIdentity": "node-a"}},
 		{"rancher.io/local-path", []string{"nodePath", "/srv/fast"}, "pvc-u-1_default_data", map[string]string{"local.path.provisioner/selected-node": "node-a"}},
 		{"nobody.example/knows", nil, "pvc-u-1", nil},
+		{"ceph.example/hostpath", []string{"pvdir", "/srv//fast/"}, "pvc-u-1", map[string]string{"torchbox.com/hostpath-provisioner-id": "torchbox.com/hostpath"}},
 	} {
 		t.Run(c.provisioner, func(t *testing.T) {
 			f := ready()
 			of(c.provisioner, c.params...)(&f)
-			if f.Pool, f.Refusal = Resolve(f.Class, []Pool{testPool("fast"), testPool("slow")}[:1+len(c.params)/2]); f.Refusal != nil {
+			if f.Pool, f.Refusal = Resolve(f.Class, []Pool{testPool("fast"), testPool("slow")}[:1+len(c.params)/2], f.Aliases...); f.Refusal != nil {
 				t.Fatal(*f.Refusal)
 			}
 			if v := ForClaim(f); v.Action != Provision {
@@ -112,13 +113,15 @@ func TestAliasParameters(t *testing.T) {
 		{"rancher: a path", Rancher, []string{"nodePath", "/srv/legacy"}, "legacy"},
 		{"rancher: a template", Rancher, []string{"pathPattern", "{{ .PVC.Namespace }}/{{ .PVC.Name }}"}, `BadParameter class c: parameter "pathPattern" of rancher: a volume's directory lies directly in the pool; the pool's directory key names it`},
 		{"rancher: anything else", Rancher, []string{"size", "1"}, `UnknownParameter class c: unknown parameter "size"; known are `},
+		{"torchbox's program under another name", "example.com/x", []string{"PVDIR", "/srv/fast/../legacy/", "CEPHFSQUOTA", "false"}, "legacy"},
+		{"torchbox's program under another name: said twice", "example.com/x", []string{"pvDir", "/srv/fast", "PVDIR", "/srv/legacy"}, `BadParameter class c: parameter "pvDir" says again what another one says`},
 		{"a plain name", "example.com/x", []string{"nodePath", "/srv/fast"}, `UnknownParameter class c: unknown parameter "nodePath"; known are `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := ready()
 			of(c.provisioner, c.params...)(&f)
 			f.Class.Name = "c"
-			pool, refusal := Resolve(f.Class, pools)
+			pool, refusal := Resolve(f.Class, pools, f.Aliases...)
 			got := pool.Name
 			if refusal != nil {
 				got = refusal.Reason + " " + refusal.Message
@@ -141,7 +144,7 @@ func TestTranslateChangesNothing(t *testing.T) {
 // A parameter that other rules judge comes to them under our name.
 func TestTranslateCase(t *testing.T) {
 	class := &storagev1.StorageClass{Provisioner: Torchbox, Parameters: map[string]string{"CEPHFSQUOTA": "true", "Other": "x"}}
-	got, refusal := translate(class, nil)
+	got, refusal := translate(class, nil, nil)
 	if want := map[string]string{"cephFSQuota": "true", "Other": "x"}; refusal != nil || !maps.Equal(got.Parameters, want) {
 		t.Errorf("%+v, %q, want %q", refusal, got.Parameters, want)
 	}

@@ -34,7 +34,7 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		},
 	}
-	mark(pv.Annotations, f.Class.Provisioner, f.Node)
+	mark(pv.Annotations, f)
 	switch p := f.Class.ReclaimPolicy; {
 	case f.Pool.Reclaim != "":
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(f.Pool.Reclaim)
