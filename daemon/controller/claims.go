@@ -15,10 +15,6 @@ import (
 
 // claim looks at one claim: gather, decide, act, publish, say.
 func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration, error) {
-	if i == (item{}) {
-		c.pinged.Store(time.Now().UnixNano())
-		return 0, nil
-	}
 	claim, wanted := c.World.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid {
 		c.gone(i)

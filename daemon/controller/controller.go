@@ -2,11 +2,9 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +61,6 @@ type Controller struct {
 	turns  turns
 	mixing *mixing
 	here   here
-	pinged atomic.Int64 // when the last ping came through a queue, in ns since the epoch
 }
 
 // room is one pool's queues. That of "" takes what belongs to no configured pool.
@@ -77,7 +74,8 @@ type room struct {
 	tenure  *tenure       // nil for a pool that is this node's alone
 	kick    chan struct{} // look at the pool now
 	recheck chan struct{} // go through its records
-	turned  atomic.Int64  // when the pool's loop last turned, in ns since the epoch
+	// When the pool's loop last turned, and a worker of each queue was last done with an item.
+	turned, claimed, looked progress
 }
 
 // item is a unit of work: a claim by namespace, name and UID, or a volume by name.
@@ -87,7 +85,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), voice: newVoice(), nodes: nodeCount{n: 2}, mixing: newMixing()}
+	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), voice: newVoice(), nodes: nodeCount{number: 2}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		shutter := &shutter{kick: kick, every: o.Deadline / 4}
@@ -126,7 +124,6 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	all.Go(func() { c.fanOut(ctx) })
 	select {
 	case <-started:
-		c.pinged.Store(time.Now().UnixNano())
 		for _, r := range c.rooms {
 			c.staff(ctx, r, &all)
 		}
@@ -150,11 +147,11 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 const removers = 16
 
 func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
-	claims := &crowd{queue: r.claims, workers: c.Workers, task: func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }}
+	claims := &crowd{queue: r.claims, workers: c.Workers, task: r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) })}
 	claims.work(ctx, all)
 	for range removers {
 		all.Go(func() {
-			work(ctx, r.volumes, func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) })
+			work(ctx, r.volumes, r.looked.of(func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) }))
 		})
 	}
 	if r.Name == "" {
@@ -296,53 +293,6 @@ func (c *Controller) planPools() []plan.Pool {
 		pools = append(pools, p.Pool)
 	}
 	return pools
-}
-
-// nodeCount is how many nodes the cluster has, as it was counted at most this long ago. While it cannot
-// be counted the last answer stands, and it is asked for now and then.
-func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
-	c.nodes.mu.Lock()
-	defer c.nodes.mu.Unlock()
-	if time.Since(c.nodes.counted) > age && time.Since(c.nodes.failed) > min(age, countAgain) {
-		if n, err := c.API.NodeCount(ctx); err == nil {
-			c.nodes.n, c.nodes.counted = n, time.Now()
-		} else {
-			c.nodes.failed = time.Now()
-		}
-	}
-	return c.nodes.n
-}
-
-// countAgain is how long one failure to count the nodes counts for all workers: they wait for each
-// other here, and each would wait for an API server that does not answer.
-const countAgain = 5 * time.Second
-
-// nodeCount is what is known of the cluster's size. Until it was counted there is another node: asking
-// it first costs a moment, racing it costs more.
-type nodeCount struct {
-	mu      sync.Mutex
-	n       int
-	counted time.Time
-	failed  time.Time // when it could not be counted last
-}
-
-// Ping sends an item through a queue; Alive tells whether it came back, and whether every pool's
-// loop turns. A pool that hangs does not stop its loop, because a probe answers by its deadline.
-func (c *Controller) Ping() { c.rooms[""].claims.Add(item{}) }
-
-// Alive names the loop that has not turned for longer than patience, nil if all turn.
-func (c *Controller) Alive(now time.Time, patience time.Duration) error {
-	// Before the API was read nobody was asked to turn.
-	if last := c.pinged.Load(); last != 0 && now.Sub(time.Unix(0, last)) > patience {
-		return fmt.Errorf("the claim workers have not turned for %s", now.Sub(time.Unix(0, last)).Round(time.Second))
-	}
-	for name, r := range c.rooms {
-		last := r.turned.Load()
-		if quiet := now.Sub(time.Unix(0, last)); last != 0 && quiet > patience+c.Tick+c.Deadline {
-			return fmt.Errorf("pool %s: its loop has not turned for %s", name, quiet.Round(time.Second))
-		}
-	}
-	return nil
 }
 
 func claimItem(c *corev1.PersistentVolumeClaim) item {

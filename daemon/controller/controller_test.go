@@ -182,22 +182,6 @@ func TestShutterOpensAgain(t *testing.T) {
 	}
 }
 
-// Nobody was asked to turn before the API was read; afterwards a loop that stands still is named.
-func TestAlive(t *testing.T) {
-	c := New(Options{Tick: time.Second, Deadline: time.Second})
-	now := time.Now()
-	if err := c.Alive(now, time.Second); err != nil {
-		t.Errorf("before the start: %v", err)
-	}
-	c.pinged.Store(now.UnixNano())
-	if err := c.Alive(now, time.Second); err != nil {
-		t.Errorf("just turned: %v", err)
-	}
-	if err := c.Alive(now.Add(time.Minute), time.Second); err == nil {
-		t.Error("nothing turned for a minute, and nobody is named")
-	}
-}
-
 // A burst of claims costs one look for pods in each namespace.
 func TestMixingGathersANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

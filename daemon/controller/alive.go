@@ -1,0 +1,61 @@
+package controller
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before they work.
+type progress struct{ atomic.Int64 }
+
+// of is the task that notes it. The empty item is Ping's.
+func (p *progress) of(task func(item) (time.Duration, error)) func(item) (time.Duration, error) {
+	p.Store(time.Now().UnixNano())
+	return func(i item) (after time.Duration, err error) {
+		defer func() { p.Store(time.Now().UnixNano()) }()
+		if i == (item{}) {
+			return 0, nil
+		}
+		return task(i)
+	}
+}
+
+func (p *progress) quiet(now time.Time) time.Duration {
+	if last := p.Load(); last != 0 {
+		return now.Sub(time.Unix(0, last))
+	}
+	return 0
+}
+
+// longestTask is what one item may take beside the pool's disk, which is given up at a deadline: four requests,
+// one after the other, to an API server that does not respond (30 s each, callTimeout in package kube).
+const longestTask = 2 * time.Minute
+
+// Ping sends an item through each queue of claims and of volumes, so that one without work makes progress, too.
+// Purges are left out: to empty one directory may take hours.
+func (c *Controller) Ping() {
+	for _, r := range c.rooms {
+		r.claims.Add(item{})
+		r.volumes.Add(item{})
+	}
+}
+
+// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool has
+// patience, a poll and the disk's deadline; workers have the time of their requests besides, because an API
+// server that does not respond is no reason to be restarted.
+func (c *Controller) Alive(now time.Time, patience time.Duration) error {
+	loop := patience + c.Tick + c.Deadline
+	for name, r := range c.rooms {
+		for _, part := range []struct {
+			what  string
+			at    *progress
+			limit time.Duration
+		}{{"loop", &r.turned, loop}, {"claim workers", &r.claimed, loop + longestTask}, {"volume workers", &r.looked, loop + longestTask}} {
+			if quiet := part.at.quiet(now); quiet > part.limit {
+				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, quiet.Round(time.Second))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot be counted, and
+// for those who do not want to wait for whoever counts, it is the last known number.
+func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
+	n := &c.nodes
+	n.mu.Lock()
+	if time.Since(n.counted) <= age || time.Since(n.failed) <= min(age, countAgain) {
+		defer n.mu.Unlock()
+		return n.number
+	}
+	flight := n.flight
+	if flight == nil {
+		flight = make(chan struct{})
+		n.flight = flight
+		go c.countNodes(ctx, flight)
+	}
+	n.mu.Unlock()
+	select {
+	case <-flight:
+	case <-ctx.Done():
+	case <-time.After(countWait):
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.number
+}
+
+func (c *Controller) countNodes(ctx context.Context, flight chan struct{}) {
+	number, err := c.API.NodeCount(ctx)
+	n := &c.nodes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.flight = nil; err == nil {
+		n.number, n.counted = number, time.Now()
+	} else {
+		n.failed = time.Now()
+	}
+	close(flight)
+}
+
+const (
+	// countAgain is how long one failure to count the nodes counts for all workers.
+	countAgain = 5 * time.Second
+	// countWait is how long a worker waits for the number, of an API server that takes long.
+	countWait = time.Second
+)
+
+// nodeCount is what is known of the cluster's size. Until it was counted there is another node: asking
+// it first costs a moment, racing it costs more.
+type nodeCount struct {
+	mu      sync.Mutex
+	number  int
+	counted time.Time
+	failed  time.Time     // when it could not be counted last
+	flight  chan struct{} // closed when the request under way has its response, nil without one
+}
