@@ -333,6 +333,9 @@ func (f ClaimFacts) matches(term corev1.TopologySelectorTerm) bool {
 }
 
 func badName(f ClaimFacts) (Verdict, bool) {
+	if f.Pool.Directory == nil {
+		return Verdict{}, false // of no pool
+	}
 	_, err := f.Pool.Directory(VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err == nil {
 		return Verdict{}, false

@@ -146,8 +146,7 @@ func (f PartFacts) lacking(reason, message string) Verdict {
 }
 
 func (f PartFacts) directory() (string, error) {
-	ref := f.Volume.Spec.ClaimRef
-	return named(f.Volume.Annotations[ProvisionedBy], f.Pool).Directory(f.Volume.Name, ref.Namespace, ref.Name)
+	return DirectoryOf(f.Pool, f.Volume)
 }
 
 // PartRecord is the record of this node's part of a volume that ForPart found to be made.

@@ -281,7 +281,7 @@ func recordUnreadable(f VolumeFacts) (Verdict, bool) {
 // no directory either, on the right disk, nothing is left to protect.
 func notRecorded(f VolumeFacts) (Verdict, bool) {
 	switch {
-	case f.Record != nil:
+	case f.Record != nil || f.Pool == nil:
 		return Verdict{}, false
 	case f.Foreign:
 		return Verdict{Action: Refuse, Reason: ReasonNotRecorded, After: retryAfter, // nothing tells that it was moved away
@@ -296,6 +296,9 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 // pathMismatch compares the path in the object, and never uses it: anybody who may edit the object
 // could write /etc there.
 func pathMismatch(f VolumeFacts) (Verdict, bool) {
+	if f.Record == nil || f.Pool == nil {
+		return Verdict{}, false
+	}
 	return pathMismatchVerdict(f, f.Pool.Path+"/"+f.Record.Directory), !f.points()
 }
 
@@ -323,15 +326,20 @@ func DirectoryOf(pool Pool, v *corev1.PersistentVolume) (string, error) {
 	if ref == nil {
 		return "", errors.New("the volume has no claim")
 	}
-	return named(v.Annotations[ProvisionedBy], pool).Directory(v.Name, ref.Namespace, ref.Name)
+	pool = named(v.Annotations[ProvisionedBy], pool)
+	if pool.Directory == nil {
+		return "", errors.New("the volume is in no pool")
+	}
+	return pool.Directory(v.Name, ref.Namespace, ref.Name)
 }
 
 func goneAlready(f VolumeFacts) (Verdict, bool) {
-	return Verdict{Action: LetGo, Reason: ReasonDeleted}, f.Record.Place == Nowhere
+	return Verdict{Action: LetGo, Reason: ReasonDeleted}, f.Record != nil && f.Record.Place == Nowhere
 }
 
 func archived(f VolumeFacts) (Verdict, bool) {
-	return Verdict{Action: Archive, Reason: ReasonArchived}, f.Record.OnDelete == OnDeleteArchive || f.Record.Place == InArchive
+	return Verdict{Action: Archive, Reason: ReasonArchived},
+		f.Record != nil && (f.Record.OnDelete == OnDeleteArchive || f.Record.Place == InArchive)
 }
 
 func volumePath(v *corev1.PersistentVolume) string {

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+type dependency struct {
+	prefix, reason string
+	by             []string
+}
+
+// outside are the modules of others that may be imported, why, and by which packages.
+var outside = []dependency{
+	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/controller", "daemon/prepare", "daemon/state", "daemon/volume", "hostcheck", "hostcheck/mounts", "selinux"}},
+	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/controller", "daemon/kube", "daemon/plan"}},
+	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/config", "daemon/plan"}},
+	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/kube", "daemon/plan"}},
+	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/plan", "daemon/state"}},
+	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon", "daemon/controller", "daemon/kube"}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/controller", "daemon/kube"}},
+	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
+	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/controller"}},
+	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},
+	{"k8s.io/klog/v2", "to silence client-go", []string{"cmd/hostpath-provisioner"}},
+	{"github.com/spf13/cobra", "commands and flags", []string{"cmd/hostpath-provisioner"}},
+	{"github.com/BurntSushi/toml", "the configuration", []string{"daemon/config"}},
+	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{"daemon/confine"}},
+	{"github.com/prometheus/client_golang/", "metrics", []string{"daemon/metrics"}},
+	{"github.com/opencontainers/selinux/go-selinux", "labels", []string{"selinux"}},
+	{"github.com/coreos/go-systemd/v22/", "notification, journal and sockets", []string{"systemd"}},
+	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
+}
+
+// TestOutside reads what the shipped packages import of others.
+func TestOutside(t *testing.T) {
+	used := make([]bool, len(outside))
+	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
+		for _, spec := range file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			domain, _, _ := strings.Cut(imported, "/")
+			if !strings.Contains(domain, ".") || strings.HasPrefix(imported, module) {
+				continue // the standard library's, or ours
+			}
+			at := slices.IndexFunc(outside, func(o dependency) bool {
+				return strings.HasPrefix(imported, o.prefix) && slices.Contains(o.by, pkg)
+			})
+			if at < 0 {
+				t.Errorf("%s imports %s, and no reason is known", name, imported)
+				continue
+			}
+			used[at] = true
+		}
+	})
+	for i, o := range outside {
+		if !used[i] {
+			t.Errorf("nothing imports %s for %s", o.prefix, o.reason)
+		}
+	}
+}
+
+// TestPlanIsPure: what plan decides depends on nothing but what it is given. It has no way to a disk, a network, a
+// clock or chance.
+func TestPlanIsPure(t *testing.T) {
+	pure := []string{"cmp", "crypto/sha256", "encoding/hex", "errors", "fmt", "hash/fnv", "io/fs", "maps", "math", "math/big", "path", "slices", "strconv", "strings", "time", "unicode"}
+	eachFile(t, []string{"daemon/plan"}, func(_, name string, file *ast.File) {
+		for _, spec := range file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			domain, _, _ := strings.Cut(imported, "/")
+			if !strings.Contains(domain, ".") && !slices.Contains(pure, imported) {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if pkg, isName := selected(call, ok); isName && pkg == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer", "NewTicker"}, call.Sel.Name) {
+				t.Errorf("%s asks the clock: time.%s", name, call.Sel.Name)
+			}
+			return true
+		})
+	})
+}
+
+// selected is the package or variable that a name is selected from.
+func selected(s *ast.SelectorExpr, ok bool) (string, bool) {
+	if !ok {
+		return "", false
+	}
+	from, isName := s.X.(*ast.Ident)
+	if !isName {
+		return "", false
+	}
+	return from.Name, true
+}
+
+// eachFile parses each file of these trees that is shipped; directories are given as pkg, from the root.
+func eachFile(t *testing.T, trees []string, each func(pkg, name string, file *ast.File)) {
+	t.Helper()
+	for _, top := range trees {
+		err := fs.WalkDir(os.DirFS(".."), top, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "/testdata/") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.SkipObjectResolution)
+			if err == nil {
+				each(path.Dir(name), name, file)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Each rule can be called alone, whatever the rules before it leave unsaid: with an object that says nothing, and
+// with nothing else.
+func TestEveryRuleIsTotal(t *testing.T) {
+	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	for _, rule := range claimRules {
+		calls(t, rule, ClaimFacts{Claim: claim})
+	}
+	for _, rule := range volumeRules {
+		calls(t, rule, VolumeFacts{Volume: volume})
+		calls(t, rule, VolumeFacts{Volume: volume, Record: &Record{}})
+	}
+	for _, rule := range partRules {
+		calls(t, rule, PartFacts{Volume: volume})
+	}
+	for _, rule := range adoptRules {
+		calls(t, rule, AdoptFacts{Volume: volume})
+	}
+	for _, rule := range ownerRules {
+		calls(t, rule, OwnerFacts{})
+	}
+}
+
+// calls a rule with facts, and reports its name if it panics.
+func calls[F, V any](t *testing.T, rule func(F) (V, bool), facts F) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			t.Error(fmt.Sprintf("%s: %v", runtime.FuncForPC(reflect.ValueOf(rule).Pointer()).Name(), r))
+		}
+	}()
+	rule(facts)
+}
