@@ -134,6 +134,7 @@ install: build
 	@$(GO) run $(GOFLAGS) ./packaging/install $(BUILD)/stage '$(or $(DESTDIR),/)'
 	test -n "$(DESTDIR)" || systemd-sysusers hostpath-provisioner.conf
 	test -n "$(DESTDIR)" || systemctl daemon-reload
+	test -n "$(DESTDIR)" || journalctl --update-catalog
 
 clean:
 	rm -rf $(BUILD)

@@ -30,6 +30,7 @@ var arrows = map[string][]string{
 	"hostcheck":                {"hostcheck/mounts", "selinux"},
 	"hostcheck/mounts":         {},
 	"packaging":                {},
+	"packaging/catalog":        {"systemd"},
 	"packaging/licenses":       {},
 	"packaging/install":        {},
 	"packaging/manual":         {},

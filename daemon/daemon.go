@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -49,6 +50,7 @@ func Run(ctx context.Context, o Options) error {
 		o.refuseScrapes(ctx, err)
 		return err
 	}
+	o.Log.Info("starting", "reason", plan.ReasonStarting, "version", o.Version, "node", cfg.Node, "file", o.Config, "pools", namesOf(cfg.Pools))
 	for _, dir := range []string{o.StateDir, o.RuntimeDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -167,6 +169,7 @@ func (d *daemon) runOne(ctx context.Context, g *generation) *generation {
 	for next == nil && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+			d.Log.Info("stopping: letting work under way end", "reason", plan.ReasonStopping)
 			d.systemd.Stopping("stopping: letting work under way end")
 		case <-d.Reload:
 			next = d.reload(g)
@@ -194,7 +197,7 @@ func (d *daemon) reload(g *generation) *generation {
 	}
 	d.metrics.Reloaded(err == nil, time.Now())
 	if err != nil {
-		d.Log.Error("the configuration was not reloaded, the old one stays in force: " + err.Error())
+		d.Log.Error("the configuration was not reloaded, the old one stays in force: "+err.Error(), "reason", plan.ReasonReloadFailed, "file", d.Config)
 		g.badReload.Store(map[bool]string{true: "restart", false: "errors"}[errors.As(err, new(*RestartError)) || errors.Is(err, ErrNotCapable)])
 		d.keep(g, func(s Status) {
 			if g.started.Load() { // a signal during the start does not end the start
@@ -203,7 +206,7 @@ func (d *daemon) reload(g *generation) *generation {
 		})
 		return nil
 	}
-	d.Log.Info("configuration reloaded", "file", d.Config)
+	d.Log.Info("configuration reloaded", "reason", plan.ReasonReloaded, "file", d.Config, "node", cfg.Node, "pools", namesOf(cfg.Pools))
 	return next
 }
 

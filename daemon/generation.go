@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,7 +182,7 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	}
 	g.ready.Store(true)
 	close(started)
-	g.d.Log.Info("the API was read, work begins")
+	g.d.Log.Info("the API was read, work begins", "reason", plan.ReasonAPIAvailable)
 	signal(g.d.changed)
 }
 
@@ -201,7 +202,7 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 func (g *generation) sayReady() {
 	g.started.Store(true)
 	g.d.keep(g, func(s Status) {
-		g.d.Log.Info("ready: "+s.Sentence, "version", g.d.Version)
+		g.d.Log.Info("ready: "+s.Sentence, "reason", plan.ReasonReady)
 		g.d.systemd.Ready(s.Sentence)
 	})
 	signal(g.d.changed)
@@ -216,10 +217,10 @@ func (g *generation) onTrouble(err error) {
 	if err != nil {
 		g.trouble.Store(words.Line(err.Error(), words.MessageMax))
 		g.troubleSince.CompareAndSwap(0, time.Now().UnixNano())
-		g.d.Log.Warn("the API cannot be used, work waits: " + err.Error())
+		g.d.Log.Warn("the API cannot be used, work waits: "+err.Error(), "reason", plan.ReasonAPIUnavailable)
 	} else {
 		g.trouble.Store("")
-		g.d.Log.Info("the API answers")
+		g.d.Log.Info("the API answers", "reason", plan.ReasonAPIAvailable)
 		if since := g.troubleSince.Swap(0); since != 0 && time.Since(time.Unix(0, since)) > outage {
 			go g.controller.APIAnswers() // onTrouble may be called with a lock held
 		}
@@ -260,6 +261,15 @@ func (g *generation) poolNames() (names []string) {
 		names = append(names, p.Name)
 	}
 	return names
+}
+
+// namesOf are the pools' names as records have them: "fast,slow".
+func namesOf(pools []config.Pool) string {
+	names := make([]string, len(pools))
+	for i, p := range pools {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ",")
 }
 
 func (g *generation) places() map[place]bool {

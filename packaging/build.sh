@@ -52,6 +52,7 @@ go build -trimpath -o "$work/manual" ./packaging/manual
 date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
 "$work/manual" 8 "$native" "$date" "$VERSION" | gzip -9n >"$common/man/hostpath-provisioner.8.gz"
 "$work/manual" 5 docs/configuration.md "$date" "$VERSION" | gzip -9n >"$common/man/hostpath-provisioner.toml.5.gz"
+go run -trimpath ./packaging/catalog docs/troubleshooting.md >"$common/hostpath-provisioner.catalog"
 for shell in bash zsh fish; do
 	"$native" completion "$shell" >"$common/completions/$shell"
 done

@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -41,6 +42,20 @@ func IsJournal(stderr io.Writer) bool {
 	return err == nil && is
 }
 
+// LinePrefix is what gives a line of text that goes to the journal the priority of level (sd-daemon(3),
+// SyslogLevelPrefix=), and "" where out, stdout or stderr, is not the journal. Without it a line has priority
+// info, and `journalctl -p warning` leaves it out.
+func LinePrefix(out io.Writer, level slog.Level) string {
+	is, err := journal.StderrIsJournalStream()
+	if out == os.Stdout {
+		is, err = journal.StdoutIsJournalStream()
+	}
+	if err != nil || !is || out != os.Stdout && out != os.Stderr {
+		return ""
+	}
+	return fmt.Sprintf("<%d>", priority(level))
+}
+
 // journalHandler writes records in the journal's native protocol.
 type journalHandler struct {
 	level    slog.Leveler
@@ -65,6 +80,9 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	fields := map[string]string{"SYSLOG_IDENTIFIER": identifier}
 	for _, p := range pairs {
 		fields[fieldName(p.key)] = p.value
+		if p.key == reasonKey && p.value != "" {
+			fields["MESSAGE_ID"] = MessageID(p.value)
+		}
 	}
 	if err := journal.Send(sentence(r.Message, pairs), priority(r.Level), fields); err != nil {
 		// journald may be restarting. Its stream, which is stderr, outlives that.

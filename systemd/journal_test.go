@@ -3,7 +3,6 @@ package systemd
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,44 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// journald puts a socket where journald has its own, in the test's mount namespace.
-func journald(t *testing.T) (receive func() map[string]string) {
-	t.Helper()
-	hosttest.Mount(t, "-t", "tmpfs", "journal", "/run")
-	t.Cleanup(func() { hosttest.UnmountLazy(t, "/run") })
-	if err := os.MkdirAll("/run/systemd/journal", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	datagram := listen(t, "/run/systemd/journal/socket")
-	return func() map[string]string { t.Helper(); return fields(t, datagram()) }
-}
-
-// fields reads one entry as https://systemd.io/JOURNAL_NATIVE_PROTOCOL/ describes it.
-func fields(t *testing.T, entry string) map[string]string {
-	t.Helper()
-	got := map[string]string{}
-	for entry != "" {
-		head, rest, _ := strings.Cut(entry, "\n")
-		name, value, short := strings.Cut(head, "=")
-		if !short {
-			size := binary.LittleEndian.Uint64([]byte(rest[:8]))
-			value, rest = rest[8:8+size], rest[9+size:]
-		}
-		got[name], entry = value, rest
-	}
-	return got
-}
-
-// onJournal makes the environment say that stderr is the journal's stream, as systemd does.
-func onJournal(t *testing.T, offset uint64) {
-	t.Helper()
-	var stat unix.Stat_t
-	if err := unix.Fstat(2, &stat); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino+offset))
-}
-
 type claim struct{ namespace, name string }
 
 func (c claim) LogValue() slog.Value {
@@ -63,8 +24,8 @@ func (c claim) LogValue() slog.Value {
 }
 
 func TestJournalRecords(t *testing.T) {
-	receive := journald(t)
-	onJournal(t, 0)
+	receive := hosttest.Journal(t)
+	hosttest.OnJournal(t, 0)
 	log := slog.New(NewHandler(os.Stderr, slog.LevelInfo))
 	for _, c := range []struct {
 		say  func()
@@ -77,6 +38,9 @@ func TestJournalRecords(t *testing.T) {
 		{func() { log.Warn("pool closed", "message", "not mounted", "n", 3, "none", "") }, map[string]string{
 			"MESSAGE": `pool closed message="not mounted" n=3 none=""`, "PRIORITY": "4",
 			"HOSTPATH_MESSAGE": "not mounted", "HOSTPATH_N": "3", "HOSTPATH_NONE": "",
+		}},
+		{func() { log.Info("claim provisioned", "reason", "Provisioned") }, map[string]string{
+			"MESSAGE": "claim provisioned reason=Provisioned", "PRIORITY": "6", "HOSTPATH_REASON": "Provisioned", "MESSAGE_ID": MessageID("Provisioned"),
 		}},
 		{func() { log.Error("refused", "err", errors.New("first\nsecond")) }, map[string]string{
 			"MESSAGE": `refused err="first\nsecond"`, "PRIORITY": "3", "HOSTPATH_ERR": "first\nsecond",
@@ -136,7 +100,7 @@ func noTime(groups []string, a slog.Attr) slog.Attr {
 // Plain text everywhere but on the very stream that JOURNAL_STREAM names: a redirected stderr keeps
 // the variable.
 func TestWhichHandler(t *testing.T) {
-	onJournal(t, 0)
+	hosttest.OnJournal(t, 0)
 	if _, ok := NewHandler(os.Stderr, slog.LevelInfo).(*journalHandler); !ok {
 		t.Error("stderr is the journal and gets text")
 	}
@@ -148,5 +112,26 @@ func TestWhichHandler(t *testing.T) {
 		if _, ok := NewHandler(os.Stderr, slog.LevelInfo).(*slog.TextHandler); !ok {
 			t.Errorf("JOURNAL_STREAM=%q: journal records", stream)
 		}
+	}
+}
+
+// A line of text to the journal has a priority; anywhere else it is only text.
+func TestLinePrefix(t *testing.T) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(1, &stat); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino))
+	for level, want := range map[slog.Level]string{slog.LevelError: "<3>", slog.LevelWarn: "<4>", slog.LevelInfo: "<6>"} {
+		if got := LinePrefix(os.Stdout, level); got != want {
+			t.Errorf("%s: %q, want %q", level, got, want)
+		}
+	}
+	if got := LinePrefix(&bytes.Buffer{}, slog.LevelError); got != "" {
+		t.Errorf("a buffer: %q", got)
+	}
+	t.Setenv("JOURNAL_STREAM", "")
+	if got := LinePrefix(os.Stdout, slog.LevelError); got != "" {
+		t.Errorf("without the journal: %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
@@ -107,11 +108,11 @@ func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
-	write := writeChecked
+	write := p.writeChecked
 	if asJSON {
-		write = func(w io.Writer, c checked) error { return writeJSON(w, c) }
+		write = func(c checked) error { return writeJSON(p.stdout, c) }
 	}
-	if err := write(p.stdout, all); err != nil {
+	if err := write(all); err != nil {
 		return err
 	}
 	return worst(all.Pools)
@@ -173,7 +174,8 @@ func (p *program) expect(pool config.Pool, remembered string) hostcheck.Expect {
 }
 
 // writeChecked prints a line for each pool and, below, everything that was found.
-func writeChecked(w io.Writer, c checked) error {
+func (p *program) writeChecked(c checked) error {
+	w := p.stdout
 	table := newTable(w, "POOL", "PATH", "VERDICT", "FREE")
 	for _, one := range c.Pools {
 		table.row(one.Pool, one.Path, verdict(one.Report), freeOf(one.Report.Free, one.Report.Size))
@@ -183,11 +185,11 @@ func writeChecked(w io.Writer, c checked) error {
 	}
 	for _, one := range c.Pools {
 		for _, f := range one.Findings {
-			writeFinding(w, "pool "+one.Pool, f)
+			p.writeFinding("pool "+one.Pool, f)
 		}
 	}
 	for _, f := range c.Host {
-		writeFinding(w, "host", f)
+		p.writeFinding("host", f)
 	}
 	_, err := fmt.Fprintf(w, "\nSELinux is %s\n%s\n", c.SELinux, landlockOf(c.Landlock))
 	return err
@@ -212,14 +214,17 @@ func verdict(r hostcheck.Report) string {
 	}
 }
 
-func writeFinding(w io.Writer, of string, f finding) {
-	what := f.Reason
+func (p *program) writeFinding(of string, f finding) {
+	what, mark := f.Reason, p.mark(slog.LevelError)
+	if f.Severity != hostcheck.Close {
+		mark = p.mark(slog.LevelWarn)
+	}
 	if f.Severity == hostcheck.Warn {
 		what = "warning " + what
 	}
-	fmt.Fprintf(w, "\n%s: %s: %s\n", of, what, f.Message)
+	fmt.Fprintf(p.stdout, "\n%s%s: %s: %s\n", mark, of, what, f.Message)
 	if f.Hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", f.Hint)
+		fmt.Fprintf(p.stdout, "%shint: %s\n", mark, f.Hint)
 	}
 }
 

@@ -48,6 +48,9 @@ type program struct {
 
 	config, kubeconfig, stateDir, runtimeDir string // flags
 
+	// mark is what a line on stdout begins with that tells of something of this level.
+	mark func(slog.Level) string
+
 	node   string        // as the configuration that was loaded says
 	loaded config.Config // by the command that runs, if it did
 }
@@ -70,6 +73,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func (p *program) run(args []string, stdin io.Reader) int {
+	stdout := p.stdout
+	p.mark = func(level slog.Level) string { return systemd.LinePrefix(stdout, level) }
 	p.stdout = terminal{p.stdout}
 	root := p.root()
 	root.SetArgs(args)
@@ -104,11 +109,12 @@ func (p *program) complain(err error) {
 	if err == nil || errors.Is(err, errNot) || errors.As(err, new(loggedError)) {
 		return
 	}
+	mark := systemd.LinePrefix(p.stderr, slog.LevelError)
 	for _, line := range linesOf(err) {
-		fmt.Fprintf(terminal{p.stderr}, "%s: %s\n", name, line)
+		fmt.Fprintf(terminal{p.stderr}, "%s%s: %s\n", mark, name, line)
 	}
 	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(p.stderr, "hint: %s\n", hint)
+		fmt.Fprintf(p.stderr, "%shint: %s\n", mark, hint)
 	}
 }
 
@@ -277,7 +283,7 @@ func (p *program) load() (config.Config, error) {
 	}
 	p.node = c.Node
 	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
-		fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
+		fmt.Fprintf(p.stderr, "%s%s: warning: %s\n", systemd.LinePrefix(p.stderr, slog.LevelWarn), name, warning)
 	}
 	p.loaded = c
 	return c, nil

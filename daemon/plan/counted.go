@@ -20,7 +20,8 @@ var (
 		ReasonCreateFailed, ReasonBadName,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
+		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
+		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonLaxMount,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread,
 	}

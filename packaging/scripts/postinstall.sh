@@ -20,6 +20,11 @@ elif ! getent passwd hostpath-provisioner >/dev/null; then
 	exit 1
 fi
 
+# For journalctl -x. RPM-based distributions do it for each catalog that is installed, dpkg for systemd's own alone.
+if command -v journalctl >/dev/null; then
+	journalctl --update-catalog || true
+fi
+
 module=/usr/libexec/hostpath-provisioner/selinux-module
 if [ -x $module ] && ! $module install; then
 	say "the SELinux policy module is not loaded; once that is mended, run: $module install"

@@ -6,6 +6,9 @@ set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 fi
+if command -v journalctl >/dev/null; then
+	journalctl --update-catalog || true
+fi
 
 if [ "$1" = purge ]; then # dpkg's; rpm has no purge
 	lib=/var/lib/hostpath-provisioner

@@ -99,7 +99,8 @@ func checkUnit(w *world) {
 	w.sh("systemctl stop kubelet " + service + "-check; umount /srv/fast")
 	w.fails("systemctl start kubelet", "dependency")
 	w.is("systemctl is-active kubelet || true", "inactive")
-	w.says(w.sh("journalctl --no-pager -u "+service+"-check"), "pool fast: NotMounted")
+	w.says(w.sh("journalctl --no-pager -p err -u "+service+"-check"), "pool fast: NotMounted")
+	w.says(w.sh("journalctl --no-pager -x -u "+service), "Defined-By: "+service, "The claim got its volume.", "The daemon starts;")
 	w.sh("mount /srv/fast; systemctl start kubelet; systemctl stop kubelet; systemctl disable " + service + "-check; systemctl reset-failed")
 }
 

@@ -1,0 +1,18 @@
+package systemd
+
+import (
+	"regexp"
+	"testing"
+)
+
+// What filters of users and the catalogs of other versions name is the same for ever.
+func TestMessageID(t *testing.T) {
+	for reason, want := range map[string]string{"Provisioned": "1cc787dd87d34cbb858fb3de17c6529e", "StartFailed": "015800ac227c48a284b33bcb9c0bdea4"} {
+		if got := MessageID(reason); got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+		if !regexp.MustCompile(`^[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}$`).MatchString(MessageID(reason)) {
+			t.Errorf("%s: %s is no ID of sd-id128(3)", reason, MessageID(reason))
+		}
+	}
+}
