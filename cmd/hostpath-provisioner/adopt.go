@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // adoptDeadline is how long all of an adoption may take: thousands of volumes take seconds.
@@ -59,7 +60,7 @@ func (p *program) adoptCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	flags.BoolVar(&a.undo, "undo", false, "give the volumes up")
-	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes without node affinity too: their data is on this node")
+	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes too whose node affinity does not name this node alone: their data is on this node")
 	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
 	flags.BoolVar(&a.told.Released, "released", false, "take volumes too that are removed as soon as somebody is responsible for them")
 	flags.BoolVar(&a.asJSON, "json", false, "print JSON")
@@ -88,6 +89,10 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	if f, other := otherCluster(pool, report.Mark, cluster); other {
 		return closedError{pool, f}
 	}
+	table, err := mounts.Read()
+	if err != nil {
+		return err
+	}
 	work := adopt.Run
 	if a.undo {
 		work = adopt.Undo
@@ -95,7 +100,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	rows, err := work(ctx, adopt.Options{
 		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, OnDelete: pool.OnDelete},
 		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, API: client, Told: a.told, DryRun: a.dryRun,
+		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, API: client, Mounts: table, Told: a.told, DryRun: a.dryRun,
 	})
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Package adopt takes over the volumes that other provisioners made in one of this node's pools, and
 // gives them up again.
 //
-// It writes records on the disk and labels on volume objects, in that order, and nothing else: no
+// It writes records on the disk and labels on volume objects, and nothing else: no
 // directory is made, moved, removed or looked into. What becomes of each volume is plan's decision.
 // It works beside a running daemon, which learns of an adopted volume by its label.
 package adopt
@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -32,8 +33,8 @@ type API interface {
 	// GetVolume and GetNode answer nil without an error for what does not exist.
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
-	// MarkVolume changes an object only if nobody else changed it meanwhile.
-	MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) error
+	// MarkVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
+	MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error)
 }
 
 // Options are one pool of one node, and what the operator says.
@@ -45,6 +46,7 @@ type Options struct {
 	Provisioner string
 	Aliases     []string
 	API         API
+	Mounts      []mounts.Mount // of this host
 	Told        plan.Told
 	DryRun      bool
 }
@@ -71,21 +73,50 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 	}
 	var rows []Row
 	for _, v := range s.volumes {
-		facts, err := s.facts(ctx, v)
+		row, err := s.settle(ctx, v)
 		if err != nil {
-			return nil, err
+			return rows, err
 		}
-		verdict := plan.ForAdoption(facts)
-		if verdict.Action == plan.Ignore {
-			continue
+		if row.Action != plan.Ignore {
+			rows = append(rows, row)
 		}
-		row := rowOf(v, verdict)
-		if verdict.Action == plan.Adopt && !o.DryRun {
-			row = row.after(o.adopt(ctx, v))
-		}
-		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// tries is how often one volume is decided on while others write to its object.
+const tries = 5
+
+// settle decides about one volume and does it. When the object was changed meanwhile, by another node's call
+// or by kube-controller-manager, it is decided on anew, by what it is now.
+func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) (Row, error) {
+	for try := 1; ; try++ {
+		facts, err := s.facts(ctx, v)
+		if err != nil {
+			return Row{}, err
+		}
+		verdict := plan.ForAdoption(facts)
+		row := rowOf(v, verdict)
+		switch {
+		case s.DryRun:
+			return row, nil
+		case verdict.Stale:
+			if err := s.Hands.Forget(ctx, s.Identity, v.Name); err != nil {
+				row.Message = err.Error()
+			}
+			return row, nil
+		case verdict.Action != plan.Adopt:
+			return row, nil
+		}
+		err = s.adopt(ctx, v)
+		if apierrors.IsConflict(err) && try < tries {
+			if now, wrong := s.API.GetVolume(ctx, v.Name); wrong == nil && now != nil {
+				v = now
+				continue
+			}
+		}
+		return row.after(err), nil
+	}
 }
 
 func rowOf(v *corev1.PersistentVolume, verdict plan.AdoptVerdict) Row {
@@ -109,13 +140,22 @@ func (r Row) after(err error) Row {
 	return r
 }
 
-// adopt: a crash after the record leaves one whose object has no label; the daemon keeps it, and the
-// next call goes on.
+// adopt takes the object first, so that of two nodes one writes a record. Before that mark and after it no
+// daemon watches the object; the label that has it watched is put on when the record is there. A crash leaves
+//
+//	adopting       an object that is kept for this node's next call, which goes on, or for its --undo
+//	record         the same, and a record whose object has no label: the daemon keeps it
+//	label          nothing missing
 func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
-	if err := o.Hands.Adopt(ctx, o.Identity, o.record(v)); err != nil {
+	ours, err := o.API.MarkVolume(ctx, v, plan.AdoptingMarks(v, o.Pool, o.Node))
+	if err != nil {
 		return err
 	}
-	return o.API.MarkVolume(ctx, v, plan.AdoptMarks(v, o.Pool, o.Node))
+	if err := o.Hands.Adopt(ctx, o.Identity, o.record(ours)); err != nil {
+		return err
+	}
+	_, err = o.API.MarkVolume(ctx, ours, plan.AdoptMarks(ours, o.Pool, o.Node))
+	return err
 }
 
 func (o Options) record(v *corev1.PersistentVolume) volume.Record {
@@ -154,12 +194,15 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	}
 	s.labels = node.Labels
 	err = o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if plan.ForAdoption(s.known(v)).Action == plan.Ignore {
+		known := s.known(v)
+		if known.Elsewhere() {
 			return
 		}
-		s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
-		if entry := plan.EntryOf(o.Pool, v); entry != "" {
+		for _, entry := range o.entries(v) {
 			s.claimants[entry] = append(s.claimants[entry], v.Name)
+		}
+		if plan.ForAdoption(known).Action != plan.Ignore {
+			s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
 		}
 	})
 	if err != nil {
@@ -217,7 +260,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (plan.Ad
 	if directory == "" {
 		return f, nil
 	}
-	f.Other = s.other(directory, v.Name)
+	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory)
 	record, place, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
 	switch {
 	case errors.Is(err, volume.ErrNotRecorded):

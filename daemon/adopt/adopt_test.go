@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -26,8 +28,8 @@ import (
 // The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
 // that fails in the middle, and one that does not let anybody look at pods.
 //
-// Breakages that were tried and caught: the marks before the record (TestCutOff), the record forgotten
-// before the marks (TestUndoRefused).
+// Breakages that were tried and caught: the labels before the record (TestCutOff), the record before the
+// object is taken (TestTwoNodes), the record forgotten before the marks (TestUndoRefused).
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
@@ -35,8 +37,10 @@ func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 type cluster struct {
 	node    *corev1.Node
 	volumes map[string]*corev1.PersistentVolume
-	pods    error // why pods cannot be listed
-	mark    error // why volumes cannot be marked
+	pods    error                          // why pods cannot be listed
+	mark    error                          // why volumes cannot be marked
+	after   int                            // how many marks go well before that
+	between func(*corev1.PersistentVolume) // what somebody else does before an object is marked
 }
 
 func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
@@ -53,37 +57,49 @@ func (c *cluster) EachLock(context.Context, string, func(*coordinationv1.Lease))
 }
 
 func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
-	return c.volumes[name], nil
+	return c.volumes[name].DeepCopy(), nil
 }
 
 func (c *cluster) GetNode(context.Context, string) (*corev1.Node, error) { return c.node, nil }
 
-func (c *cluster) MarkVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.Marks) error {
-	if c.mark != nil {
-		return c.mark
+func (c *cluster) MarkVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
+	if change := c.between; change != nil {
+		c.between = nil
+		change(c.volumes[pv.Name])
+		c.volumes[pv.Name].ResourceVersion += "+"
+	}
+	if c.mark != nil && c.after == 0 {
+		return nil, c.mark
+	}
+	c.after = max(0, c.after-1)
+	if pv.ResourceVersion != c.volumes[pv.Name].ResourceVersion {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("the object has been modified"))
 	}
 	now := pv.DeepCopy()
-	now.Finalizers, now.Labels = m.Finalizers, map[string]string{}
-	for key, value := range m.Labels {
-		if value != nil {
-			now.Labels[key] = *value
-		}
-	}
-	delete(now.Annotations, plan.AdoptedAnnotation)
-	for key, value := range m.Annotations {
-		if value != nil {
-			now.Annotations[key] = *value
-		}
-	}
+	now.ResourceVersion, now.Finalizers = pv.ResourceVersion+".", m.Finalizers
+	now.Labels, now.Annotations = changed(now.Labels, m.Labels), changed(now.Annotations, m.Annotations)
 	c.volumes[pv.Name] = now
-	return nil
+	return now.DeepCopy(), nil
+}
+
+func changed(in map[string]string, by map[string]*string) map[string]string {
+	out := maps.Clone(in)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, value := range by {
+		if delete(out, key); value != nil {
+			out[key] = *value
+		}
+	}
+	return out
 }
 
 func (c *cluster) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
 		v := c.volumes[name]
-		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]))
+		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]+v.Annotations[plan.AdoptingAnnotation]))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -160,11 +176,11 @@ func state(t *testing.T, o Options, c *cluster) string {
 const (
 	untouched = `pvc-1 map[] [] ""`
 	marked    = `pvc-1 map["hostpath-provisioner/node":"node-a" "hostpath-provisioner/pool":"fast"] ["external-provisioner.volume.kubernetes.io/finalizer"] "without-finalizer"`
+	taken     = `pvc-1 map[] [] "node-a"`
 	recorded  = "\nrecord pvc-1 shop/db pvc-1 kubevirt.io/hostpath-provisioner node archive pool"
 )
 
-// The server fails between the record and the marks, on the way there and back: the next call goes on,
-// and asks nobody again.
+// The server fails before each mark, on the way there and back: the next call goes on, and asks nobody again.
 func TestCutOff(t *testing.T) {
 	o, c := site(t)
 	want := func(what, words string) {
@@ -173,11 +189,13 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", what, got, words)
 		}
 	}
-	c.mark = errors.New("the object has been modified")
-	if row := one(t, Run, o); row.Action != plan.Refuse || row.Done || row.Message != "the object has been modified" {
-		t.Errorf("%+v", row)
+	for after, left := range []string{untouched, taken + recorded} {
+		c.mark, c.after = errors.New("the server is away"), after
+		if row := one(t, Run, o); row.Action != plan.Refuse || row.Done || row.Message != "the server is away" {
+			t.Errorf("%+v", row)
+		}
+		want("cut off", left)
 	}
-	want("cut off", untouched+recorded)
 	c.mark, c.pods = nil, errors.New("pods is forbidden")
 	if row := one(t, Run, o); row.Action != plan.Adopt || !row.Done {
 		t.Errorf("%+v", row)
@@ -188,7 +206,8 @@ func TestCutOff(t *testing.T) {
 	}
 	// Given up, cut off after the marks.
 	pv := c.volumes["pvc-1"]
-	must(t, c.MarkVolume(t.Context(), pv, plan.ReturnMarks(pv)))
+	_, err := c.MarkVolume(t.Context(), pv, plan.ReturnMarks(pv))
+	must(t, err)
 	want("cut off on the way back", untouched+recorded)
 	if row := one(t, Undo, o); row.Action != plan.Return || !row.Done {
 		t.Errorf("%+v", row)

@@ -87,19 +87,20 @@ func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 }
 
 // MarkVolume changes labels, annotations and finalizers of a volume object, if it still is as given:
-// whoever changed it meanwhile is not overwritten, and that is an error.
-func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) error {
+// whoever changed it meanwhile is not overwritten, and that is an error. It returns the object as it is then.
+func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
 		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	now := &corev1.PersistentVolume{}
 	err = c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).Body(patch).
-		Timeout(callTimeout).Do(ctx).Error()
+		Timeout(callTimeout).Do(ctx).Into(now)
 	if err != nil {
-		return fmt.Errorf("mark volume %s: %w", pv.Name, err)
+		return nil, fmt.Errorf("mark volume %s: %w", pv.Name, err)
 	}
-	return nil
+	return now, nil
 }

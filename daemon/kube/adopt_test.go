@@ -29,7 +29,7 @@ func TestMarkVolume(t *testing.T) {
 		return now.Status.Phase == corev1.VolumeReleased
 	})
 	pool := plan.Pool{Name: "fast"}
-	if err := c.MarkVolume(ctx, was, plan.AdoptMarks(was, pool, "node-a")); err != nil {
+	if _, err := c.MarkVolume(ctx, was, plan.AdoptMarks(was, pool, "node-a")); err != nil {
 		t.Fatal(err)
 	}
 	now, err := c.GetVolume(ctx, "marked")
@@ -37,10 +37,10 @@ func TestMarkVolume(t *testing.T) {
 		!slices.Contains(now.Finalizers, plan.Finalizer) || !slices.Contains(now.Finalizers, others) {
 		t.Errorf("%+v, %v", now.ObjectMeta, err)
 	}
-	if err := c.MarkVolume(ctx, was, plan.ReturnMarks(was)); !apierrors.IsConflict(err) {
+	if _, err := c.MarkVolume(ctx, was, plan.ReturnMarks(was)); !apierrors.IsConflict(err) {
 		t.Errorf("an object that was changed since: %v", err)
 	}
-	if err := c.MarkVolume(ctx, now, plan.ReturnMarks(now)); err != nil {
+	if _, err := c.MarkVolume(ctx, now, plan.ReturnMarks(now)); err != nil {
 		t.Fatal(err)
 	}
 	back, err := c.GetVolume(ctx, "marked")

@@ -17,11 +17,13 @@ const (
 )
 
 // AdoptedAnnotation is on a volume that was adopted; it says whether the finalizer was there before,
-// so that who gives it up leaves the object as it was.
+// so that who gives it up leaves the object as it was. AdoptingAnnotation is on one that is being adopted:
+// it names the node whose call has it, so that of two nodes one goes on.
 const (
-	AdoptedAnnotation = "hostpath-provisioner/adopted"
-	AdoptedWithout    = "without-finalizer"
-	AdoptedWith       = "with-finalizer"
+	AdoptedAnnotation  = "hostpath-provisioner/adopted"
+	AdoptedWithout     = "without-finalizer"
+	AdoptedWith        = "with-finalizer"
+	AdoptingAnnotation = "hostpath-provisioner/adopting"
 )
 
 // Reasons that an operator's word can outweigh, and those that have a hint.
@@ -52,6 +54,7 @@ type AdoptFacts struct {
 	Record      *Record // nil: the disk has no record of it
 	Unreadable  string  // why the record cannot be read, "" if it can or there is none
 	Other       string  // another volume with the same directory, "" if there is none
+	Shown       string  // where else its directory, or a part of it, is mounted, "" if nowhere
 	Unusable    string  // why the directory is not one that can be adopted, "" if it is
 	Running     string  // what shows that the other program runs, "" if nothing does
 	NotKnown    string  // why nobody can tell, "" if one can
@@ -64,6 +67,7 @@ type AdoptVerdict struct {
 	Reason  string   // one of the Adopt reasons, or ""
 	Message string   // why, for Refuse
 	Notes   []string // what its owner should know, for Adopt
+	Stale   bool     // for Refuse: the record proves nothing, another node has adopted the volume
 }
 
 type adoptRule func(AdoptFacts) (AdoptVerdict, bool)
@@ -72,8 +76,8 @@ type adoptRule func(AdoptFacts) (AdoptVerdict, bool)
 // and node comes first, then what no word can change, then what takes the operator's word.
 var adoptRules = []adoptRule{
 	csiSource, notInPool, onAnotherNode, madeByUs, madeByNobody, notAnAlias, wrongIdentity,
-	adoptBlock, adoptDeleting, adoptNoClaim, crookedPath, othersAdopted,
-	adoptRecord, sharedDirectory, unusableDirectory, noAffinity, stillRunning, aboutToBeRemoved,
+	adoptBlock, adoptDeleting, adoptNoClaim, crookedPath, othersAdopted, othersAdopting,
+	adoptRecord, sharedDirectory, unusableDirectory, mountedElsewhere, noAffinity, stillRunning, aboutToBeRemoved,
 }
 
 // ForAdoption decides whether this node takes responsibility for a volume that another system made.
@@ -94,7 +98,7 @@ func adoptRefuse(applies bool, reason, format string, args ...any) (AdoptVerdict
 // begins with "csi" is one of an inline volume, which ends with its pod.
 func csiSource(f AdoptFacts) (AdoptVerdict, bool) {
 	csi := f.Volume.Spec.CSI
-	if csi == nil || csi.Driver != KubevirtCSI || !f.nodeMatches() {
+	if csi == nil || csi.Driver != KubevirtCSI || f.Elsewhere() {
 		return AdoptVerdict{Action: Ignore}, csi != nil
 	}
 	if strings.HasPrefix(csi.VolumeHandle, "csi") {
@@ -111,7 +115,7 @@ func notInPool(f AdoptFacts) (AdoptVerdict, bool) {
 
 // onAnotherNode: pools have the same path on many nodes, and so do their volumes.
 func onAnotherNode(f AdoptFacts) (AdoptVerdict, bool) {
-	return AdoptVerdict{Action: Ignore}, hasAffinity(f.Volume) && !f.nodeMatches()
+	return AdoptVerdict{Action: Ignore}, f.Elsewhere()
 }
 
 func madeByUs(f AdoptFacts) (AdoptVerdict, bool) {
@@ -206,10 +210,24 @@ func othersAdopted(f AdoptFacts) (AdoptVerdict, bool) {
 	case v.Labels[PoolLabel] == "" || labelledFor(v, f.Pool, f.Node):
 		return AdoptVerdict{}, false
 	case node != "":
-		return adoptRefuse(true, "", "it is of pool %s of node %s already", v.Labels[PoolLabel], node)
+		verdict, _ := adoptRefuse(true, "", "it is of pool %s of node %s already", v.Labels[PoolLabel], node)
+		verdict.Stale = f.staleRecord()
+		return verdict, true
 	default:
 		return adoptRefuse(true, "", "it is of pool %s with scope %s already", v.Labels[PoolLabel], v.Labels[ScopeLabel])
 	}
+}
+
+// staleRecord: this node's call wrote it, and another node's call has marked the object. Who is known by
+// another name since has the older name in its records.
+func (f AdoptFacts) staleRecord() bool {
+	return f.Record != nil && f.Record.Place == InPool && f.Record.Node == f.Node && f.Volume.Annotations[AdoptedAnnotation] != ""
+}
+
+// othersAdopting: a call that was cut off there goes on there.
+func othersAdopting(f AdoptFacts) (AdoptVerdict, bool) {
+	by := f.Volume.Annotations[AdoptingAnnotation]
+	return adoptRefuse(by != "" && by != adopting(f.Pool, f.Node), "", "%q is adopting it: run adopt there again, or adopt --undo", by)
 }
 
 // adoptRecord: a record without labels is left by a call that was cut off, and the next one goes on.
@@ -236,19 +254,36 @@ func unusableDirectory(f AdoptFacts) (AdoptVerdict, bool) {
 	return adoptRefuse(f.Unusable != "", "", "%s", f.Unusable)
 }
 
+// mountedElsewhere: what is there may be used under that path by what no object tells.
+func mountedElsewhere(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Shown != "", "", "its directory is mounted at %s as well", f.Shown)
+}
+
 func noAffinity(f AdoptFacts) (AdoptVerdict, bool) {
-	return adoptRefuse(!hasAffinity(f.Volume) && !f.Told.HasData, AdoptNoAffinity, "no affinity: nothing says which node has its data")
+	switch {
+	case f.Told.HasData || f.named():
+		return AdoptVerdict{}, false
+	case !hasAffinity(f.Volume):
+		return adoptRefuse(true, AdoptNoAffinity, "no affinity: nothing says which node has its data")
+	default:
+		return adoptRefuse(true, AdoptNoAffinity, "its affinity does not name one node: nothing says which node has its data")
+	}
 }
 
 func stillRunning(f AdoptFacts) (AdoptVerdict, bool) {
 	by := f.Volume.Annotations[ProvisionedBy]
-	if slices.Contains(f.Told.Stopped, by) || f.Record != nil { // with a record the operator was asked before
+	if slices.Contains(f.Told.Stopped, by) || f.begun() { // the operator was asked before
 		return AdoptVerdict{}, false
 	}
 	if f.Running != "" {
 		return adoptRefuse(true, AdoptRunning, "%s may still run: %s", by, f.Running)
 	}
 	return adoptRefuse(f.NotKnown != "", AdoptNotKnown, "nobody can tell whether %s still runs: %s", by, f.NotKnown)
+}
+
+// begun: a call of this node was cut off.
+func (f AdoptFacts) begun() bool {
+	return f.Record != nil || f.Volume.Annotations[AdoptingAnnotation] == adopting(f.Pool, f.Node)
 }
 
 // aboutToBeRemoved: a released volume with policy Delete is removed as soon as somebody is responsible.
@@ -275,59 +310,4 @@ func adoptNotes(f AdoptFacts) []string {
 		notes = append(notes, "it is Failed: it is removed once somebody deletes the object")
 	}
 	return notes
-}
-
-func hasAffinity(v *corev1.PersistentVolume) bool {
-	return v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil
-}
-
-// nodeMatches says whether a volume's affinity means this node. kubevirt, microk8s and older versions
-// of rancher's write the node's name where Kubernetes compares the hostname label, and kubevirt's CSI
-// driver has a key of its own, which the node may have lost with the driver.
-func (f AdoptFacts) nodeMatches() bool {
-	if !hasAffinity(f.Volume) {
-		return false
-	}
-	labels := map[string]string{}
-	for k, v := range f.NodeLabels {
-		labels[k] = v
-	}
-	if matches(f.Volume.Spec.NodeAffinity.Required, f.Node, labels) {
-		return true
-	}
-	labels[HostnameLabel], labels["topology.hostpath.csi/node"] = f.Node, f.Node
-	return matches(f.Volume.Spec.NodeAffinity.Required, f.Node, labels)
-}
-
-// matches is a node selector's meaning (k8s.io/component-helpers/scheduling/corev1/nodeaffinity): one
-// term is enough, an empty one matches nothing. Operators that no system writes match nothing either.
-func matches(selector *corev1.NodeSelector, node string, labels map[string]string) bool {
-	return slices.ContainsFunc(selector.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
-		for _, r := range term.MatchExpressions {
-			if value, has := labels[r.Key]; !meets(r, value, has) {
-				return false
-			}
-		}
-		for _, r := range term.MatchFields {
-			if r.Key != "metadata.name" || !meets(r, node, true) {
-				return false
-			}
-		}
-		return len(term.MatchExpressions)+len(term.MatchFields) > 0
-	})
-}
-
-func meets(r corev1.NodeSelectorRequirement, value string, has bool) bool {
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		return has && slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpNotIn:
-		return !has || !slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpExists:
-		return has
-	case corev1.NodeSelectorOpDoesNotExist:
-		return !has
-	default:
-		return false
-	}
 }

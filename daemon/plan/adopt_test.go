@@ -54,6 +54,11 @@ func want(key string, operator corev1.NodeSelectorOperator, values ...string) co
 	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }
 
+func both(a, b corev1.NodeSelectorTerm) corev1.NodeSelectorTerm {
+	a.MatchExpressions = append(a.MatchExpressions, b.MatchExpressions...)
+	return a
+}
+
 func anywhere(f *AdoptFacts)      { f.Volume.Spec.NodeAffinity = nil }
 func hasData(f *AdoptFacts)       { f.Told.HasData = true }
 func runs(f *AdoptFacts)          { f.Running = "pod a/b" }
@@ -89,6 +94,8 @@ func csi(handle string) adoptChange {
 // TestAdoptPrecedence tests the list: most cases break two rules and say which one speaks.
 func TestAdoptPrecedence(t *testing.T) {
 	name := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{us}}}}
+	const several = "its affinity does not name one node"
+	zoned := func(f *AdoptFacts) { f.NodeLabels["zone"] = "3" }
 	for _, c := range []struct {
 		name    string
 		changes []adoptChange
@@ -124,6 +131,11 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"nested", []adoptChange{lies("/srv/fast/default/data")}, Refuse, "right in the pool"},
 		{"hidden", []adoptChange{lies("/srv/fast/.hostpath-provisioner")}, Refuse, "begins with a dot"},
 		{"another node has it", []adoptChange{anywhere, hasData, func(f *AdoptFacts) { f.Volume.Labels = map[string]string{NodeLabel: them, PoolLabel: "fast"} }}, Refuse, "of pool fast of node node-b already"},
+		{"another node is adopting it", []adoptChange{anywhere, hasData, func(f *AdoptFacts) { f.Volume.Annotations[AdoptingAnnotation] = them }}, Refuse, `"node-b" is adopting it`},
+		{"this node was, nobody is asked again", []adoptChange{runs, func(f *AdoptFacts) { f.Volume.Annotations[AdoptingAnnotation] = us }}, Adopt, ""},
+		{"all nodes may, in a pool of every node", []adoptChange{anywhere, hasData, func(f *AdoptFacts) {
+			f.Pool.Scope, f.Volume.Annotations[AdoptingAnnotation] = ScopeEveryNode, ScopeEveryNode
+		}}, Adopt, ""},
 		{"of another scope", []adoptChange{anywhere, hasData, func(f *AdoptFacts) {
 			f.Volume.Labels = map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: "fast"}
 		}}, Refuse, "with scope every-node already"},
@@ -140,6 +152,7 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"recorded elsewhere", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Directory = "d" }}, Refuse, "recorded as"},
 		{"two volumes in one directory, before what is wrong with it", []adoptChange{otherHasIt, unusable}, Refuse, "pvc-2 lies in the same"},
 		{"no directory, before the word", []adoptChange{unusable, anywhere}, Refuse, "no directory"},
+		{"mounted elsewhere, before the word", []adoptChange{func(f *AdoptFacts) { f.Shown = "/mnt/x" }, anywhere}, Refuse, "its directory is mounted at /mnt/x as well"},
 		{"no affinity, before the program", []adoptChange{anywhere, runs}, Refuse, "no affinity"},
 		{"the word", []adoptChange{anywhere, hasData}, Adopt, ""},
 		{"running", []adoptChange{runs}, Refuse, "may still run: pod a/b"},
@@ -153,11 +166,25 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"released, and told", []adoptChange{adoptReleased, toldReleased}, Adopt, ""},
 		{"affinity by the node's name", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, us))}, Adopt, ""},
 		{"affinity by field", []adoptChange{on(name)}, Adopt, ""},
-		{"affinity of several, one of them us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them), want(HostnameLabel, corev1.NodeSelectorOpIn, them, "host-a"))}, Adopt, ""},
-		{"affinity by absence", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, them)), runs}, Refuse, "may still run"},
-		{"affinity that excludes us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, "host-a", us))}, Ignore, ""},
+		{"affinity by field and label", []adoptChange{on(name, want(HostnameLabel, corev1.NodeSelectorOpIn, "host-a"))}, Adopt, ""},
+		{"affinity by name and zone", []adoptChange{zoned, on(both(want(HostnameLabel, corev1.NodeSelectorOpIn, "host-a"), want("zone", corev1.NodeSelectorOpIn, "3")))}, Adopt, ""},
+		{"affinity by name and another zone", []adoptChange{zoned, on(both(want(HostnameLabel, corev1.NodeSelectorOpIn, "host-a"), want("zone", corev1.NodeSelectorOpIn, "4")))}, Ignore, ""},
+		{"affinity by name and part of a zone's nodes", []adoptChange{zoned, on(both(want(HostnameLabel, corev1.NodeSelectorOpIn, "host-a"), want("zone", corev1.NodeSelectorOpGt, "2")))}, Refuse, several},
+		{"affinity by zone", []adoptChange{zoned, on(want("zone", corev1.NodeSelectorOpIn, "3"))}, Refuse, several},
+		{"affinity of several terms, one of them us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them), want(HostnameLabel, corev1.NodeSelectorOpIn, "host-a"))}, Refuse, several},
+		{"affinity of several values, one of them us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them, "host-a"))}, Refuse, several},
+		{"affinity of several values, one of them our name", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them, us))}, Refuse, several},
+		{"affinity of several values, and told", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpIn, them, us)), hasData}, Adopt, ""},
+		{"affinity by absence", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, them)), runs}, Refuse, several},
+		{"affinity by absence, and told", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, them)), hasData, runs}, Refuse, "may still run"},
+		{"affinity that excludes us", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, "host-a", us)), hasData}, Ignore, ""},
+		{"affinity that excludes us by label", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpNotIn, "host-a")), hasData}, Ignore, ""},
+		{"affinity of a key that we have", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpExists))}, Refuse, several},
 		{"affinity of a key that we have not", []adoptChange{on(want("zone", corev1.NodeSelectorOpExists))}, Ignore, ""},
-		{"affinity that nobody writes", []adoptChange{on(want(HostnameLabel, corev1.NodeSelectorOpGt, "1"))}, Ignore, ""},
+		{"affinity by a key that is not there", []adoptChange{on(want("zone", corev1.NodeSelectorOpDoesNotExist))}, Refuse, several},
+		{"affinity by number", []adoptChange{zoned, on(want("zone", corev1.NodeSelectorOpGt, "2"))}, Refuse, several},
+		{"affinity by a number that we have not", []adoptChange{zoned, on(want("zone", corev1.NodeSelectorOpLt, "2"))}, Ignore, ""},
+		{"no term", []adoptChange{on()}, Ignore, ""},
 		{"an empty term", []adoptChange{on(corev1.NodeSelectorTerm{})}, Ignore, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,6 +13,29 @@ type Marks struct {
 	Finalizers          []string
 }
 
+// adopting is the value of AdoptingAnnotation: of a pool that all nodes share, each node may adopt.
+func adopting(pool Pool, node string) string {
+	if pool.ofOneNode() {
+		return node
+	}
+	return pool.Scope
+}
+
+// Begun reports whether a call of this node was cut off that was about to record the volume in this pool.
+func Begun(v *corev1.PersistentVolume, pool Pool, node string) bool {
+	return v.Annotations[AdoptingAnnotation] == adopting(pool, node) && AdoptDirectory(pool, v) != ""
+}
+
+// AdoptingMarks are those of a volume that this node is about to record. No daemon watches it by them.
+func AdoptingMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
+	by := adopting(pool, node)
+	return Marks{
+		Labels:      map[string]*string{},
+		Annotations: map[string]*string{AdoptingAnnotation: &by},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+}
+
 // AdoptMarks make a volume one that this node's daemon watches and removes.
 func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 	before := AdoptedWithout
@@ -24,7 +47,7 @@ func AdoptMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
 	}
 	m := Marks{
 		Labels:      map[string]*string{},
-		Annotations: map[string]*string{AdoptedAnnotation: &before},
+		Annotations: map[string]*string{AdoptedAnnotation: &before, AdoptingAnnotation: nil},
 		Finalizers:  slices.Clone(v.Finalizers),
 	}
 	for key, value := range labels(pool, node) {
@@ -50,8 +73,13 @@ func labelledFor(v *corev1.PersistentVolume, pool Pool, node string) bool {
 func ReturnMarks(v *corev1.PersistentVolume) Marks {
 	m := Marks{
 		Labels:      map[string]*string{NodeLabel: nil, PoolLabel: nil, ScopeLabel: nil},
-		Annotations: map[string]*string{AdoptedAnnotation: nil},
+		Annotations: map[string]*string{AdoptedAnnotation: nil, AdoptingAnnotation: nil},
 		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	_, begun := v.Annotations[AdoptingAnnotation]
+	_, adopted := v.Annotations[AdoptedAnnotation]
+	if begun && !adopted { // a call that was cut off: no finalizer was added
+		return m
 	}
 	if v.Annotations[AdoptedAnnotation] != AdoptedWith {
 		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == Finalizer })

@@ -74,10 +74,15 @@ func (f RecordFacts) published() bool {
 }
 
 // elsewhere: this node made a directory for a claim, and another node made the claim's volume. Label and
-// affinity of the object agree on that, and the affinity cannot be changed; the record is this node's own.
+// affinity of the object agree on that, and the affinity cannot be changed; the record is this node's own. Of
+// an object that was adopted they say nothing: neither node made the volume, and a call that lost to the other
+// node's may have left the record.
 func (f RecordFacts) elsewhere() bool {
 	labelled := f.Volume.Labels[NodeLabel]
 	named := slices.ContainsFunc(append([]string{f.Node}, f.Former...), func(name string) bool { return labelled == NodeLabelValue(name) })
+	if f.Volume.Annotations[AdoptedAnnotation] != "" {
+		return false
+	}
 	return ofOneNode(f.Scope) && f.Record.Node == f.Node && labelled != "" && !named &&
 		f.NodeLabels != nil && hasAffinity(f.Volume) && !matches(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels)
 }

@@ -142,6 +142,8 @@ func TestForRecord(t *testing.T) {
 	unlabelled.Labels = nil
 	theirs := elsewhere.DeepCopy()
 	theirs.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"host-of-them"}
+	adopted := theirs.DeepCopy()
+	adopted.Annotations[AdoptedAnnotation] = AdoptedWithout
 	labels := ready().NodeLabels
 	another := elsewhere.DeepCopy()
 	another.Spec.ClaimRef.UID = "u-2"
@@ -170,6 +172,7 @@ func TestForRecord(t *testing.T) {
 		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, InTrash, Keep},
 		{"half emptied, and its object bears another node's name", RecordFacts{Volume: elsewhere}, Emptying, Keep},
 		{"made here, and made and bound on another node", RecordFacts{Record: Record{Node: us}, Volume: theirs, NodeLabels: labels}, InPool, Undo},
+		{"the same, and it was adopted there: a call here lost", RecordFacts{Record: Record{Node: us}, Volume: adopted, NodeLabels: labels}, InPool, Keep},
 		{"the same, and only the label says so", RecordFacts{Record: Record{Node: us}, Volume: elsewhere, NodeLabels: labels}, InPool, Keep},
 		{"the same, and the record names another node", RecordFacts{Record: Record{Node: them}, Volume: theirs, NodeLabels: labels}, InPool, Keep},
 		{"the same, and the record names none", RecordFacts{Volume: theirs, NodeLabels: labels}, InPool, Keep},

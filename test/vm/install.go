@@ -255,7 +255,7 @@ func (p *play) boot(o machineOptions) (err error) {
 func (p *play) pools() (string, error) {
 	return p.doAll(
 		"mkfs.ext4 -q -L fast /dev/vdc && mkfs.xfs -q -L big /dev/vdd",
-		"printf '/dev/vdc /srv/fast ext4 defaults,nofail 0 0\n/dev/vdd /srv/big xfs defaults,nofail 0 0\n' >> /etc/fstab && systemctl daemon-reload",
+		"printf '/dev/vdc /srv/fast ext4 defaults,nosuid,nodev,nofail 0 0\n/dev/vdd /srv/big xfs defaults,nosuid,nodev,nofail 0 0\n' >> /etc/fstab && systemctl daemon-reload",
 		"hostpath-provisioner prepare fast && hostpath-provisioner prepare big",
 		"mount /srv/fast && mount /srv/big",
 		"hostpath-provisioner prepare fast && hostpath-provisioner prepare big",

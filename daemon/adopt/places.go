@@ -1,0 +1,60 @@
+package adopt
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// entries are the entries of the pool in which a volume's data lies: by its path as it is written, and by
+// what that path means on the filesystem, which a bind mount may show elsewhere. Paths are compared with the
+// table of mounts; none is opened.
+func (o Options) entries(v *corev1.PersistentVolume) []string {
+	var all []string
+	written := plan.EntryOf(o.Pool, v)
+	if written != "" {
+		all = append(all, written)
+	}
+	at := path.Clean(plan.PathOf(v))
+	if !path.IsAbs(at) {
+		return all
+	}
+	pool, known := mounts.Locate(o.Mounts, o.Pool.Path)
+	there, has := mounts.Locate(o.Mounts, at)
+	if !known || !has || there == pool || !there.In(pool) {
+		return all
+	}
+	entry, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(there.Path, pool.Path), "/"), "/")
+	if entry != written {
+		all = append(all, entry)
+	}
+	return all
+}
+
+// shown is where else a directory of the pool, or a part of it, is mounted. What shows more than the
+// directory, the whole filesystem for instance, is no sign that this one is used there.
+func (o Options) shown(directory string) string {
+	here, known := mounts.Locate(o.Mounts, o.Pool.Path+"/"+directory)
+	if !known {
+		return ""
+	}
+	i := slices.IndexFunc(o.Mounts, func(m mounts.Mount) bool {
+		return mounts.Location{Major: m.Major, Minor: m.Minor, Path: m.Root}.In(here) && !kubelets(m.Point)
+	})
+	if i < 0 {
+		return ""
+	}
+	return o.Mounts[i].Point
+}
+
+// kubelets: kubelet mounts volumes of source local, and parts of any volume (subPath), where the volume's own
+// pods have them (pkg/volume/local, pkg/volume/util/subpath).
+func kubelets(point string) bool {
+	_, pod, found := strings.Cut(point, "/pods/")
+	return found && (strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/"))
+}

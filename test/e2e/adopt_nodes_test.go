@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// beside is a host with a disk of its own at the same path as another host's: in a mount namespace of its own.
+// at is a path below its pool as this process can reach it.
+func (h *host) beside(name string) (other *host, at func(...string) string) {
+	w := h.w
+	w.Helper()
+	hold := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec cat")
+	in, err := hold.StdinPipe()
+	w.must(err)
+	out, err := hold.StdoutPipe()
+	w.must(err)
+	w.must(hold.Start())
+	w.Cleanup(func() { in.Close(); hold.Wait() })
+	_, err = bufio.NewReader(out).ReadString('\n')
+	w.must(err)
+	enter := []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", hold.Process.Pid), "--"}
+	image := hosttest.Mkfs(w, "ext4", 96)
+	script := fmt.Sprintf("umount %[1]s && mount -t %[2]s -o loop,nosuid,nodev %[3]s %[1]s && chmod 0700 %[1]s", h.mount, image.Type, image.File)
+	if out, err := exec.Command(enter[0], append(enter[1:], "sh", "-c", script)...).CombinedOutput(); err != nil {
+		w.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	other = &host{w: w, node: w.namespace + "-" + name, mount: h.mount}
+	w.must(w.AddNode(w.ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.must(err)
+	text := strings.Replace(string(config), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
+	other.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: enter})
+	w.must(err)
+	if out, code := other.Call("prepare", "fast"); code != 0 {
+		w.Fatalf("prepare: exit code %d\n%s", code, out)
+	}
+	return other, func(elem ...string) string {
+		return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", hold.Process.Pid), h.mount}, elem...)...)
+	}
+}
+
+// On two nodes at once, which both have directories of the volumes' names: each volume has one node, and the
+// other one has no record of it. Neither daemon's next start takes a directory away, empty as they are.
+func TestAdoptOnTwoNodes(t *testing.T) {
+	const count = 40
+	w := newWorld(t)
+	a := w.newHost("a").aliased(allPeers()...)
+	b, inB := a.beside("b")
+	p := peerNamed("kubeboost") // which writes no affinity
+	var names []string
+	for i := range count {
+		pv := p.volume(a, fmt.Sprintf("data-%d", i))
+		for _, dir := range []string{pv.Spec.HostPath.Path, inB(filepath.Base(pv.Spec.HostPath.Path))} {
+			w.must(os.Mkdir(dir, 0o777))
+		}
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
+		w.must(err)
+		names = append(names, pv.Name)
+	}
+	for _, name := range names {
+		_, err := w.WaitVolumePhase(w.soon(), name, corev1.VolumeBound)
+		w.must(err)
+	}
+	var both sync.WaitGroup
+	said := make([]string, 2)
+	for i, h := range []*host{a, b} {
+		both.Go(func() { said[i], _ = h.Call("adopt", "fast", word) })
+	}
+	both.Wait()
+	owned := map[string][]string{}
+	for _, name := range names {
+		v := w.volume(name)
+		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")
+		if v.Annotations["hostpath-provisioner/adopting"] != "" || !slices.Contains(v.Finalizers, finalizer) {
+			t.Errorf("%s is half adopted: %q %q", name, v.Annotations, v.Finalizers)
+		}
+	}
+	t.Logf("%d to a, %d to b", len(owned[a.node]), len(owned[b.node]))
+	for h, records := range map[*host]string{a: a.ours("volumes"), b: inB(".hostpath-provisioner", "volumes")} {
+		want := owned[h.node]
+		slices.Sort(want)
+		if got := entries(t, records); !slices.Equal(got, want) {
+			t.Errorf("%s has %d records and %d volumes: %q", h.node, len(got), len(want), got)
+		}
+	}
+	if len(owned[a.node])+len(owned[b.node]) != count {
+		t.Errorf("%d and %d of %d:\n%s\n%s", len(owned[a.node]), len(owned[b.node]), count, said[0], said[1])
+	}
+	for _, h := range []*host{a, b} {
+		h.run()
+		w.claim("after-"+h.node, w.class("after-"+h.node, immediate), "1Mi", annotate(provisionOnNode, h.node))
+		w.bound("after-" + h.node) // its records were looked at before
+		h.stop()
+	}
+	for _, dir := range []string{a.mount, inB()} {
+		n := 0
+		for _, e := range entries(t, dir) {
+			if strings.Contains(e, "-data-") {
+				n++
+			}
+		}
+		if n != count {
+			t.Errorf("%s has %d of %d directories", dir, n, count)
+		}
+	}
+}
+
+// entries are the names in a directory, sorted.
+func entries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// An affinity that does not name one node does not say which node has the data.
+func TestAdoptByAffinity(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	_, err := w.Client().CoreV1().Nodes().Patch(w.ctx, h.node, types.MergePatchType, []byte(`{"metadata":{"labels":{"rack":"7"}}}`), metav1.PatchOptions{})
+	w.must(err)
+	term := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	}
+	ours := "host-of-" + h.node
+	var volumes []*corev1.PersistentVolume
+	for _, c := range []struct {
+		name  string
+		terms []corev1.NodeSelectorTerm
+	}{
+		{"excludes-another", []corev1.NodeSelectorTerm{term(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "host-x")}},
+		{"excludes-us", []corev1.NodeSelectorTerm{term(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, ours)}},
+		{"exists", []corev1.NodeSelectorTerm{term("rack", corev1.NodeSelectorOpExists)}},
+		{"greater", []corev1.NodeSelectorTerm{term("rack", corev1.NodeSelectorOpGt, "6")}},
+		{"named", []corev1.NodeSelectorTerm{term(corev1.LabelHostname, corev1.NodeSelectorOpIn, ours)}},
+		{"one-of-two-terms", []corev1.NodeSelectorTerm{term(corev1.LabelHostname, corev1.NodeSelectorOpIn, "host-x"), term(corev1.LabelHostname, corev1.NodeSelectorOpIn, ours)}},
+		{"one-of-two-values", []corev1.NodeSelectorTerm{term(corev1.LabelHostname, corev1.NodeSelectorOpIn, "host-x", ours)}},
+	} {
+		volumes = append(volumes, peerNamed("kubevirt").made(h, c.name, func(pv *corev1.PersistentVolume) {
+			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: c.terms}}
+		}))
+	}
+	var story strings.Builder
+	for _, args := range [][]string{{"adopt", "fast"}, {"adopt", "fast", "--dry-run", word}} {
+		out, _ := h.Call(args...)
+		story.WriteString("$ " + strings.Join(args, " ") + "\n" + h.told(out, volumes...))
+	}
+	golden(t, "adopt-affinity", story.String())
+}
+
+// What a bind mount shows elsewhere, and two volumes that are one directory by a bind mount.
+func TestAdoptBindMounts(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	elsewhere := hosttest.Dir(w)
+	bind := func(from, to string) {
+		w.must(os.MkdirAll(to, 0o755))
+		if out, err := exec.Command("mount", "--bind", from, to).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Cleanup(func() { exec.Command("umount", to).Run() })
+	}
+	p := peerNamed("kubevirt")
+	shown := p.made(h, "shown")
+	bind(shown.Spec.HostPath.Path, elsewhere+"/export")
+	kubelets := p.made(h, "kubelets")
+	bind(kubelets.Spec.HostPath.Path, elsewhere+"/kubelet/pods/u-1/volume-subpaths/data/main/0")
+	inside := p.made(h, "inside")
+	bind(h.mount, elsewhere+"/pool")
+	outside := p.publish(h, p.volume(h, "outside", func(pv *corev1.PersistentVolume) {
+		pv.Spec.HostPath.Path = elsewhere + "/pool/" + filepath.Base(inside.Spec.HostPath.Path)
+	}))
+	under := p.volume(h, "under")
+	theirs := p.publish(h, p.volume(h, "theirs", func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = elsewhere + "/theirs" }))
+	w.must(os.Mkdir(elsewhere+"/theirs", 0o755))
+	bind(elsewhere+"/theirs", under.Spec.HostPath.Path)
+	p.publish(h, under)
+	out, code := h.Call("adopt", "fast")
+	golden(t, "adopt-binds", strings.ReplaceAll(h.told(out, shown, kubelets, inside, outside, under, theirs), elsewhere, "ELSEWHERE"))
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+}
