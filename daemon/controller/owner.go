@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,7 +155,7 @@ const recountAfter = time.Minute
 func (c *Controller) census(ctx context.Context, r *room, report hostcheck.Report) (plan.Census, error) {
 	o := &r.owner
 	o.mu.Lock()
-	if o.census != nil && o.marker == report.Mark && (len(o.census.Others) == 0 && !o.census.Absent || time.Since(o.at) < recountAfter) {
+	if o.census != nil && o.marker == report.Mark && (!o.census.Closes() && !o.census.Absent || time.Since(o.at) < recountAfter) {
 		defer o.mu.Unlock()
 		return *o.census, nil
 	}
@@ -252,11 +253,11 @@ func (c *Controller) count(r *room, records []plan.Record, marker hostcheck.Mark
 	if o.census != nil {
 		was = *o.census
 	}
-	if len(was.Others) != len(census.Others) || len(was.Scopes) != len(census.Scopes) {
+	if len(was.Others) != len(census.Others) || !maps.Equal(was.Scopes, census.Scopes) {
 		signal(r.kick)
 	}
 	o.marker, o.census, o.at = marker, &census, time.Now()
-	return len(census.Others) > 0
+	return census.Closes()
 }
 
 func (o *owner) rename(was, now hostcheck.Marker) {

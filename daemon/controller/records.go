@@ -173,6 +173,9 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record, wi
 		if verdict.Reason != "" {
 			err = c.orphan(ctx, r, record)
 		}
+		if plan.Inherits(facts.Volume, r.Scope, record.Place) {
+			r.volumes.Add(item{name: record.PV})
+		}
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
 		err = c.catchUp(ctx, r, record, verdict)
 	}

@@ -21,7 +21,7 @@ type OwnerFacts struct {
 // Census is what the records of a pool say of its owner.
 type Census struct {
 	Others map[string]int // how many are of a node that this one is not, by its name
-	Scopes map[string]int // how many were made when the pool had another scope, by that
+	Scopes map[string]int // how many may have an object that was made when the pool had another scope, by that
 	// Objects is how many should have an object in this cluster: all but those that are retained, being
 	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
 	Objects int
@@ -34,7 +34,7 @@ func Count(records []Record, pool Pool, node string, former []string) Census {
 	for _, r := range records {
 		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.ofOneNode()
 		switch {
-		case !sameScope && r.HasObject():
+		case !sameScope && r.mayHaveObject():
 			c.Scopes[r.Scope]++
 		case !sameScope:
 		case pool.ofOneNode() && !NodeNamed(r.Node, node, former):
@@ -56,10 +56,28 @@ type Objection struct {
 	Warn            bool
 }
 
+// mayHaveObject: what is whole in the trash has its object until that is let go, and what was made to be published
+// may have it by now.
+func (r Record) mayHaveObject() bool { return !r.Retained && (r.Place == InPool || r.Place == InTrash) }
+
+// Closes reports whether the records keep the pool closed.
+func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 }
+
+// ofAllNodes are those of Scopes whose volumes bear no node's name: no daemon watches them any more.
+func (c Census) ofAllNodes() map[string]int {
+	all := map[string]int{}
+	for scope, n := range c.Scopes {
+		if !ofOneNode(scope) {
+			all[scope] = n
+		}
+	}
+	return all
+}
+
 type ownerRule func(OwnerFacts) (Objection, bool)
 
 // ownerRules is the specification, the most telling first.
-var ownerRules = []ownerRule{nodeNotFound, recordsOfOthers, recordsUnknownHere, scopeChanged}
+var ownerRules = []ownerRule{nodeNotFound, recordsOfOthers, recordsUnknownHere, scopeLeft, scopeChanged}
 
 // ForOwner finds what speaks against working in a pool.
 func ForOwner(f OwnerFacts) []Objection {
@@ -88,14 +106,21 @@ func recordsUnknownHere(f OwnerFacts) (Objection, bool) {
 		f.Pool.Path, f.Cluster)}, f.MarkedCluster == "" && f.Cluster != "" && f.Census.Objects > 0 && f.Census.Absent
 }
 
+// scopeLeft: nobody would remove them with this scope, and daemons whose configuration was not changed may still
+// work here by the one before.
+func scopeLeft(f OwnerFacts) (Objection, bool) {
+	left := f.Census.ofAllNodes()
+	return Objection{Reason: ReasonScopeChanged, Message: fmt.Sprintf(
+		"%s has volumes that were made with another scope (%s), and the pool has scope %s, with which no daemon removes them",
+		f.Pool.Path, counted(left), f.Pool.scope())}, len(left) > 0
+}
+
+// scopeChanged: a volume that bears a node's name is watched by that node, and in a shared pool found by its record.
 func scopeChanged(f OwnerFacts) (Objection, bool) {
-	scope := f.Pool.Scope
-	if scope == "" {
-		scope = ScopeNode
-	}
+	n := f.Census.Scopes[ScopeNode]
 	return Objection{Warn: true, Reason: ReasonScopeChanged, Message: fmt.Sprintf(
-		"%s has volumes that were made with another scope (%s), and the pool has scope %s: they are not removed when their claims are deleted",
-		f.Pool.Path, counted(f.Census.Scopes), scope)}, len(f.Census.Scopes) > 0
+		"%s has volumes that were made with another scope (%s: %d), and the pool has scope %s: they stay volumes of one node until they are deleted",
+		f.Pool.Path, ScopeNode, n, f.Pool.scope())}, n > 0
 }
 
 // counted is "node-a: 2, node-b: 1", with three names at most.

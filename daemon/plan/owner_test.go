@@ -25,10 +25,13 @@ func TestForOwner(t *testing.T) {
 		"absent, and meant":       {func(f *OwnerFacts) { f.MarkedCluster, f.Census = "any", Census{Objects: 1, Absent: true} }, nil},
 		"absent, cluster unknown": {func(f *OwnerFacts) { f.MarkedCluster, f.Cluster, f.Census = "", "", Census{Objects: 1, Absent: true} }, nil},
 		"nothing could be absent": {func(f *OwnerFacts) { f.MarkedCluster, f.Census = "", Census{Absent: true} }, nil},
-		"another scope":           {func(f *OwnerFacts) { f.Census.Scopes = map[string]int{ScopeShared: 3} }, []string{"warn ScopeChanged: /srv/fast has volumes that were made with another scope (shared: 3), and the pool has scope node: they are not removed when their claims are deleted"}},
+		"scope shared before": {func(f *OwnerFacts) { f.Census.Scopes = map[string]int{ScopeShared: 3, ScopeEveryNode: 1} }, []string{
+			"ScopeChanged: /srv/fast has volumes that were made with another scope (every-node: 1, shared: 3), and the pool has scope node, with which no daemon removes them"}},
+		"scope node before": {func(f *OwnerFacts) { f.Pool.Scope, f.Census.Scopes = ScopeShared, map[string]int{ScopeNode: 2} }, []string{
+			"warn ScopeChanged: /srv/fast has volumes that were made with another scope (node: 2), and the pool has scope shared: they stay volumes of one node until they are deleted"}},
 		"everything": {func(f *OwnerFacts) {
-			*f = OwnerFacts{Cluster: "c", Census: Census{map[string]int{"b": 1}, map[string]int{"x": 1}, 1, true}}
-		}, []string{"NodeNotFound", "OtherNode", "OtherCluster", "warn ScopeChanged"}},
+			*f = OwnerFacts{Cluster: "c", Census: Census{map[string]int{"b": 1}, map[string]int{ScopeShared: 1, ScopeNode: 1}, 1, true}}
+		}, []string{"NodeNotFound", "OtherNode", "OtherCluster", "ScopeChanged", "warn ScopeChanged"}},
 	} {
 		f := good()
 		c.change(&f)
@@ -57,14 +60,20 @@ func TestCount(t *testing.T) {
 		{Place: InPool, Node: them, Scope: ScopeShared}, {Place: InTrash, Node: them, Scope: ScopeShared}, {Place: InPool, Node: us, Scope: ScopeEveryNode, Unpublished: true},
 	}
 	for scope, want := range map[string]string{
-		ScopeNode:      "others map[node-b:1], scopes map[shared:1], 5 objects",
-		"":             "others map[node-b:1], scopes map[shared:1], 5 objects",
-		ScopeShared:    "others map[], scopes map[node:2], 5 objects",
-		ScopeEveryNode: "others map[], scopes map[node:2 shared:1], 5 objects",
+		ScopeNode:      "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, closes true",
+		"":             "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, closes true",
+		ScopeShared:    "others map[], scopes map[every-node:1 node:3], 5 objects, closes true",
+		ScopeEveryNode: "others map[], scopes map[node:3 shared:2], 5 objects, closes true",
 	} {
 		c := Count(records, Pool{Scope: scope}, us, []string{"old"})
-		if got := fmt.Sprintf("others %v, scopes %v, %d objects", c.Others, c.Scopes, c.Objects); got != want {
+		if got := fmt.Sprintf("others %v, scopes %v, %d objects, closes %t", c.Others, c.Scopes, c.Objects, c.Closes()); got != want {
 			t.Errorf("scope %q: %s, want %s", scope, got, want)
+		}
+	}
+	ofOne := []Record{{Place: InPool, Node: us, Scope: ScopeNode}, {Place: InArchive, Scope: ScopeShared}, {Place: InPool, Scope: ScopeEveryNode, Retained: true}}
+	for _, scope := range []string{ScopeNode, ScopeShared, ScopeEveryNode} {
+		if c := Count(ofOne, Pool{Scope: scope}, us, nil); c.Closes() {
+			t.Errorf("scope %s: closed by %+v", scope, c)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package plan
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Scopes of a pool, that is who can reach a volume in it, as spelt in the configuration.
 const (
@@ -15,6 +19,9 @@ func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] 
 // ofOneNode says whether a pool's volumes belong to the node that made them: they carry its label and
 // its affinity. A pool of which nobody said otherwise is such a one.
 func (p Pool) ofOneNode() bool { return ofOneNode(p.Scope) }
+
+// scope is the pool's in words.
+func (p Pool) scope() string { return cmp.Or(p.Scope, ScopeNode) }
 
 func ofOneNode(scope string) bool { return scope == "" || scope == ScopeNode }
 
@@ -45,4 +52,16 @@ func home(v *corev1.PersistentVolume, scope, node string) bool {
 		return ScopeOf(v) == scope
 	}
 	return v.Labels[NodeLabel] == NodeLabelValue(node)
+}
+
+// inherited reports whether a volume bears a node's name and lies in a pool that is shared by now. The node has no
+// say there unless its daemon holds the lease, so the holder looks after it, by its record.
+func inherited(v *corev1.PersistentVolume, scope string) bool {
+	return scope == ScopeShared && ScopeOf(v) == ScopeNode
+}
+
+// Inherits reports whether the holder of a shared pool's lease has to look at the object of a record that no watch
+// of its brings.
+func Inherits(v *corev1.PersistentVolume, scope string, place Place) bool {
+	return v != nil && inherited(v, scope) && (NeedsWork(v) || MayLack(v, place))
 }

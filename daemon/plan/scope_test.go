@@ -71,6 +71,54 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// A volume of one node in a pool that is shared by now is the lease holder's to remove, if its disk has the record.
+func TestInherited(t *testing.T) {
+	f := released()
+	pool := *f.Pool
+	pool.Scope, f.Pool, f.Node = ScopeShared, &pool, them
+	if v := ForVolume(f); v.Action != Delete {
+		t.Errorf("the holder does %q with it", v.Action)
+	}
+	for name, change := range map[string]func(*VolumeFacts){
+		"not the holder":        func(f *VolumeFacts) { f.Silent = true },
+		"no record":             unrecorded,
+		"not shared":            func(f *VolumeFacts) { one := pool; one.Scope, f.Pool = ScopeNode, &one },
+		"another provisioner's": func(f *VolumeFacts) { f.Volume.Annotations = nil },
+		"the claim has it":      phase(corev1.VolumeBound),
+		"a volume of all nodes": func(f *VolumeFacts) {
+			f.Volume.Labels = map[string]string{ScopeLabel: ScopeEveryNode, PoolLabel: "fast"}
+		},
+		"kept by the policy":      keepData,
+		"of a pool not had there": func(f *VolumeFacts) { f.Pool = nil },
+	} {
+		g := f
+		g.Volume = f.Volume.DeepCopy()
+		change(&g)
+		if v := ForVolume(g); v.Action != Ignore {
+			t.Errorf("%s: %s %s", name, v.Action, v.Message)
+		}
+	}
+	bound := f.Volume.DeepCopy()
+	bound.Status.Phase = corev1.VolumeBound
+	for name, c := range map[string]struct {
+		v     *corev1.PersistentVolume
+		scope string
+		place Place
+		want  bool
+	}{
+		"released":         {f.Volume, ScopeShared, InPool, true},
+		"in use":           {bound, ScopeShared, InPool, false},
+		"in use and away":  {bound, ScopeShared, InTrash, true},
+		"no object":        {nil, ScopeShared, InPool, false},
+		"in a node's pool": {f.Volume, ScopeNode, InPool, false},
+		"of all nodes":     {NewVolume(shared(), "pvc-u-1"), ScopeShared, InTrash, false},
+	} {
+		if got := Inherits(c.v, c.scope, c.place); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestKeepClaimOfAll(t *testing.T) {
 	f := shared()
 	if !KeepClaimOfAll(f.Claim, DefaultProvisioner) || KeepClaim(f.Claim, DefaultProvisioner, us) {

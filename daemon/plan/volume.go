@@ -138,7 +138,7 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 	if f.Pool != nil {
 		scope = f.Pool.Scope
 	}
-	ours := home(f.Volume, scope, f.Node)
+	ours := home(f.Volume, scope, f.Node) || f.Record != nil && inherited(f.Volume, scope)
 	if OnEveryNode(f.Volume) { // everybody's who has, or could have, a directory of it
 		ours = ours && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
 	}

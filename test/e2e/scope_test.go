@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// scoped gives the host's pool another scope, and the daemon its new configuration if it runs.
+func (h *host) scoped(was, now string, running bool) {
+	h.w.Helper()
+	text, err := os.ReadFile(h.Path("etc", "config.toml"))
+	h.w.must(err)
+	h.w.must(h.Configure(strings.Replace(string(text), `scope = "`+was+`"`, `scope = "`+now+`"`, 1)))
+	if running {
+		h.w.must(h.Signal(syscall.SIGHUP))
+	}
+}
+
+// With another scope no daemon would watch the volumes of a pool that was shared, or had a directory on each node:
+// the pool is closed and says so, and all goes on when the scope is set back.
+func TestScopeLeft(t *testing.T) {
+	for _, c := range []struct{ was, now string }{{"shared", "node"}, {"every-node", "node"}, {"every-node", "shared"}, {"shared", "every-node"}} {
+		t.Run(c.was+" to "+c.now, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "`+c.was+`"`)
+			w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+			h.run()
+			volumes := h.emptyAndFull()
+			h.scoped(c.was, c.now, true)
+			h.wantClosed("ScopeChanged", "made with another scope ("+c.was+": 2), and the pool has scope "+c.now)
+			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: ScopeChanged") || !strings.Contains(out, "set scope in [pool.fast] back") {
+				t.Errorf("check: exit code %d\n%s", code, out)
+			}
+			w.deleteClaim("empty")
+			w.deleteClaim("full")
+			for _, pv := range volumes {
+				_, err := cluster.WaitFor(w.soon(), w.Client().CoreV1().PersistentVolumes(), pv, func(v *corev1.PersistentVolume) bool {
+					return v.Status.Phase == corev1.VolumeReleased
+				})
+				w.must(err)
+			}
+			claim := w.claim("later", w.class("l", immediate), "1Mi")
+			if c.now != "shared" { // whose claims wait for a daemon that works
+				event, err := w.WaitEvent(w.soon(), claim, "PoolClosed")
+				w.must(err)
+				if !strings.Contains(event.Message, "another scope") {
+					t.Errorf("the claim's event says %q", event.Message)
+				}
+			}
+			h.wantTree(whole(volumes...)...)
+			h.scoped(c.now, c.was, true)
+			for _, pv := range volumes {
+				w.must(w.WaitVolumeGone(w.soon(), pv))
+			}
+			h.wantTree(whole(w.bound("later").Name)...)
+		})
+	}
+}
+
+// A volume that bears a node's name is removed whatever scope its pool got: by its node's daemon, and in a shared
+// pool by the one that holds the lease.
+func TestScopeOfOneNodeChanged(t *testing.T) {
+	t.Run("every-node", func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "node"`)
+		w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+		h.run()
+		volumes := h.emptyAndFull()
+		h.scoped("node", "every-node", true)
+		w.eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+		w.deleteClaim("full")
+		w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
+		h.wantTree(whole(volumes[0])...)
+	})
+	t.Run("shared", func(t *testing.T) {
+		w := newWorld(t)
+		nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})
+		a, b := nodes[0], nodes[1]
+		a.scoped("shared", "node", false)
+		a.run()
+		volumes := a.emptyAndFull()
+		a.stop()
+		a.scoped("node", "shared", false)
+		w.deleteClaim("full")
+		b.run() // the lease is its, and the other node's volume no watch of its brings
+		w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
+		b.wantTree(whole(volumes[0])...)
+		a.run()
+		b.stop()
+		w.holder(nodes, func(n *node) bool { return n == a })
+		w.deleteClaim("empty")
+		w.must(w.WaitVolumeGone(w.soon(), volumes[0]))
+		a.wantTree()
+	})
+}
