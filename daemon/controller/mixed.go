@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -59,17 +61,29 @@ func (m *mixing) take(namespace string) map[string]bool {
 	return claims
 }
 
+// A tenant may have any number of pods, each as large as an object can be and with as many claims. The warning is
+// advice, so of each pod its claims' names alone are held, and of no more than these.
+const (
+	mixedPods   = 50 // of one look
+	mixedClaims = 32 // of a pod, the first ones
+)
+
+// mixedPod is what is held of a pod that uses several claims.
+type mixedPod struct {
+	namespace, name string
+	uid             types.UID
+	claims          []string
+}
+
 // lookForMix warns the pods that use such claims. Pods that run already were lucky.
 func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, error) {
 	fresh := c.mixing.take(i.namespace)
-	var pods []*corev1.Pod
+	var pods []mixedPod
 	err := c.API.EachPod(ctx, i.namespace, "status.phase=Pending", func(pod *corev1.Pod) {
-		names := plan.PodClaimNames(pod)
-		for _, name := range names {
-			if len(names) > 1 && fresh[name] {
-				pods = append(pods, pod.DeepCopy()) // it is a part of its page, which goes
-				return
-			}
+		names := plan.PodClaimNames(pod, mixedClaims)
+		uses := func(name string) bool { return fresh[name] }
+		if len(pods) < mixedPods && len(names) > 1 && slices.ContainsFunc(names, uses) {
+			pods = append(pods, mixedPod{pod.Namespace, pod.Name, pod.UID, names})
 		}
 	})
 	for _, pod := range pods {
@@ -83,10 +97,10 @@ func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, err
 	return 0, nil // it is advice: what could not be looked at is not looked at again
 }
 
-func (c *Controller) warnMixed(ctx context.Context, pod *corev1.Pod) error {
+func (c *Controller) warnMixed(ctx context.Context, pod mixedPod) error {
 	var claims []plan.PodClaim
-	for _, name := range plan.PodClaimNames(pod) {
-		claim, err := c.API.GetClaim(ctx, pod.Namespace, name)
+	for _, name := range pod.claims {
+		claim, err := c.API.GetClaim(ctx, pod.namespace, name)
 		if err != nil {
 			return err
 		}
@@ -94,15 +108,15 @@ func (c *Controller) warnMixed(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		if class, ours := c.World.Classes.Get(plan.ClassName(claim)); ours {
-			claims = append(claims, plan.PodClaim{Claim: claim, Class: class})
+			claims = append(claims, plan.PodClaim{Claim: plan.LeanClaim(claim), Class: class})
 		}
 	}
 	message := plan.MixedBinding(claims)
-	if message == "" || !c.mixing.news(string(pod.UID), time.Now()) || !c.maySay(pod.Namespace) {
+	if message == "" || !c.mixing.news(string(pod.uid), time.Now()) || !c.maySay(pod.namespace) {
 		return nil
 	}
-	c.Log.Warn(message, "reason", plan.ReasonMixedBinding, "object", pod.Namespace+"/"+pod.Name)
-	c.Speaker.Event(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	c.Log.Warn(message, "reason", plan.ReasonMixedBinding, "object", pod.namespace+"/"+pod.name)
+	c.Speaker.Event(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.namespace, Name: pod.name, UID: pod.uid},
 		corev1.EventTypeWarning, plan.ReasonMixedBinding, message)
 	return nil
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,15 +16,21 @@ type PodClaim struct {
 	Class *storagev1.StorageClass
 }
 
-// PodClaimNames are the claims that a pod uses.
-func PodClaimNames(pod *corev1.Pod) []string {
+// PodClaimNames are the claims that a pod uses, each once, at most so many.
+func PodClaimNames(pod *corev1.Pod, most int) []string {
 	var all []string
 	for _, v := range pod.Spec.Volumes {
+		name := ""
 		switch {
+		case len(all) == most:
+			return all
 		case v.PersistentVolumeClaim != nil:
-			all = append(all, v.PersistentVolumeClaim.ClaimName)
+			name = v.PersistentVolumeClaim.ClaimName
 		case v.Ephemeral != nil:
-			all = append(all, pod.Name+"-"+v.Name) // pkg/controller/volume/ephemeral
+			name = pod.Name + "-" + v.Name // pkg/controller/volume/ephemeral
+		}
+		if name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
 	return all

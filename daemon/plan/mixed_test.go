@@ -62,7 +62,10 @@ func TestPodClaimNames(t *testing.T) {
 		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web-0"}}},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}}}
-	if got, want := PodClaimNames(pod), []string{"data-web-0", "web-0-scratch"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	pod.Spec.Volumes = append(pod.Spec.Volumes, pod.Spec.Volumes[1]) // once more
+	for most, want := range map[int][]string{0: nil, 1: {"data-web-0"}, 2: {"data-web-0", "web-0-scratch"}, 3: {"data-web-0", "web-0-scratch"}} {
+		if got := PodClaimNames(pod, most); !slices.Equal(got, want) {
+			t.Errorf("of %d: %q, want %q", most, got, want)
+		}
 	}
 }
