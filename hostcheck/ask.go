@@ -95,12 +95,15 @@ func marker(fd int, deep bool) (MarkerFact, error) {
 	return MarkerFact{}, err
 }
 
+// tagDirs are where udev has its links to devices by what they hold (60-persistent-storage.rules).
+var tagDirs = map[string]string{
+	"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid", "PARTLABEL=": "by-partlabel",
+}
+
 // deviceNode is the node in /dev that stands for a configured device, as udev names it; "" for
 // whatever is not a device there ("server:/export").
 func deviceNode(device string) string {
-	for prefix, dir := range map[string]string{
-		"UUID=": "by-uuid", "LABEL=": "by-label", "PARTUUID=": "by-partuuid", "PARTLABEL=": "by-partlabel",
-	} {
+	for prefix, dir := range tagDirs {
 		if name, ok := strings.CutPrefix(device, prefix); ok {
 			return devDir + "/disk/" + dir + "/" + udevName(name)
 		}
@@ -109,6 +112,17 @@ func deviceNode(device string) string {
 		return device
 	}
 	return ""
+}
+
+// tagged is a configured device with a link of udev by UUID or label written as that UUID or label: a copy of the
+// disk has the same one, and the link leads to either.
+func tagged(device string) string {
+	for prefix, dir := range tagDirs {
+		if name, ok := strings.CutPrefix(device, devDir+"/disk/"+dir+"/"); ok {
+			return prefix + plainName(name)
+		}
+	}
+	return device
 }
 
 const devDir = "/dev"
@@ -138,13 +152,30 @@ func udevName(label string) string {
 	return b.String()
 }
 
+// plainName is the label that udevName encoded.
+func plainName(encoded string) string {
+	var b strings.Builder
+	for rest := encoded; rest != ""; {
+		if code, ok := strings.CutPrefix(rest, `\x`); ok && len(code) >= 2 {
+			if c, err := hex.DecodeString(code[:2]); err == nil {
+				b.Write(c)
+				rest = code[2:]
+				continue
+			}
+		}
+		b.WriteByte(rest[0])
+		rest = rest[1:]
+	}
+	return b.String()
+}
+
 func (l *looker) lookAtDevice(f *Facts, v view) {
 	if f.Device.Path = deviceNode(v.want.Device); f.Device.Path == "" {
 		return
 	}
 	f.Device.Expected = deviceNumber(f.Device.Path)
-	if strings.Contains(v.want.Device, "=") {
-		f.Device.Twins = twins(v.want.Device, host.latest(twinsPatience))
+	if device := tagged(v.want.Device); strings.Contains(device, "=") {
+		f.Device.Twins = twins(device, host.latest(twinsPatience))
 	}
 	if strings.HasPrefix(v.on.Source, "/dev/") {
 		f.Device.Source = deviceNumber(v.on.Source)
@@ -166,7 +197,7 @@ func deviceNumber(path string) string {
 // for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
 func (l *looker) askDevice(f *Facts, fd int, e enter) {
 	btrfs := newView(l.expect, *f).on.FSType == "btrfs"
-	byUUID := strings.HasPrefix(l.expect.Device, "UUID=")
+	byUUID := strings.HasPrefix(tagged(l.expect.Device), "UUID=")
 	if l.expect.Device == "" || !btrfs && !byUUID {
 		return
 	}

@@ -167,7 +167,7 @@ func deviceNotUnique(v view) (Finding, bool) {
 // btrfs on several devices is as good by any of them.
 func deviceDiffers(v view) bool {
 	d, want := v.saw.Device, v.want.Device
-	uuid, byUUID := strings.CutPrefix(want, "UUID=")
+	uuid, byUUID := strings.CutPrefix(tagged(want), "UUID=")
 	switch {
 	case want == "":
 		return false

@@ -96,13 +96,13 @@ func TestTwins(t *testing.T) {
 		"loop devices of two files":    {[]disk{{name: "loop0", tags: tags, file: "/a"}, {name: "loop1", tags: tags, file: "/b"}}, "/dev/loop0 /dev/loop1"},
 		"a loop device of a disk":      {[]disk{{name: "sda", tags: tags}, {name: "loop1", tags: tags, file: "/dev/sda"}}, ""},
 	} {
-		for _, device := range []string{"UUID=aB-1", "LABEL=a b"} {
-			if got := strings.Join(twins(device, c.disks), " "); got != c.want {
+		for _, device := range []string{"UUID=aB-1", "LABEL=a b", "/dev/disk/by-uuid/ab-1", `/dev/disk/by-label/a\x20b`} {
+			if got := strings.Join(twins(tagged(device), c.disks), " "); got != c.want {
 				t.Errorf("%s, %s: %q, want %q", name, device, got, c.want)
 			}
 		}
-		for _, device := range []string{"UUID=", "UUID=other", "LABEL=A B", "/dev/sda1", "files:/a=b", ""} {
-			if got := twins(device, c.disks); got != nil {
+		for _, device := range []string{"UUID=", "UUID=other", "LABEL=A B", "/dev/sda1", "/dev/disk/by-id/ab-1", "/dev/disk/by-path/ab-1", "files:/a=b", ""} {
+			if got := twins(tagged(device), c.disks); got != nil {
 				t.Errorf("%s, %q: %q", name, device, got)
 			}
 		}
@@ -110,6 +110,26 @@ func TestTwins(t *testing.T) {
 	if got := twins("PARTUUID=P-1", []disk{{name: "sda1", tags: tags}, {name: "sdb1", tags: other}, {name: "sdc1", tags: tags}}); !slices.Equal(got, []string{"/dev/sda1", "/dev/sdc1"}) {
 		t.Errorf("of one PARTUUID: %q", got)
 	}
+}
+
+// A link of udev by what a disk holds leads to the copy as well as to the disk.
+func TestProbeCopyBehindALink(t *testing.T) {
+	p := newPool(t)
+	uuid := p.image.UUID(t)
+	hosttest.Mount(t, "-t", "tmpfs", "none", "/run")
+	defer hosttest.Unmount(t, "/run")
+	link := filepath.Join(ShownDev, "disk", "by-uuid", uuid)
+	must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	must(t, os.Symlink(strings.TrimSpace(hosttest.Run(t, "findmnt", "-n", "-o", "SOURCE", p.dir)), link))
+	p.expect.Device = "/dev/disk/by-uuid/" + uuid
+	prober := NewProber(p.expect)
+	must(t, attachedIs(prober, t, ""))
+	copied := filepath.Join(hosttest.Dir(t), "copy.img")
+	hosttest.Run(t, "cp", "--sparse=always", p.image.File, copied)
+	device := attach(t, copied)
+	must(t, attachedIs(prober, t, ReasonDeviceNotUnique))
+	must(t, exec.Command("losetup", "--detach", device).Run())
+	must(t, attachedIs(prober, t, ""))
 }
 
 // In the service no disk can be opened, and udev's database says what it has.
