@@ -161,6 +161,13 @@ func (c *churn) moved() bool {
 	return c.made > 0 && c.deleted > 0
 }
 
+// madeSince is the claims made since the last count.
+func (c *churn) madeSince() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
+
 // count is the claims made and deleted since it was asked last.
 func (c *churn) count() (made, deleted int) {
 	c.mu.Lock()

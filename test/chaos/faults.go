@@ -116,13 +116,25 @@ var (
 		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
 	}}
 	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
-	// nothing, because that would end the watches on the same connection.
+	// nothing, because that would end the watches on the same connection. Few are told that they are too many:
+	// client-go waits a second then, and a worker that waits cannot be seen to be too eager.
 	refusing = weather{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
-	refused  = of(166, conflict, gone, nobody, tooMany, internal, unavailable)
+	refused  = rarely(tooMany, of(196, conflict, gone, nobody, internal, unavailable))
 	// dark lets nothing through.
 	dark    = weather{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
-	nothing = of(167, cutBefore, conflict, gone, tooMany, internal, unavailable)
+	nothing = rarely(tooMany, of(196, cutBefore, conflict, gone, internal, unavailable))
 )
+
+// rarely adds a fault that is what remains of a thousand.
+func rarely(f fault, all map[fault]int) map[fault]int {
+	all[f] = 1000
+	for other, odds := range all {
+		if other != f {
+			all[f] -= odds
+		}
+	}
+	return all
+}
 
 // sky is the weather now, and the count of what it did. The seed decides the sequence of the draws;
 // which request meets which draw is up to the processes.

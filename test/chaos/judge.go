@@ -326,9 +326,15 @@ func (j *judge) undecided(pv string) bool {
 }
 
 // fresh counts the volumes with data whose claims are to stay and are not among these, in the storage that has fewest.
+// A node that made its directory after the last event of the object, which a busy one does with each, has no data yet.
 func (j *judge) fresh(earlier map[string]bool) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for uid := range j.made {
+		if !earlier[uid] && !j.churn.isDoomed(uid) {
+			_ = j.writeLocked("pvc-"+uid, uid)
+		}
+	}
 	n := make([]int, len(j.storages))
 	for at, uid := range j.written {
 		if !earlier[uid] && !j.churn.isDoomed(uid) {

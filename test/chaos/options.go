@@ -45,7 +45,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 60, "how many claims exist at once")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	only := flags.String("only", "", "phases to play after the fair one, with commas; all: "+strings.Join(phaseNames(), ","))
-	scopes := flags.String("scopes", strings.Join(usualScopes, ","), "scopes of the pool to play with, each on a control plane of its own, of "+strings.Join(allScopes, ",")+"; -short plays restored alone, and at the same time, with all but the first")
+	scopes := flags.String("scopes", strings.Join(allScopes, ","), "scopes of the pool to play with, each on a control plane of its own, of "+strings.Join(allScopes, ",")+"; -short plays restored alone, and at the same time, with all but the first")
 	flags.DurationVar(&o.settle, "settle", 3*time.Minute, "how long everything may take to settle after a phase, and what a phase has to see to come")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the log of the daemons to; of the second scope and on, with .SCOPE at its end")
@@ -76,10 +76,6 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 }
 
 var allScopes = []string{plan.ScopeNode, plan.ScopeShared, plan.ScopeEveryNode}
-
-// usualScopes are those that every change is tried with. The bound of requests of the others is taken from a
-// fair weather that is too short to be one on a busy machine: they are played when they are asked for.
-var usualScopes = []string{plan.ScopeNode}
 
 // stories are what is played: in the short form, with all scopes but the first, only the phase in which the
 // scopes differ most.

@@ -23,17 +23,18 @@ import (
 type phase struct {
 	name string
 	play func(w *world, ctx context.Context)
-	// bound is how many requests a second may be counted while it lasts, as a multiple of those of the
-	// fair weather; the pace of the claims is the same. 0: no bound.
-	bound float64
-	needs []fault // faults that must have happened, or the phase proves nothing
-	long  bool    // needs minutes: not in the short form
+	// bound is how many requests a second may be counted while it lasts, as a multiple of what the claims of a
+	// second cost in fair weather, until they are settled; the pace of the claims is the same. 0: no bound.
+	bound  float64
+	futile bool    // nothing is done, so that all requests are tries, and the bound is the pauses between them
+	needs  []fault // faults that must have happened, or the phase proves nothing
+	long   bool    // needs minutes: not in the short form
 }
 
 // phases are in this order because the daemon forgets its patience with a bad API only after five good
 // seconds: after misery it is started anew.
 var phases = []phase{
-	{name: "refused", play: (*world).refused, bound: 2.5, needs: append([]fault{cutBefore}, refusals...)},
+	{name: "refused", play: (*world).refused, futile: true, needs: append([]fault{cutBefore}, refusals...)},
 	{name: "killed", play: (*world).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*world).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*world).miserable, bound: 3, needs: everyFault},
@@ -55,12 +56,15 @@ func phaseNames() (names []string) {
 	return names
 }
 
+// fairWeather is what the others are compared with.
+const fairWeather = "fair"
+
 // play goes through the phases, the fair one first.
 func (w *world) play(ctx context.Context) *result {
 	r := &result{begin: w.begin, scope: w.opt.scope, seed: w.opt.seed}
-	fairPhase := phase{name: "fair", play: (*world).fine}
-	for _, p := range append([]phase{fairPhase}, phases...) {
-		wanted := p.name == fairPhase.name || slices.Contains(w.opt.only, p.name) || len(w.opt.only) == 0 && !(p.long && w.opt.short)
+	w.fill(ctx)
+	for _, p := range append([]phase{{name: fairWeather, play: (*world).fine}}, phases...) {
+		wanted := p.name == fairWeather || slices.Contains(w.opt.only, p.name) || len(w.opt.only) == 0 && !(p.long && w.opt.short)
 		switch {
 		case ctx.Err() != nil:
 			return r
@@ -77,18 +81,16 @@ func (w *world) play(ctx context.Context) *result {
 // one plays a phase while claims come and go, lets everything settle in fair weather, and judges.
 func (w *world) one(ctx context.Context, p phase) row {
 	w.say("%s", p.name)
-	w.sky.reset()
-	w.churn.count()
 	r := row{phase: p}
-	churning, end := context.WithCancel(ctx)
-	churned := make(chan struct{})
-	go func() { w.churn.run(churning); close(churned) }()
-	begin := time.Now()
-	p.play(w, ctx)
-	w.until(ctx, w.churn.moved)
-	r.lasted, r.tally = time.Since(begin), w.sky.reset()
-	end()
-	<-churned
+	w.churned(ctx, func() {
+		begin := time.Now()
+		p.play(w, ctx)
+		w.until(ctx, w.churn.moved)
+		r.lasted = time.Since(begin)
+		if p.name != fairWeather {
+			r.tally = w.sky.reset()
+		}
+	})
 	w.sky.turn(fair)
 	r.made, r.deleted = w.churn.count()
 	patience := w.opt.settle
@@ -96,11 +98,35 @@ func (w *world) one(ctx context.Context, p phase) row {
 		patience += kube.MaxSilence
 	}
 	r.losses, r.settled = w.judge.settle(ctx, patience)
+	if p.name == fairWeather {
+		r.tally = w.sky.reset()
+	}
 	if p.name == "restored" {
 		w.afterRestore(ctx, &r)
 	}
 	w.weigh(p, &r)
 	return r
+}
+
+// churned does something while claims come and go. Both counts begin with it.
+func (w *world) churned(ctx context.Context, during func()) {
+	churning, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	w.sky.reset()
+	w.churn.count()
+	go func() { w.churn.run(churning); close(ended) }()
+	during()
+	end()
+	<-ended
+}
+
+// fill makes as many claims as there are at once, so that from now on one goes for each that comes. What is
+// counted after it begins with nothing under way.
+func (w *world) fill(ctx context.Context) {
+	w.churned(ctx, func() { w.until(ctx, w.churn.moved) })
+	if l, took := w.judge.settle(ctx, w.opt.settle); l.sum() > 0 && ctx.Err() == nil {
+		w.Fatalf("the first claims did not settle within %s: %v", took.Round(time.Second), l)
+	}
 }
 
 // weigh adds what was not a question of patience.
@@ -113,13 +139,17 @@ func (w *world) weigh(p phase, r *row) {
 	for _, volume := range w.judge.lost() {
 		r.losses.add(noDirectory, "%s", volume)
 	}
-	if p.name == "fair" && r.made > 0 {
-		// Of a machine that had other things to do meanwhile: what it would have been at the claims' pace.
-		w.fair = max(r.rate(), float64(r.tally.sum())/float64(r.made)*float64(w.opt.rate))
+	if p.name == fairWeather && r.made > 0 {
+		// The weather begins and ends with everything settled, so this is what a claim costs that comes and goes,
+		// however slow the machine is.
+		w.fair = float64(r.tally.sum()) / float64(r.made) * float64(w.opt.rate)
 	}
 	r.limit = p.bound * w.fair
-	if p.bound > 0 && r.rate() > r.limit {
-		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted: %.1f times those of the fair weather", r.rate(), r.limit, p.bound)
+	if p.futile {
+		r.limit = float64(r.made+r.deleted) * tries(r.lasted) / r.lasted.Seconds()
+	}
+	if r.limit > 0 && r.rate() > r.limit {
+		r.losses.add(tooEager, "%.0f a second, at most %.0f were wanted", r.rate(), r.limit)
 	}
 	if !w.scene.Alive() {
 		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.scene.Log(), 2000))
@@ -132,6 +162,16 @@ func (w *world) weigh(p phase, r *row) {
 	if r.made == 0 || r.deleted == 0 {
 		r.losses.add(nothingProven, "%s: %d claims made, %d deleted", p.name, r.made, r.deleted)
 	}
+}
+
+// tries is how often a claim, or a volume whose claim was deleted, is tried within a time at most: the daemon waits
+// 100 ms after the first try that failed, twice as long after each further one, and 30 s in the end.
+func tries(within time.Duration) float64 {
+	n, pause := 1.0, 100*time.Millisecond
+	for within -= pause; within >= 0; within -= pause {
+		n, pause = n+1, min(2*pause, 30*time.Second)
+	}
+	return n
 }
 
 // pass lets time pass: the phase is this long, not that something is ready.
@@ -152,15 +192,11 @@ func (w *world) until(ctx context.Context, is func() bool) {
 	}
 }
 
-// fine is fair weather. Where several daemons have the volumes, a deletion is many more requests than a claim: it is
-// counted from when both are as frequent as later.
+// fine is fair weather, for so many claims as come in its time on an idle machine.
 func (w *world) fine(ctx context.Context) {
-	if w.opt.scope != plan.ScopeNode {
-		w.until(ctx, w.churn.moved)
-		w.sky.reset()
-		w.churn.count()
-	}
 	w.pass(ctx, w.opt.time)
+	enough := int(w.opt.time.Seconds()) * w.opt.rate / 2
+	w.until(ctx, func() bool { return w.churn.madeSince() >= enough })
 }
 
 func (w *world) miserable(ctx context.Context) {

@@ -20,7 +20,7 @@ type row struct {
 	losses        losses
 }
 
-// rate is the requests a second while the phase lasted.
+// rate is the requests a second while the phase lasted: of the fair one with those until all was settled.
 func (r row) rate() float64 { return float64(r.tally.sum()) / r.lasted.Seconds() }
 
 // result is everything that is told in the end.
@@ -46,7 +46,7 @@ func (r *result) print() {
 		"claims", "deleted", "requests", "a sec", "busiest", "bound", "faults", "doubles", "lost")
 	for _, row := range r.rows {
 		bound, faults := "", 0
-		if row.phase.bound > 0 {
+		if row.limit > 0 {
 			bound = fmt.Sprintf("%.0f", row.limit)
 		}
 		for _, n := range row.tally.faults {
