@@ -93,7 +93,7 @@ func TestOff(t *testing.T) {
 // its type wherever it lies.
 func TestPoolsModule(t *testing.T) {
 	const path = `/srv/a+b (c)/x"y`
-	module := PoolsModule([]PoolLabels{{path, "container_file_t"}, {"/srv/big", "svirt_file_t"}, {"/srv/c", "container_file_t"}})
+	module := PoolsModule([]PoolLabels{{Path: path, Type: "container_file_t"}, {Path: "/srv/big", Type: "svirt_file_t"}, {Path: "/srv/c", Type: "container_file_t"}})
 	lines := regexp.MustCompile(`(?m)^\(filecon "([^"]*)" (dir|any) \((?:system_u object_r (\w+) \(\(s0\) \(s0\)\))?\)\)$`).FindAllStringSubmatch(module, -1)
 	if len(lines) != 15 || strings.Count(module, "typeattributeset") != 2 || strings.Count(module, "(") != strings.Count(module, ")")+strings.Count(module, `\(`)-strings.Count(module, `\)`) {
 		t.Fatalf("%d file contexts in:\n%s", len(lines), module)

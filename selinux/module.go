@@ -9,9 +9,14 @@ import (
 
 // PoolLabels are one pool's directory and the type of its volumes.
 type PoolLabels struct {
-	Path string // absolute and clean
-	Type string
+	Path    string // absolute and clean
+	Type    string
+	Network bool // it lies on a network filesystem, where everything has one type
 }
+
+// networkTypes are what files have on network filesystems, by policy: those that there is none of in this
+// host's are left out when the module is loaded.
+var networkTypes = []string{"nfs_t", "cifs_t", "fusefs_t", "cephfs_t"}
 
 // PoolsModule is a policy module, in CIL, that says which paths of these pools have which label, so
 // that restorecon(8) and an automatic relabelling agree with what volumes are born with. It stands on
@@ -22,8 +27,9 @@ type PoolLabels struct {
 func PoolsModule(pools []PoolLabels) string {
 	var b strings.Builder
 	b.WriteString("; Written by: hostpath-provisioner relabel --module\n")
-	types := map[string]bool{}
+	types, network := map[string]bool{}, false
 	for _, p := range pools {
+		network = network || p.Network
 		types[p.Type] = true
 		path, private := pattern(p.Path), `/\.hostpath-provisioner`
 		filecon(&b, path, "dir", PoolType)
@@ -34,6 +40,11 @@ func PoolsModule(pools []PoolLabels) string {
 	}
 	for _, t := range slices.Sorted(maps.Keys(types)) {
 		fmt.Fprintf(&b, "(typeattributeset hostpath_provisioner_volume_type (%s))\n", t)
+	}
+	for _, t := range networkTypes {
+		if network {
+			fmt.Fprintf(&b, "(optional hostpath_provisioner_%s (typeattributeset hostpath_provisioner_network_type (%s)))\n", t, t)
+		}
 	}
 	return b.String()
 }

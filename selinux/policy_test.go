@@ -25,7 +25,7 @@ func TestTypesOfThePolicy(t *testing.T) {
 			t.Errorf("the policy declares no type %s", name)
 		}
 	}
-	if !strings.Contains(PoolsModule([]PoolLabels{{"/srv", "t"}}), "hostpath_provisioner_volume_type") || !strings.Contains(policy, "attribute hostpath_provisioner_volume_type;") {
+	if !strings.Contains(PoolsModule([]PoolLabels{{Path: "/srv", Type: "t"}}), "hostpath_provisioner_volume_type") || !strings.Contains(policy, "attribute hostpath_provisioner_volume_type;") {
 		t.Error("module and policy do not share the attribute of volumes")
 	}
 }
@@ -58,6 +58,110 @@ func TestTenantsFilesAreNotWritten(t *testing.T) {
 			default:
 				t.Errorf("%s: %s", r[1], permission)
 			}
+		}
+	}
+}
+
+// rules are the permissions that the policy gives to a domain for types whose name begins with of.
+func rules(t *testing.T, domain, of string) (all [][]string) {
+	t.Helper()
+	for _, r := range regexp.MustCompile(`(?m)^\s*allow `+domain+` `+of+`[^:]*:(\{[^}]*\}|\w+) (\{[^}]*\}|\w+);`).
+		FindAllStringSubmatch(source(t, "hostpath_provisioner.te"), -1) {
+		all = append(all, strings.Fields(strings.Trim(r[2], "{} ")))
+	}
+	return all
+}
+
+// What nothing in the program needs is not allowed: quotas are set by ioctl(2), resource limits by nobody. Only
+// the configuration of a pool on a network filesystem has the daemon write to files that may be tenants'.
+func TestRightsWithoutAUse(t *testing.T) {
+	policy := source(t, "hostpath_provisioner.te")
+	for _, word := range []string{"sys_resource", "quota", "fs_manage_nfs", "use_nfs, true", "append", "execmem", "sys_ptrace", "net_admin"} {
+		for line := range strings.Lines(policy) {
+			if code, _, _ := strings.Cut(line, "#"); strings.Contains(code, word) {
+				t.Errorf("%s: %s", word, line)
+			}
+		}
+	}
+	local := PoolsModule([]PoolLabels{{Path: "/srv", Type: "container_file_t"}})
+	network := PoolsModule([]PoolLabels{{Path: "/srv", Type: "container_file_t"}, {Path: "/net", Type: "container_file_t", Network: true}})
+	if strings.Contains(local, "nfs_t") || !strings.Contains(network, "(optional hostpath_provisioner_nfs_t (typeattributeset hostpath_provisioner_network_type (nfs_t)))") {
+		t.Errorf("local:\n%s\nnetwork:\n%s", local, network)
+	}
+}
+
+// The daemon's domain writes no unit: the generator has one of its own.
+func TestOnlyTheGeneratorWritesUnits(t *testing.T) {
+	for _, of := range []string{"init_runtime_t", "init_var_run_t", "systemd_unit"} {
+		for _, r := range rules(t, "hostpath_provisioner_t", of) {
+			for _, permission := range r {
+				if regexp.MustCompile(`write|create|manage|append|rename|unlink`).MatchString(permission) {
+					t.Errorf("%s: %s", of, permission)
+				}
+			}
+		}
+	}
+	if got := rules(t, "hostpath_provisioner_generator_t", "init_runtime_t"); len(got) != 2 {
+		t.Errorf("the generator: %q", got)
+	}
+}
+
+// fakes are programs by these names that write their arguments into a file.
+func fakes(t *testing.T, names ...string) (dir string, calls func() string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range names {
+		script := "#!/bin/sh\necho " + name + " \"$@\" >> " + dir + "/calls\n"
+		if err := os.WriteFile(dir+"/"+name, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, func() string {
+		text, err := os.ReadFile(dir + "/calls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+// What is below the daemon's own directory, and is not its own, may be a pool: no label there is changed. It
+// is tried with the script's function on a tree, because this host has no policy.
+func TestScriptEntersNoPool(t *testing.T) {
+	root := t.TempDir()
+	for _, file := range []string{"state/pools/a.json", "pools/a.json", "pools/data/file", "fast/pvc-1/file", "fast/state/file"} {
+		if err := os.MkdirAll(root+"/"+file[:strings.LastIndexByte(file, '/')], 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(root+"/"+file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := source(t, "selinux-module")
+	begin := strings.Index(script, "relabel_own() {")
+	if begin < 0 {
+		t.Fatal("the script has no relabel_own")
+	}
+	body := script[begin : begin+strings.Index(script[begin:], "\n}")+2]
+	bin, calls := fakes(t, "restorecon")
+	cmd := exec.Command("sh", "-euc", "program=/nonesuch generator=/nonesuch state="+root+"\n"+body+"\nrelabel_own")
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := "restorecon " + root + "\nrestorecon " + root + "/pools\nrestorecon " + root + "/pools/a.json\nrestorecon -R -x " + root + "/state\n"
+	got := ""
+	for line := range strings.Lines(calls()) {
+		if strings.Contains(line, root) { // the host's own directories may be there
+			got += line
+		}
+	}
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	for line := range strings.Lines(script) {
+		if strings.Contains(line, "restorecon") && strings.Contains(line, "-R") && !strings.Contains(line, "-x") {
+			t.Errorf("crosses into other filesystems: %s", line)
 		}
 	}
 }

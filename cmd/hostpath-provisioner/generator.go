@@ -13,9 +13,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// generatorName is a link to the program in /usr/lib/systemd/system-generators.
-const generatorName = "hostpath-provisioner-generator"
-
 // generatorCommand is what systemd runs at boot and at each daemon-reload, before it starts anything
 // (systemd.generator(7)). It reads files in /etc and writes into the first directory; whatever is wrong
 // with the configuration is said, and the units are then as they were installed.

@@ -7,18 +7,6 @@ import (
 	"testing"
 )
 
-func TestCommandLine(t *testing.T) {
-	for _, c := range [][2]string{
-		{"/usr/bin/hostpath-provisioner check fast", "check fast"},
-		{"hostpath-provisioner", ""},
-		{"/usr/lib/systemd/system-generators/hostpath-provisioner-generator /run/a /run/b /run/c", "generator /run/a /run/b /run/c"},
-	} {
-		if got := strings.Join(commandLine(strings.Fields(c[0])), " "); got != c[1] {
-			t.Errorf("%s: %q, want %q", c[0], got, c[1])
-		}
-	}
-}
-
 // generated is everything that the generator writes, by name.
 func generated(t *testing.T, h *host) map[string]string {
 	t.Helper()

@@ -7,23 +7,13 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"runtime/debug"
 )
 
 // version is set by the linker: -X main.version=v1.2.3
 var version string
 
-func main() { os.Exit(run(commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr)) }
-
-// commandLine is what follows the program's name. Called by the name that systemd calls generators by,
-// the program is that subcommand.
-func commandLine(args []string) []string {
-	if filepath.Base(args[0]) == generatorName {
-		return append([]string{"generator"}, args[1:]...)
-	}
-	return args[1:]
-}
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // versionOf is what the linker was told, or what the toolchain knows of the source.
 func versionOf(linked string, info *debug.BuildInfo) string {

@@ -56,7 +56,7 @@ func poolsModule(pools []config.Pool) string {
 	var all []selinux.PoolLabels
 	for _, p := range pools {
 		if p.SELinuxType != "" {
-			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType})
+			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: onNetwork(p)})
 		}
 	}
 	return selinux.PoolsModule(all)

@@ -127,9 +127,7 @@ device = "127.0.0.1:/"
 var nfsServer = []string{
 	// The policy keeps an administrator's shell from starting the server's programs.
 	"setenforce 0",
-	// That the unit's user is root for a pool on the network, its generator says. Under enforcing it may
-	// not write, and what selinux-module wrote in its place for other pools would come first.
-	"rm /etc/systemd/system/hostpath-provisioner.service.d/50-pools.conf; systemctl daemon-reload; systemctl show -P User hostpath-provisioner | grep -x root",
+	"systemctl show -P User hostpath-provisioner | grep -x root",
 	"modprobe nfsd && (mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd)",
 	"echo 5 > /proc/fs/nfsd/nfsv4gracetime; echo 5 > /proc/fs/nfsd/nfsv4leasetime; mkdir -p /export && chmod 0700 /export",
 	"rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",

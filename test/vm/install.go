@@ -185,6 +185,12 @@ func (p *play) configure(o machineOptions, config string) (string, error) {
 	return p.doAll(unpacked, "restorecon -R /etc/hostpath-provisioner", "systemctl daemon-reload")
 }
 
+// tenants is a directory beside the daemon's state, as a pool could be.
+const (
+	tenants    = "/var/lib/hostpath-provisioner/tenants"
+	leftDropIn = "/etc/systemd/system/hostpath-provisioner.service.d/50-pools.conf"
+)
+
 // install makes what all chapters begin with: the image's machine, with the package that was
 // built, installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
 // most of a minute here.
@@ -193,6 +199,9 @@ func (p *play) install() error {
 	defer func() { p.name = name }()
 	p.name = "installed"
 	o := p.options(p.image.file("booted.qcow2"))
+	if err := os.RemoveAll(o.Root); err != nil { // of a try before, whose disk does not fit the state
+		return err
+	}
 	o.State = p.image.file("state")
 	if err := loadPackage(o); err != nil {
 		return err
@@ -207,7 +216,14 @@ func (p *play) install() error {
 	if err := p.loadConfig(o, etc, node, dmConfig); err != nil {
 		return err
 	}
-	if _, err := p.doAll(unpacked, script+" pools"); err != nil {
+	// What the script must leave alone, and what earlier versions left behind.
+	if _, err := p.doAll(unpacked, "mkdir -p "+tenants+" && touch "+tenants+"/file && chcon -R -t container_file_t "+tenants,
+		"mkdir -p "+filepath.Dir(leftDropIn)+" && echo '[Service]' > "+leftDropIn); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
+	defer cancel()
+	if _, err := p.machine.do(ctx, script+" pools"); err != nil {
 		return err
 	}
 	if err := p.freeze(filepath.Join(o.Dir, "state")); err != nil {

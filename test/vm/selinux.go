@@ -20,6 +20,13 @@ func (p *play) selinux() {
 	p.need("the package's scripts have compiled and loaded the policy module", func() (string, error) {
 		return p.expect("semodule -l | grep hostpath", "hostpath_provisioner_pools", "hostpath_provisioner\n")
 	})
+	p.step("its script entered no directory that may be a pool", func() (string, error) {
+		return p.expect("ls -Zd "+tenants+" "+tenants+"/file", ":container_file_t:s0 "+tenants+"/file", "!var_lib_t")
+	})
+	p.step("the generator writes drop-ins in a domain of its own, and nothing comes before them", func() (string, error) {
+		return p.expect("systemctl daemon-reload; ls -d "+leftDropIn+"; systemctl cat hostpath-provisioner; ls -Z /usr/lib/systemd/system-generators/hostpath-provisioner-generator",
+			"# /run/systemd/generator/hostpath-provisioner.service.d/50-pools.conf", "After=srv-fast.mount", "cannot access '"+leftDropIn+"'", ":hostpath_provisioner_generator_exec_t:")
+	})
 	p.step("a type that the policy has not closes the pool, and check says so", p.unknownType)
 	p.need("pools on ext4 and xfs are prepared, and get the module's type", func() (string, error) {
 		if _, err := p.pools(); err != nil {
