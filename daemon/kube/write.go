@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -68,16 +69,17 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return nil
 }
 
-// ReleaseFinalizer takes our finalizer off a volume object, and no other, if its policy still is the one
-// that was decided on (a conflict, apierrors.IsConflict). It returns the object as it is then, nil if it is
-// gone. One that does not have the finalizer is returned as given.
+// ReleaseFinalizer takes our finalizer off a volume object, and no other, if its policy and its claim still are
+// those that were decided on (a conflict, apierrors.IsConflict): who takes the claim out of an object, or writes
+// another one into it, wants the data. It returns the object as it is then, nil if it is gone. One that does not
+// have the finalizer is returned as given.
 func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	for uid, policy := pv.UID, pv.Spec.PersistentVolumeReclaimPolicy; ; {
+	for uid, policy, claim := pv.UID, pv.Spec.PersistentVolumeReclaimPolicy, claimUID(pv); ; {
 		at := slices.Index(pv.Finalizers, plan.Finalizer)
 		if at < 0 {
 			return pv, nil
 		}
-		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, policy, at))
+		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, policy, claim, at))
 		switch {
 		case err == nil:
 			return now, nil
@@ -96,6 +98,8 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		case now.Spec.PersistentVolumeReclaimPolicy != policy:
 			return nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), pv.Name,
 				fmt.Errorf("its reclaim policy is %s now", now.Spec.PersistentVolumeReclaimPolicy))
+		case claimUID(now) != claim:
+			return nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), pv.Name, errors.New("its claim is another one now"))
 		case slices.Index(now.Finalizers, plan.Finalizer) == at:
 			return nil, fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
 		}
@@ -110,12 +114,22 @@ func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) (*c
 	return now, err
 }
 
-// withoutFinalizer removes the entry at that place, if it is ours still, and the object and its policy the
-// same. A merge patch could only write the whole list, and with it what others changed meanwhile.
-func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, at int) []byte {
-	path := fmt.Sprintf("/metadata/finalizers/%d", at)
-	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},`+
-		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, uid, policy, path, plan.Finalizer, path)
+func claimUID(pv *corev1.PersistentVolume) types.UID {
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+// withoutFinalizer removes the entry at that place, if it is ours still, and the object, its policy and its claim
+// the same. A merge patch could only write the whole list, and with it what others changed meanwhile.
+func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID, at int) []byte {
+	path, same := fmt.Sprintf("/metadata/finalizers/%d", at), ""
+	if claim != "" { // an object without one gets no claim while it is being deleted
+		same = fmt.Sprintf(`{"op":"test","path":"/spec/claimRef/uid","value":%q},`, claim)
+	}
+	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},%s`+
+		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, uid, policy, same, path, plan.Finalizer, path)
 }
 
 // SetSelectedNode writes the node's name on a claim; "" removes it. It is written only if the claim

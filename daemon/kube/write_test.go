@@ -301,6 +301,30 @@ func TestRemoveVolumeThatChanged(t *testing.T) {
 	}
 }
 
+// While the directory is moved away, which can take long, an administrator gives the volume to another claim: the
+// object stays.
+func TestRemoveVolumeOfAnotherClaim(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newClient(t, Options{})
+	for name, patch := range map[string]string{
+		"rm-cleared": `{"spec":{"claimRef":null}}`,
+		"rm-given":   `{"spec":{"claimRef":{"name":"next","namespace":"default","uid":null,"resourceVersion":null}}}`,
+		"rm-taken":   `{"spec":{"claimRef":{"uid":"00000000-0000-0000-0000-0000000000ff","resourceVersion":null}}}`,
+	} {
+		pv := created(t, volume(name, "8", plan.Finalizer))
+		if _, err := plane.Client().CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.RemoveVolume(ctx, pv); !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		now, err := plane.Client().CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || now.DeletionTimestamp != nil || !slices.Contains(now.Finalizers, plan.Finalizer) {
+			t.Errorf("%s: %v, %v", name, now, err)
+		}
+	}
+}
+
 // A 404 of something in front of the API server, which knows no server, is not its word that an object is
 // gone: nothing is taken for absent, and no event given up. The server's own is.
 func TestStrangersNotFound(t *testing.T) {
