@@ -32,6 +32,13 @@ type api struct {
 	counts      int
 	asked       []string
 	assignments int
+	volume      *corev1.PersistentVolume // gone when its finalizer is to be taken off
+	released    int
+}
+
+func (a *api) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	a.released, a.volume = a.released+1, nil
+	return nil, a.err()
 }
 
 func (a *api) err() error {
@@ -45,7 +52,7 @@ func (a *api) NodeCount(context.Context) (int, error) { a.counts++; return 1, a.
 
 func (a *api) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	a.asked = append(a.asked, name)
-	return nil, a.err()
+	return a.volume, a.err()
 }
 
 // The objects that a comparison finds under other names are tested in test/e2e.
@@ -94,6 +101,8 @@ func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (*plan.R
 	}
 	return nil, nil
 }
+
+func (s *shelf) Trash(context.Context, mounts.Identity, string) error { return nil }
 
 func (s *shelf) Undo(_ context.Context, _ mounts.Identity, pv string) error {
 	if pv == s.records[0].PV {
@@ -177,6 +186,31 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 	}
 	if !c.ledger.has("orphan/pvc-d") || c.ledger.has("orphan/pvc-c") {
 		t.Error("the one that this daemon did not let go is told, and no other")
+	}
+}
+
+// An administrator sets another policy and forces the object away while its directory is on its way to the trash:
+// its files do not go. Those of an object that this daemon let go do, also if that is found out by the next try.
+func TestForcedAwayMeanwhile(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		a := &api{}
+		disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}}}
+		c, r := stand(a, disk)
+		a.volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Finalizers: []string{plan.Finalizer},
+			Labels: map[string]string{plan.NodeLabel: "node-a"}, Annotations: map[string]string{plan.ProvisionedBy: ""}}}
+		a.volume.Spec.PersistentVolumeReclaimPolicy, a.volume.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
+		a.volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "a"}
+		a.volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/pvc-a"}
+		disk.records[0].Directory = "pvc-a"
+		if own {
+			c.ledger.begin(letGoKey("pvc-a"))
+		}
+		if _, err := c.volume(t.Context(), r, "pvc-a"); err != nil {
+			t.Error(err)
+		}
+		if a.released != 1 || (len(disk.discarded) > 0) != own || c.ledger.has("orphan/pvc-a") == own {
+			t.Errorf("let go by this daemon %t: asked %d times to release it, discarded %q, told %t", own, a.released, disk.discarded, c.ledger.has("orphan/pvc-a"))
+		}
 	}
 }
 

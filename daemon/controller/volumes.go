@@ -42,7 +42,10 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	if plan.OnEveryNode(pv) {
 		return c.removePart(ctx, r, pv, verdict)
 	}
-	if err := c.remove(ctx, r, pv, verdict.Action); err != nil {
+	switch err := c.remove(ctx, r, pv, verdict.Action); {
+	case errors.Is(err, errGone):
+		return 0, c.vanished(ctx, r, name)
+	case err != nil:
 		return 0, quiet(c.diskTrouble(r, pv, err))
 	}
 	c.Observer.Volume(r.Name, verdict.Reason)
@@ -190,8 +193,11 @@ func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVo
 	c.ledger.begin(key)
 	defer c.ledger.forget(key)
 	now, err := c.API.ReleaseFinalizer(ctx, pv)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case now == nil && !c.ledger.has(letGoKey(pv.Name)):
+		return errGone
 	}
 	c.ledger.begin(letGoKey(pv.Name))
 	if now != nil {
@@ -204,6 +210,10 @@ func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVo
 	}
 	return c.discard(ctx, r, pv.Name)
 }
+
+// errGone: the object went while its directory was moved away, and not by this daemon's hand: by an administrator's,
+// perhaps, who had set another policy and forced the finalizer off.
+var errGone = errors.New("the object went by another hand")
 
 // discard has a volume's files go whose object this process let go.
 func (c *Controller) discard(ctx context.Context, r *room, pv string) error {
