@@ -124,7 +124,8 @@ func claimUID(pv *corev1.PersistentVolume) types.UID {
 // withoutFinalizer removes the entry at that place, if it is ours still, and the object, its policy and its claim
 // the same. A merge patch could only write the whole list, and with it what others changed meanwhile.
 func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID, at int) []byte {
-	path, same := fmt.Sprintf("/metadata/finalizers/%d", at), ""
+	path := fmt.Sprintf("/metadata/finalizers/%d", at)
+	same := ""
 	if claim != "" { // an object without one gets no claim while it is being deleted
 		same = fmt.Sprintf(`{"op":"test","path":"/spec/claimRef/uid","value":%q},`, claim)
 	}
