@@ -162,6 +162,9 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 	if f, found := laxMount(pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
+	if f, found := inMemory(pool, r); found {
+		r.Findings = append(r.Findings, f)
+	}
 	if err != nil {
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}

@@ -65,6 +65,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]",
 	plan.ReasonLaxMount:                  "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
+	plan.ReasonInMemory:                  "mount a disk at MOUNT, unless losing the volumes with every reboot is meant",
 	reasonStateUnreadable:                "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonUnitShadowed:         "remove the other unit file, then run: systemctl daemon-reload",
 	hostcheck.ReasonUnitMasked:           "run: systemctl unmask hostpath-provisioner",

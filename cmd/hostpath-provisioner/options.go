@@ -15,20 +15,34 @@ import (
 // file, or a device, that a container's root made in its volume is there for every user of the host who
 // gets at it. Only a pool that has a filesystem of its own can have them.
 func laxMount(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
-	if !pool.RequireMount || !r.Removable() {
-		return hostcheck.Finding{}, false
-	}
-	table, err := mounts.OpenTable()
-	if err != nil {
-		return hostcheck.Finding{}, false // the report says so
-	}
-	all, _, err := table.Mounts()
-	on, found := mounts.Covering(all, pool.Path)
-	if lacks := lacking(on.Options); err == nil && found && len(lacks) > 0 {
+	on, found := mountOf(pool, r)
+	if lacks := lacking(on.Options); found && len(lacks) > 0 {
 		return hostcheck.Finding{Reason: plan.ReasonLaxMount, Severity: hostcheck.Warn,
 			Message: fmt.Sprintf("%s is mounted without %s, so that set-uid files and devices in volumes count on this host", on.Point, strings.Join(lacks, ","))}, true
 	}
 	return hostcheck.Finding{}, false
+}
+
+// inMemory looks for a filesystem whose volumes, and the marker and the records with them, a reboot takes away. It
+// may be meant.
+func inMemory(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
+	on, found := mountOf(pool, r)
+	return hostcheck.Finding{Reason: plan.ReasonInMemory, Severity: hostcheck.Warn,
+		Message: fmt.Sprintf("%s is in memory (%s): its volumes are gone after a reboot, and the pool is closed then", on.Point, on.FSType)}, found && slices.Contains([]string{"tmpfs", "ramfs"}, on.FSType)
+}
+
+// mountOf is the filesystem of a pool that has one of its own. What cannot be seen the report says.
+func mountOf(pool config.Pool, r hostcheck.Report) (on mounts.Mount, found bool) {
+	if !pool.RequireMount || !r.Removable() {
+		return on, false
+	}
+	table, err := mounts.OpenTable()
+	if err != nil {
+		return on, false
+	}
+	all, _, err := table.Mounts()
+	on, found = mounts.Covering(all, pool.Path)
+	return on, found && err == nil
 }
 
 func lacking(options string) []string {

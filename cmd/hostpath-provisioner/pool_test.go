@@ -237,7 +237,7 @@ func TestEveryReasonHasAHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonScopeChanged: true}
+	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true, plan.ReasonScopeChanged: true}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {
 			reason, err := strconv.Unquote(value.Value)
@@ -263,5 +263,25 @@ func TestEveryReasonHasAHint(t *testing.T) {
 	}
 	if len(reasons) < 25 {
 		t.Errorf("only %d reasons were found", len(reasons))
+	}
+}
+
+// A pool in memory is told what a reboot does to it.
+func TestInMemory(t *testing.T) {
+	dir := hosttest.Dir(t)
+	for _, kind := range []string{"tmpfs", "ramfs", "ext4"} {
+		if kind == "ext4" {
+			hosttest.Mkfs(t, kind, 16).Mount(t, dir)
+		} else {
+			hosttest.Mount(t, "-t", kind, "none", dir)
+		}
+		f, told := inMemory(config.Pool{Path: dir, RequireMount: true}, hostcheck.Report{})
+		if told != (kind != "ext4") || told && (f.Reason != plan.ReasonInMemory || f.Severity != hostcheck.Warn || !strings.Contains(f.Message, dir+" is in memory ("+kind+")")) {
+			t.Errorf("%s: %v, %+v", kind, told, f)
+		}
+		hosttest.Unmount(t, dir)
+	}
+	if _, told := inMemory(config.Pool{Path: "/", RequireMount: true}, hostcheck.Report{Findings: []hostcheck.Finding{{Severity: hostcheck.Close}}}); told {
+		t.Error("of a closed pool its own reason is told")
 	}
 }

@@ -50,6 +50,7 @@ const (
 	ReasonPoolHeld           = "PoolHeld"
 	ReasonRestartNeeded      = "RestartNeeded"
 	ReasonLaxMount           = "LaxMount" // of check alone
+	ReasonInMemory           = "InMemory" // the same
 	ReasonOtherNode          = "OtherNode"
 	ReasonOtherCluster       = "OtherCluster"
 	ReasonScopeChanged       = "ScopeChanged"
