@@ -325,7 +325,7 @@ func setReserve(p *Pool, s string) error {
 		return fmt.Errorf(`%q is neither a percentage ("5%%") nor an amount ("10Gi")`, s)
 	case strings.ContainsAny(s[len(s)-1:], "mun"): // milli, not mega: 100m is a tenth of a byte
 		return fmt.Errorf("%q is a fraction of a byte", s)
-	case amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends
+	case amount.AsDec().Scale() < -19, amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends; to compare 1e999999999 writes it out
 		return fmt.Errorf("%q is more than a filesystem can have", s)
 	}
 	p.ReserveBytes = uint64(amount.Value())

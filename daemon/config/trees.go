@@ -27,6 +27,11 @@ var trees = map[string]tree{
 	"/var/tmp": {true, "is emptied by systemd-tmpfiles, and every user can write to it"},
 
 	"/var/lib/kubelet": {true, "belongs to kubelet"}, "/var/lib/k0s/kubelet": {true, "belongs to kubelet"},
+	"/var/log/pods": {true, "belongs to kubelet"}, "/var/log/containers": {true, "belongs to kubelet"},
+	"/var/lib/rancher/k3s/agent": {true, "belongs to k3s"}, "/var/lib/rancher/k3s/server": {true, "belongs to k3s"}, // its storage is beside them
+	"/var/lib/rancher/rke2/agent": {true, "belongs to RKE2"}, "/var/lib/rancher/rke2/server": {true, "belongs to RKE2"},
+	"/var/snap/microk8s/common/var": {true, "belongs to MicroK8s"}, "/var/snap/microk8s/common/run": {true, "belongs to MicroK8s"},
+	"/var/lib/k0s/containerd": {true, "belongs to k0s"}, "/var/lib/k0s/etcd": {true, "belongs to k0s"},
 	"/var/lib/etcd":       {true, "belongs to etcd"},
 	"/var/lib/containerd": {true, "belongs to containerd"}, "/var/lib/docker": {true, "belongs to Docker"},
 	"/var/lib/containers": {true, "belongs to CRI-O and Podman"},
