@@ -81,7 +81,7 @@ func TestDropIns(t *testing.T) {
 func TestYAML(t *testing.T) {
 	pools := []plan.Pool{
 		{Name: "fast", Path: "/srv/fast", Default: true}, {Name: "agents", Path: "/srv/agents"},
-		{Name: "local", Path: "/var/hpp/csi"}, {Name: "cephfs", Path: "/mnt/cephfs/volumes"},
+		{Name: "local", Path: "/var/hpvolumes/csi"}, {Name: "cephfs", Path: "/ceph/pvs"},
 		{Name: "shared", Path: "/srv/shared", Scope: plan.ScopeShared},
 	}
 	for _, b := range blocks(t, "yaml") {

@@ -79,7 +79,7 @@ var errorHints = []struct {
 	{prepare.ErrNoParent, "make the directory above it, or correct the path in the configuration"},
 	{prepare.ErrSymlink, "write the path without the link into the configuration"},
 	{prepare.ErrNotDirectory, "move it away, then run this again"},
-	{prepare.ErrNotEmpty, "see whose files these are and move them away, then run this again"},
+	{prepare.ErrNotEmpty, "see whose files these are: if they are volumes in use, on the host's own disk, set require_mount = false for the pool; else move them away; then run this again"},
 	{prepare.ErrNoFlag, "put the mount point on a filesystem with chattr +i, or set immutable = \"warn\" for the pool"},
 	{prepare.ErrMounted, "look at: findmnt -R; mount_point has to be where the storage is mounted"},
 	{prepare.ErrMoved, "run this again when the mounts have settled"},
