@@ -221,9 +221,7 @@ func (p *play) install() error {
 		"mkdir -p "+filepath.Dir(leftDropIn)+" && echo '[Service]' > "+leftDropIn); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
-	defer cancel()
-	if _, err := p.machine.do(ctx, script+" pools"); err != nil {
+	if _, err := p.policy(script + " pools"); err != nil {
 		return err
 	}
 	if err := p.freeze(filepath.Join(o.Dir, "state")); err != nil {
@@ -233,12 +231,17 @@ func (p *play) install() error {
 	return nil
 }
 
-// dpkg installs the package, as docs/install.md says.
-func (p *play) dpkg() (string, error) {
+// policy runs a command that has the policy's compiler work, which takes a minute here, and more beside others.
+func (p *play) policy(command string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
 	defer cancel()
+	return p.machine.do(ctx, command)
+}
+
+// dpkg installs the package, as docs/install.md says.
+func (p *play) dpkg() (string, error) {
 	begin := time.Now()
-	out, err := p.machine.do(ctx, unpacked+" && dpkg -i /root/hostpath-provisioner.deb")
+	out, err := p.policy(unpacked + " && dpkg -i /root/hostpath-provisioner.deb")
 	if err == nil && !strings.Contains(out, "is installed and not started") {
 		err = fmt.Errorf("dpkg -i did not say what comes next:\n%s", out)
 	}

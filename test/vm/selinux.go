@@ -21,6 +21,7 @@ func (p *play) selinux() {
 		return p.expect("semodule -l | grep hostpath", "hostpath_provisioner_pools", "hostpath_provisioner\n")
 	})
 	p.step("its script entered no directory that may be a pool", func() (string, error) {
+		defer p.do("rm -r " + tenants)
 		return p.expect("ls -Zd "+tenants+" "+tenants+"/file", ":container_file_t:s0 "+tenants+"/file", "!var_lib_t")
 	})
 	p.step("the generator writes drop-ins in a domain of its own, and nothing comes before them", func() (string, error) {
@@ -262,7 +263,11 @@ func (p *play) noDenials() (string, error) {
 }
 
 func (p *play) removeModule() (string, error) {
-	if _, err := p.expect(script+" remove >/dev/null 2>&1; semodule -l | grep -c hostpath_provisioner", "0"); err != nil {
+	if _, err := p.policy(script + " remove"); err != nil {
+		return "", err
+	}
+	if _, err := p.expect("semodule -l | grep -c hostpath_provisioner; systemctl daemon-reload; systemctl cat hostpath-provisioner",
+		"0\n", "# /run/systemd/generator/hostpath-provisioner.service.d/50-pools.conf", "After=srv-fast.mount"); err != nil {
 		return "", err
 	}
 	if _, err := p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing"); err != nil {
