@@ -24,6 +24,16 @@ type here struct {
 	synced  atomic.Bool            // the watches are complete, and the cluster was asked who it is
 	cluster atomic.Pointer[string] // its ID; "" is unknown
 	warned  sync.Once
+	asked   atomic.Pointer[time.Time] // when it answered last
+}
+
+// askedLately is how long the cluster's answer is enough where nothing is to be undone. All pools open at once
+// when a daemon starts, right after it was asked.
+const askedLately = time.Minute
+
+func (c *Controller) knowsCluster() bool {
+	at := c.here.asked.Load()
+	return at != nil && time.Since(*at) < askedLately
 }
 
 // Cluster is the cluster's ID, "" as long as it is not known.
@@ -63,10 +73,12 @@ func (c *Controller) Identify(ctx context.Context) bool {
 // not ask.
 func (c *Controller) confirm(ctx context.Context) error {
 	id, err := c.API.ClusterID(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case id == "":
+	}
+	now := time.Now()
+	c.here.asked.Store(&now)
+	if id == "" {
 		c.here.warned.Do(func() {
 			c.Log.Warn("the cluster cannot be told from others: this kubeconfig may not get the namespace kube-system; apply the present manifests (hostpath-provisioner manifests)")
 		})

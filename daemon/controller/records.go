@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -55,14 +56,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	if !state.Removable() || !r.leads() {
 		return nil
 	}
-	if err := c.confirm(ctx); err != nil {
-		return err
-	}
 	mark := state.Report.Mark
-	if mark.Cluster != "" && mark.Cluster != hostcheck.ClusterAny && c.Cluster() != "" && mark.Cluster != c.Cluster() {
-		signal(r.kick) // the API server is another cluster's since the pool was looked at
-		return nil
-	}
 	if err := c.fence(ctx, r); err != nil {
 		return quiet(err)
 	}
@@ -77,13 +71,25 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		return nil // the gate closes
 	}
 	c.lookForLost(r, records)
+	all := records
+	records = slices.DeleteFunc(slices.Clone(records), func(record plan.Record) bool {
+		_, published := c.World.Volumes.Get(record.PV)
+		return published
+	})
+	if len(records) == 0 && c.knowsCluster() {
+		return nil // the usual case costs no request
+	}
+	if err := c.confirm(ctx); err != nil {
+		return err
+	}
+	if mark.Cluster != "" && mark.Cluster != hostcheck.ClusterAny && c.Cluster() != "" && mark.Cluster != c.Cluster() {
+		signal(r.kick) // the API server is another cluster's since the pool was looked at
+		return nil
+	}
 	var first error
 	var again time.Duration
-	failed, with := 0, &comparison{c: c, sure: c.sure(records, mark)}
+	failed, with := 0, &comparison{c: c, sure: c.sure(all, mark)}
 	for _, record := range records {
-		if _, published := c.World.Volumes.Get(record.PV); published {
-			continue // the usual case costs no request
-		}
 		if wait := c.ledger.awaited(record.ClaimUID); wait > 0 {
 			again = max(again, wait)
 			continue // its object was made just now, and may have gone since

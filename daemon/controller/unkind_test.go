@@ -287,6 +287,24 @@ func TestRecheckGoesOn(t *testing.T) {
 	}
 }
 
+// Where nothing is to be undone the cluster is not asked again who it is, right after it was; before anything
+// is undone it is.
+func TestRecheckAsksOnlyToUndo(t *testing.T) {
+	a, disk := &api{}, &shelf{}
+	c, r := stand(a, disk)
+	for _, want := range []int{1, 0} {
+		if err := c.recheck(t.Context(), r); err != nil || len(a.asked) != want {
+			t.Errorf("it answers %v after it asked for %q, want %d requests", err, a.asked, want)
+		}
+		a.asked = nil
+	}
+	disk.records = []plan.Record{{PV: "pvc-a", Place: plan.InPool}, {PV: "pvc-b", Place: plan.InPool}}
+	c.recheck(t.Context(), r) // the first one is busy
+	if len(a.asked) == 0 || a.asked[0] != "cluster" || len(disk.undone) != 1 {
+		t.Errorf("it asked for %q, and undid %q", a.asked, disk.undone)
+	}
+}
+
 // A record whose object was made a moment ago is left to the watch, and looked at again after that: the
 // object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
