@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"daemon/controller":        {"daemon/gate", "daemon/plan", "daemon/words", "hostcheck", "hostcheck/mounts"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/kube":              {"daemon/plan", "daemon/words"},
-	"daemon/metrics":           {"daemon/gate", "daemon/plan"},
+	"daemon/metrics":           {"daemon/gate", "daemon/plan", "hostcheck"},
 	"daemon/plan":              {"daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/state":             {"hostcheck"},

@@ -51,10 +51,12 @@ type PoolStatus struct {
 	Warnings []string  `json:"warnings,omitempty"`
 	Full     bool      `json:"full,omitempty"` // it is not open, and only because it is full
 	Size     uint64    `json:"size,omitempty"` // absent while the storage is
-	Free     uint64    `json:"free,omitempty"` // what new volumes may take
-	Volumes  int       `json:"volumes"`        // volume objects of this node in this pool
-	Scope    string    `json:"scope"`
-	Worker   string    `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
+	Free     *uint64   `json:"free,omitempty"` // what new volumes may take; absent as well
+	// Device is major:minor of its filesystem. Pools with the same share what is free.
+	Device  string `json:"device,omitempty"`
+	Volumes int    `json:"volumes"` // volume objects of this node in this pool
+	Scope   string `json:"scope"`
+	Worker  string `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
 }
 
 // ReadStatus reads the status that a daemon left in its runtime directory. The error is
@@ -102,7 +104,10 @@ func (s Status) write(runtimeDir string) error {
 func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	p := PoolStatus{
 		Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Open: s.Open(), Since: s.Since,
-		Size: s.Report.Size, Free: s.Report.Free,
+		Size: s.Report.Size, Device: s.Report.Device,
+	}
+	if p.Size > 0 {
+		p.Free = &s.Report.Free
 	}
 	p.Reason, p.Message = s.Closed()
 	p.Full = !p.Open && s.Removable()
@@ -127,11 +132,10 @@ func sentence(s Status) string {
 		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))
 	}
 	open, volumes := 0, 0
-	var free uint64
 	for _, p := range s.Pools {
 		volumes += p.Volumes
 		if p.Open {
-			open, free = open+1, free+p.Free
+			open++
 			continue
 		}
 		is := "closed"
@@ -141,8 +145,34 @@ func sentence(s Status) string {
 		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
 	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
-		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), plan.Size(free)))
+		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), plan.Size(s.free())))
 	return strings.Join(parts, "; ")
+}
+
+// free is what new volumes may take in all open pools: that of a filesystem once, however many pools are on it.
+func (s Status) free() (sum uint64) {
+	most := map[string]uint64{}
+	for i, p := range s.Pools {
+		if !p.Open || p.Free == nil {
+			continue
+		}
+		filesystem := p.Device
+		if filesystem == "" {
+			filesystem = fmt.Sprint("of pool ", i)
+		}
+		before := most[filesystem]
+		most[filesystem] = max(before, *p.Free)
+		sum += most[filesystem] - before
+	}
+	return sum
+}
+
+// FreeBytes is Free, 0 where that is absent.
+func (p PoolStatus) FreeBytes() uint64 {
+	if p.Free == nil {
+		return 0
+	}
+	return *p.Free
 }
 
 func count(n int, what string) string {

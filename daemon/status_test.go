@@ -11,7 +11,10 @@ import (
 )
 
 func TestSentence(t *testing.T) {
-	open := PoolStatus{Name: "fast", Open: true, Free: 3 << 30, Volumes: 2}
+	free, more := uint64(3<<30), uint64(4<<30)
+	open := PoolStatus{Name: "fast", Open: true, Free: &free, Volumes: 2}
+	onOne, onSame, onOther := open, open, open
+	onOne.Device, onSame.Device, onOther.Device, onSame.Free = "8:1", "8:1", "8:2", &more
 	closed := PoolStatus{Name: "slow", Message: "/srv/slow is not a mount point"}
 	full := PoolStatus{Name: "fast", Full: true, Message: "only 3 MiB are free"}
 	for _, c := range []struct {
@@ -20,6 +23,7 @@ func TestSentence(t *testing.T) {
 	}{
 		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
 		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
+		{Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
 		{Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
 		{Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
 		{Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},

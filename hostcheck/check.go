@@ -78,6 +78,7 @@ func (e Expect) place() string {
 // fill writes into the report what is known of the pool itself.
 func (v view) fill(r *Report) {
 	r.Identity, r.Marker, r.Mark = v.saw.Path.Identity, v.saw.Marker.Marker.ID, v.saw.Marker.Marker
+	r.Device = number(v.pathOn.Major, v.pathOn.Minor)
 	s := v.saw.Space
 	r.Size, r.Available, r.Inodes, r.InodesFree, r.Reserve = s.Size, s.Available, s.Inodes, s.InodesFree, v.reserve
 	r.Labelled = v.saw.Label.Looked

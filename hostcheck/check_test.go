@@ -171,7 +171,7 @@ func TestGoodPool(t *testing.T) {
 	r := Check(e, f)
 	want := Report{
 		Pool: "fast", Path: "/srv/disk/pool", Findings: []Finding{}, Identity: f.Path.Identity, Marker: "AAAA", Mark: f.Marker.Marker,
-		Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19, Labelled: true,
+		Device: "8:17", Size: 1000 << 30, Available: 800 << 30, Reserve: 50 << 30, Free: 750 << 30, Inodes: 1 << 20, InodesFree: 1 << 19, Labelled: true,
 	}
 	if fmt.Sprintf("%+v", r) != fmt.Sprintf("%+v", want) || !r.Open() || !r.Removable() {
 		t.Fatalf("got  %+v\nwant %+v", r, want)

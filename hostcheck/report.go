@@ -99,6 +99,7 @@ type Report struct {
 	Identity  mounts.Identity `json:"identity"` // of the pool's directory
 	Marker    string          `json:"marker,omitempty"`
 	Mark      Marker          `json:"-"`         // all of it
+	Device    string          `json:"-"`         // major:minor of its filesystem in the mount table
 	Size      uint64          `json:"size"`      // bytes, statfs(2) f_blocks
 	Available uint64          `json:"available"` // bytes, statfs(2) f_bavail
 	Reserve   uint64          `json:"reserve"`   // bytes

@@ -46,6 +46,22 @@ type poolCheck struct {
 	hostcheck.Report
 	Findings []finding `json:"findings"`    // in place of the report's
 	Took     float64   `json:"tookSeconds"` // in place of the report's nanoseconds
+	// Sizes in place of the report's: absent while the storage is.
+	Size       *uint64 `json:"size,omitempty"`
+	Available  *uint64 `json:"available,omitempty"`
+	Reserve    *uint64 `json:"reserve,omitempty"`
+	Free       *uint64 `json:"free,omitempty"`
+	Inodes     *uint64 `json:"inodes,omitempty"`
+	InodesFree *uint64 `json:"inodesFree,omitempty"`
+}
+
+func checkOf(r hostcheck.Report) poolCheck {
+	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds()}
+	if r.Size > 0 {
+		one.Size, one.Available, one.Reserve, one.Free = &r.Size, &r.Available, &r.Reserve, &r.Free
+		one.Inodes, one.InodesFree = &r.Inodes, &r.InodesFree
+	}
+	return one
 }
 
 type finding struct {
@@ -141,7 +157,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 	for i, pool := range pools {
 		looking.Go(func() {
 			r := p.probe(ctx, pool)
-			all[i] = poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds()}
+			all[i] = checkOf(r)
 			for _, f := range r.Findings {
 				all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pool)})
 			}

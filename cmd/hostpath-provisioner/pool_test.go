@@ -182,22 +182,28 @@ func TestStates(t *testing.T) {
 		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
 		in("5-nobody's", volume.InPool), in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
+	rebound := object("1-bound", corev1.VolumeBound, remove)
+	rebound.Spec.ClaimRef.Name = "wanted"
 	elsewhere := object("other", corev1.VolumeBound, remove)
 	elsewhere.Labels[plan.PoolLabel] = "gone"
 	api := objects{volumes: []*corev1.PersistentVolume{
-		object("1-bound", corev1.VolumeBound, remove), object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
+		rebound, object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
 		object("4-new", "", remove), object("6-trash", corev1.VolumeReleased, remove), object("7-lost", corev1.VolumeBound, remove),
 		object("0-only", corev1.VolumeBound, remove), elsewhere,
 	}}
 	show := func(all listed) string {
 		var b strings.Builder
 		for _, v := range all.Volumes {
-			fmt.Fprintf(&b, "%s %s %s\n", v.Pool, v.Volume, v.State)
+			fmt.Fprintf(&b, "%s %s %s", v.Pool, v.Volume, v.State)
+			if v.claim() != "shop/data" {
+				b.WriteString(" of " + v.claim())
+			}
+			b.WriteString("\n")
 		}
 		return b.String()
 	}
 	want := `fast 0-only missing
-fast 1-bound bound
+fast 1-bound bound of shop/wanted (made for shop/data)
 fast 2-released released
 fast 3-retained retained
 fast 4-new pending

@@ -295,10 +295,11 @@ func TestStatus(t *testing.T) {
 	s := &story{h: h}
 	s.says("no daemon")
 	s.call("status")
+	free := uint64(9 << 30)
 	good := daemon.Status{
 		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
-		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: 9 << 30, Volumes: 12}},
+		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Volumes: 12}},
 	}
 	put := func(st daemon.Status) {
 		text, err := json.Marshal(st)

@@ -81,7 +81,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	fmt.Fprintln(w)
 	table := newTable(w, "POOL", "PATH", "VERDICT", "SINCE", "VOLUMES", "FREE")
 	for _, pool := range s.Pools {
-		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.Free, pool.Size))
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.FreeBytes(), pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err

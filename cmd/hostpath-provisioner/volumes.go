@@ -55,7 +55,8 @@ type poolList struct {
 // volumeRow is one thing in a pool, or one object that says so.
 type volumeRow struct {
 	Volume    string `json:"volume"`
-	Claim     string `json:"claim,omitempty"` // namespace/name
+	Claim     string `json:"claim,omitempty"`   // namespace/name, as the API has it
+	MadeFor   string `json:"madeFor,omitempty"` // as the record has it, if that is another: a populator's, say
 	Pool      string `json:"pool"`
 	Directory string `json:"directory,omitempty"` // below the pool's path
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
@@ -116,7 +117,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 		if v.Size > 0 {
 			size = plan.Size(uint64(v.Size))
 		}
-		table.row(printable(v.Volume), printable(v.Claim), v.Pool, size, v.State)
+		table.row(printable(v.Volume), v.claim(), v.Pool, size, v.State)
 	}
 	return errors.Join(table.flush(), err)
 }
@@ -254,6 +255,7 @@ func rows(d disk, api objects) []volumeRow {
 	for _, v := range d.inventory.Volumes {
 		row := recordRow(d.pool, v.Record)
 		row.State = stateOf(v, known[v.Record.PV], api.err == nil)
+		row.boundTo(known[v.Record.PV])
 		volumes = append(volumes, row)
 		delete(known, v.Record.PV)
 	}
@@ -285,14 +287,31 @@ func recordRow(pool string, r volume.Record) volumeRow {
 	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested}
 }
 
+// boundTo takes the claim of the volume's object. That is another than the record's after a volume populator, or
+// people, bound the volume anew; the record keeps the claim that it was made for, and goes with that one's UID.
+func (r *volumeRow) boundTo(pv *corev1.PersistentVolume) {
+	if pv == nil || pv.Spec.ClaimRef == nil {
+		return
+	}
+	if now := pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name; now != r.Claim {
+		r.MadeFor, r.Claim = r.Claim, now
+	}
+}
+
+// claim is what the table shows.
+func (r volumeRow) claim() string {
+	if r.MadeFor == "" {
+		return printable(r.Claim)
+	}
+	return printable(r.Claim) + " (made for " + printable(r.MadeFor) + ")"
+}
+
 // objectRow is a volume of which only the API knows; in a pool that could not be looked at, that says
 // nothing.
 func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
 	size, _ := plan.Bytes(*pv.Spec.Capacity.Storage())
 	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: size, State: stateMissing}
-	if ref := pv.Spec.ClaimRef; ref != nil {
-		row.Claim = ref.Namespace + "/" + ref.Name
-	}
+	row.boundTo(pv)
 	if d.err != nil {
 		row.State = phase(pv)
 	}

@@ -69,6 +69,16 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		}
 		verdict = plan.ForClaim(facts)
 	}
+	if name := plan.ClassName(claim); verdict.Reason == plan.ReasonClassNotFound && plan.NodeNamePossible(name) {
+		var err error
+		if facts.ClassOf, err = c.API.ClassProvisioner(ctx, name); err != nil {
+			return facts, verdict, err
+		}
+		if plan.Answers(facts.ClassOf, c.Provisioner, c.Aliases) {
+			return facts, plan.Verdict{Action: plan.Wait, After: lag}, nil // the watch of classes has not brought it yet
+		}
+		verdict = plan.ForClaim(facts)
+	}
 	if verdict.Reason != "" && facts.Nodes < 2 {
 		// Before a claim is kept waiting here: another node may have joined meanwhile.
 		facts.Nodes = c.nodeCount(ctx, 2*time.Second)
@@ -150,7 +160,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	took := c.ledger.published(string(f.Claim.UID))
 	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
-		Message: fmt.Sprintf("volume %s is %s in pool %s", pv.Name, whereOf(f), f.Pool.Name)}, r.Name)
+		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
 	c.mixes(f.Claim)
 	return 0, nil
 }
@@ -171,10 +181,14 @@ func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 func whereOf(f plan.ClaimFacts) string {
-	if f.Pool.OfAllNodes() {
-		return "on every node"
+	switch f.Pool.Scope {
+	case plan.ScopeShared: // which nodes have it mounted, no daemon knows
+		return "in shared pool " + f.Pool.Name + ", for pods on each node that has it"
+	case plan.ScopeEveryNode:
+		return "on every node in pool " + f.Pool.Name
+	default:
+		return "on node " + f.Node + " in pool " + f.Pool.Name
 	}
-	return "on node " + f.Node
 }
 
 func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {

@@ -130,6 +130,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		all.Go(func() {
 			work(ctx, c.mixing.namespaces, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
 		})
+		all.Go(func() { c.lookAgainForMix(ctx) })
 		<-ctx.Done()
 	case <-ctx.Done():
 	}

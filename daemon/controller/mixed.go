@@ -13,9 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// mixing looks, after claims got their volumes, for pods that use them beside claims which choose their
-// nodes differently. It asks only where that can be (plan.MayMix), and once for all the claims of a
-// namespace that came within a moment.
+// mixing looks for pods that use claims which choose their nodes differently: after claims got their volumes,
+// once for all those of a namespace that came within a moment; and now and then for pods that came later. It asks
+// only where that can be (plan.MayMix).
 type mixing struct {
 	namespaces queue
 	named      atomic.Bool // a claim that names its node was seen
@@ -23,13 +23,14 @@ type mixing struct {
 	mu    sync.Mutex
 	fresh map[string]map[string]bool // claims that were provisioned, by namespace
 	told  map[string]time.Time       // by pod UID
+	seen  map[string]time.Time       // the same: pods whose claims were compared
 }
 
 // moment is how long claims are gathered.
 const moment = time.Second
 
 func newMixing() *mixing {
-	return &mixing{namespaces: newQueue(), fresh: map[string]map[string]bool{}, told: map[string]time.Time{}}
+	return &mixing{namespaces: newQueue(), fresh: map[string]map[string]bool{}, told: map[string]time.Time{}, seen: map[string]time.Time{}}
 }
 
 // mixes notes a claim that was provisioned.
@@ -75,13 +76,57 @@ type mixedPod struct {
 	claims          []string
 }
 
-// lookForMix warns the pods that use such claims. Pods that run already were lucky.
+// lookForMix warns the pods that use claims which were provisioned just now.
 func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, error) {
 	fresh := c.mixing.take(i.namespace)
+	c.warnPods(ctx, i.namespace, func(_ *corev1.Pod, claim string) bool { return fresh[claim] })
+	return 0, nil // it is advice: what could not be looked at is looked at with what comes later
+}
+
+// Pods that came after their volumes are found within mixAgain, and mixAgainNode more for each node of the cluster:
+// so all daemons together ask the API server once a second at most.
+const (
+	mixAgain     = 20 * time.Second
+	mixAgainNode = time.Second
+)
+
+// lookAgainForMix warns the pods that came after the volumes of their claims, until ctx ends.
+func (c *Controller) lookAgainForMix(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(mixAgain + time.Duration(c.nodeCount(ctx, time.Minute))*mixAgainNode):
+		}
+		if here := c.mixable(); len(here) > 0 {
+			c.warnPods(ctx, "", func(pod *corev1.Pod, claim string) bool {
+				return here[pod.Namespace+"/"+claim] && !c.mixing.looked(string(pod.UID), time.Now())
+			})
+		}
+	}
+}
+
+// mixable are the claims of this node's volumes, if there can be pods that mix them with others.
+func (c *Controller) mixable() map[string]bool {
+	if !c.mixing.named.Load() && !plan.ClassesMix(c.World.Classes.List()) {
+		return nil
+	}
+	all := map[string]bool{}
+	for _, v := range c.World.Volumes.List() {
+		if ref := v.Spec.ClaimRef; ref != nil && v.Status.Phase == corev1.VolumeBound {
+			all[ref.Namespace+"/"+ref.Name] = true
+		}
+	}
+	return all
+}
+
+// warnPods warns the pods of a namespace, or of all, that wait and use such claims beside others. Pods that run
+// already were lucky.
+func (c *Controller) warnPods(ctx context.Context, namespace string, such func(pod *corev1.Pod, claim string) bool) {
 	var pods []mixedPod
-	err := c.API.EachPod(ctx, i.namespace, "status.phase=Pending", func(pod *corev1.Pod) {
+	err := c.API.EachPod(ctx, namespace, "status.phase=Pending", func(pod *corev1.Pod) {
 		names := plan.PodClaimNames(pod, mixedClaims)
-		uses := func(name string) bool { return fresh[name] }
+		uses := func(name string) bool { return such(pod, name) }
 		if len(pods) < mixedPods && len(names) > 1 && slices.ContainsFunc(names, uses) {
 			pods = append(pods, mixedPod{pod.Namespace, pod.Name, pod.UID, names})
 		}
@@ -91,13 +136,13 @@ func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, err
 			err = c.warnMixed(ctx, pod)
 		}
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		c.Log.Warn(err.Error(), "doing", "looking for pods of mixed claims")
 	}
-	return 0, nil // it is advice: what could not be looked at is not looked at again
 }
 
 func (c *Controller) warnMixed(ctx context.Context, pod mixedPod) error {
+	c.mixing.compared(string(pod.uid), time.Now())
 	var claims []plan.PodClaim
 	for _, name := range pod.claims {
 		claim, err := c.API.GetClaim(ctx, pod.namespace, name)
@@ -121,16 +166,35 @@ func (c *Controller) warnMixed(ctx context.Context, pod mixedPod) error {
 	return nil
 }
 
-// news says whether a pod was not warned lately, and notes it. It forgets pods in time.
+// news says whether a pod was not warned lately, and notes it.
 func (m *mixing) news(uid string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for pod, at := range m.told {
+	return !noted(m.told, uid, now)
+}
+
+// compared notes that the claims of a pod were compared; looked reports whether they were lately.
+func (m *mixing) compared(uid string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	noted(m.seen, uid, now)
+}
+
+func (m *mixing) looked(uid string, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, was := m.seen[uid]
+	return was && now.Sub(at) <= repeat
+}
+
+// noted notes a pod, and reports whether it was before. It forgets pods in time.
+func noted(pods map[string]time.Time, uid string, now time.Time) bool {
+	for pod, at := range pods {
 		if now.Sub(at) > repeat {
-			delete(m.told, pod)
+			delete(pods, pod)
 		}
 	}
-	_, said := m.told[uid]
-	m.told[uid] = now
-	return !said
+	_, was := pods[uid]
+	pods[uid] = now
+	return was
 }

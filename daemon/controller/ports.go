@@ -48,7 +48,9 @@ type Reader interface {
 	EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
-	// EachPod reads the pods of a namespace that a field selector leaves.
+	// ClassProvisioner is the provisioner of a class, "" if there is no such class.
+	ClassProvisioner(ctx context.Context, class string) (string, error)
+	// EachPod reads the pods that a field selector leaves, of one namespace, or of all where that is "".
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 }
 

@@ -135,6 +135,33 @@ func TestInquire(t *testing.T) {
 	}
 }
 
+// otherClass is an API with one class, of another provisioner or of ours.
+type otherClass struct {
+	*api
+	of string
+}
+
+func (o otherClass) ClassProvisioner(context.Context, string) (string, error) { return o.of, nil }
+
+// A class that the watch does not have is asked for: whose it is is told, and one of ours is waited for.
+func TestClassOfAnother(t *testing.T) {
+	for of, want := range map[string]string{
+		"":                      `storage class "c" does not exist`,
+		"example.com/other":     `storage class "c" belongs to provisioner "example.com/other" now, and the claim was given to "hostpath-provisioner"`,
+		plan.DefaultProvisioner: "",
+	} {
+		c, _ := stand(&api{}, &shelf{})
+		c.API, c.World.Classes, c.Provisioner = otherClass{&api{}, of}, none[*storagev1.StorageClass]{}, plan.DefaultProvisioner
+		class := "c"
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}}}
+		claim.Spec.StorageClassName = &class
+		_, v, err := c.decide(t.Context(), claim)
+		if err != nil || v.Message != want || v.Action != plan.Wait || want == "" && v.After == 0 {
+			t.Errorf("of %q: %+v, %v", of, v, err)
+		}
+	}
+}
+
 // speaker counts events.
 type speaker struct{ events []string }
 

@@ -6,9 +6,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // GetClaim asks the API server for a claim. One that does not exist is nil without an error.
@@ -36,6 +39,19 @@ func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 		return nil, fmt.Errorf("read volume %s: %w", name, err)
 	}
 	return pv, nil
+}
+
+// ClassProvisioner asks the API server whose a StorageClass is, "" if there is none of the name.
+func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
+	class := &storagev1.StorageClass{}
+	err := c.storage.Get().Resource("storageclasses").Name(name).Timeout(callTimeout).Do(ctx).Into(class)
+	switch {
+	case absent(err, name):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read class %s: %w", words.Quoted(name), err)
+	}
+	return class.Provisioner, nil
 }
 
 // ClusterID is the UID of the namespace kube-system, which every cluster has from its first start and which a

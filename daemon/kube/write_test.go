@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,11 +12,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 const others = "example.test/others"
@@ -160,6 +163,18 @@ func TestReads(t *testing.T) {
 	}
 	if pv, err := c.GetVolume(ctx, "gone"); pv != nil || err != nil {
 		t.Errorf("no volume: %v, %v", pv, err)
+	}
+	class := cluster.StorageClass(ns, "example.com/other", storagev1.VolumeBindingImmediate)
+	if _, err := plane.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		plane.Client().StorageV1().StorageClasses().Delete(context.Background(), ns, metav1.DeleteOptions{})
+	})
+	for name, want := range map[string]string{ns: "example.com/other", "gone": ""} {
+		if got, err := c.ClassProvisioner(ctx, name); got != want || err != nil {
+			t.Errorf("class %s is of %q, %v; want %q", name, got, err, want)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 const namespace = "hostpath_provisioner"
@@ -29,8 +30,7 @@ type Metrics struct {
 	duration    *prometheus.HistogramVec
 	open        *prometheus.GaugeVec
 	closed      *prometheus.GaugeVec
-	bytes       *prometheus.GaugeVec
-	inodes      *prometheus.GaugeVec
+	sizes       []size
 	probe       *prometheus.GaugeVec
 	checks      *prometheus.CounterVec
 	refusals    *prometheus.CounterVec
@@ -65,8 +65,7 @@ func New(version string, from Sources) *Metrics {
 		}, []string{"pool"}),
 		open:       gauge("pool_open", "1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.", "pool"),
 		closed:     gauge("pool_finding", "1 for each reason found when the pool was last checked; severity is close, full or warn.", "pool", "reason", "severity"),
-		bytes:      gauge("pool_bytes", "Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.", "pool", "kind"),
-		inodes:     gauge("pool_inodes", "Inodes of the pool's filesystem, in all and free; 0 where it has no limit.", "pool", "kind"),
+		sizes:      newSizes(),
 		probe:      gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
 		checks:     counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
 		refusals:   counter("api_refused_total", "Requests that the API server refused or could not take, by the reason in its answer; Unreachable is no answer.", "reason"),
@@ -76,9 +75,29 @@ func New(version string, from Sources) *Metrics {
 	for _, reason := range refusalReasons {
 		m.refusals.WithLabelValues(reason)
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.duration, m.open, m.closed, m.bytes, m.inodes, m.probe, m.checks,
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.duration, m.open, m.closed, m.probe, m.checks,
 		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, s := range m.sizes {
+		m.Registry.MustRegister(s.gauge)
+	}
 	return m
+}
+
+// size is one figure of a pool's filesystem. It has no series while the storage is away.
+type size struct {
+	gauge *prometheus.GaugeVec
+	of    func(hostcheck.Report) uint64
+}
+
+// newSizes are named after those of node_exporter (node_filesystem_size_bytes), a metric for each.
+func newSizes() []size {
+	return []size{
+		{gauge("pool_size_bytes", "Size of the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.Size }},
+		{gauge("pool_avail_bytes", "What is available on the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.Available }},
+		{gauge("pool_provisionable_bytes", "What new volumes may take: what is available, less the reserve.", "pool"), func(r hostcheck.Report) uint64 { return r.Free }},
+		{gauge("pool_inodes", "Inodes of the pool's filesystem; 0 where it has no limit.", "pool"), func(r hostcheck.Report) uint64 { return r.Inodes }},
+		{gauge("pool_inodes_free", "Free inodes of the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.InodesFree }},
+	}
 }
 
 // Claim counts a claim that got its volume, took after it was first seen, or one that was told a
@@ -106,11 +125,11 @@ func (m *Metrics) Pool(s gate.State) {
 	for _, f := range r.Findings {
 		m.closed.WithLabelValues(pool, f.Reason, f.Severity.String()).Set(1)
 	}
-	m.bytes.WithLabelValues(pool, "size").Set(float64(r.Size))
-	m.bytes.WithLabelValues(pool, "available").Set(float64(r.Available))
-	m.bytes.WithLabelValues(pool, "free").Set(float64(r.Free))
-	m.inodes.WithLabelValues(pool, "all").Set(float64(r.Inodes))
-	m.inodes.WithLabelValues(pool, "free").Set(float64(r.InodesFree))
+	for _, s := range m.sizes {
+		if s.gauge.DeleteLabelValues(pool); r.Size > 0 {
+			s.gauge.WithLabelValues(pool).Set(float64(s.of(r)))
+		}
+	}
 	m.probe.WithLabelValues(pool).Set(r.Took.Seconds())
 	m.checks.WithLabelValues(pool).Inc()
 }
@@ -216,7 +235,10 @@ func (m *Metrics) Expect(pools []string) {
 
 // Forget drops what was last seen of the pools, because the configured pools may have changed.
 func (m *Metrics) Forget() {
-	for _, g := range []*prometheus.GaugeVec{m.open, m.closed, m.bytes, m.inodes, m.probe} {
+	for _, g := range []*prometheus.GaugeVec{m.open, m.closed, m.probe} {
 		g.Reset()
+	}
+	for _, s := range m.sizes {
+		s.gauge.Reset()
 	}
 }

@@ -27,32 +27,40 @@ func TestPoolSeriesFollowTheReport(t *testing.T) {
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
-	tell(hostcheck.Report{Pool: "fast", Size: 100, Available: 60, Free: 50, Findings: []hostcheck.Finding{{Reason: "OpenToOthers", Severity: hostcheck.Warn}}})
+	tell(hostcheck.Report{Pool: "fast", Size: 100, Available: 60, Findings: []hostcheck.Finding{{Reason: "OpenToOthers", Severity: hostcheck.Warn}}})
 	want := `
-# HELP hostpath_provisioner_pool_bytes Size of the pool's filesystem, what is available on it, and what new volumes may take after the reserve.
-# TYPE hostpath_provisioner_pool_bytes gauge
-hostpath_provisioner_pool_bytes{kind="available",pool="fast"} 60
-hostpath_provisioner_pool_bytes{kind="free",pool="fast"} 50
-hostpath_provisioner_pool_bytes{kind="size",pool="fast"} 100
+# HELP hostpath_provisioner_pool_avail_bytes What is available on the pool's filesystem.
+# TYPE hostpath_provisioner_pool_avail_bytes gauge
+hostpath_provisioner_pool_avail_bytes{pool="fast"} 60
 # HELP hostpath_provisioner_pool_finding 1 for each reason found when the pool was last checked; severity is close, full or warn.
 # TYPE hostpath_provisioner_pool_finding gauge
 hostpath_provisioner_pool_finding{pool="fast",reason="OpenToOthers",severity="warn"} 1
 # HELP hostpath_provisioner_pool_open 1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.
 # TYPE hostpath_provisioner_pool_open gauge
 hostpath_provisioner_pool_open{pool="fast"} 1
+# HELP hostpath_provisioner_pool_provisionable_bytes What new volumes may take: what is available, less the reserve.
+# TYPE hostpath_provisioner_pool_provisionable_bytes gauge
+hostpath_provisioner_pool_provisionable_bytes{pool="fast"} 0
+# HELP hostpath_provisioner_pool_size_bytes Size of the pool's filesystem.
+# TYPE hostpath_provisioner_pool_size_bytes gauge
+hostpath_provisioner_pool_size_bytes{pool="fast"} 100
 # HELP hostpath_provisioner_pool_volumes Volume objects of this node, by pool.
 # TYPE hostpath_provisioner_pool_volumes gauge
 hostpath_provisioner_pool_volumes{pool="fast"} 3
 `
-	names := []string{"bytes", "finding", "open", "volumes"}
+	names := []string{"size_bytes", "avail_bytes", "provisionable_bytes", "finding", "open", "volumes"}
 	for i, n := range names {
 		names[i] = "hostpath_provisioner_pool_" + n
 	}
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	m.Forget()
+	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
 	if n, err := testutil.GatherAndCount(m.Registry, names[:3]...); err != nil || n != 0 {
+		t.Errorf("%d sizes of a pool whose storage is away, %v", n, err)
+	}
+	m.Forget()
+	if n, err := testutil.GatherAndCount(m.Registry, names[:5]...); err != nil || n != 0 {
 		t.Errorf("%d series are left after Forget, %v", n, err)
 	}
 }

@@ -35,7 +35,8 @@ type Verdict struct {
 // ClaimFacts is everything that a decision about a claim depends on.
 type ClaimFacts struct {
 	Claim       *corev1.PersistentVolumeClaim
-	Class       *storagev1.StorageClass  // nil: the class does not exist
+	Class       *storagev1.StorageClass  // nil: the class does not exist, or is not ours
+	ClassOf     string                   // of a class that is not ours: its provisioner, "" if it does not exist
 	Volume      *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
 	Provisioner string
 	Aliases     []string // other provisioners' names, whose claims are ours too
@@ -225,7 +226,12 @@ func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
 }
 
 func classMissing(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: fmt.Sprintf("storage class %s does not exist", words.Quoted(ClassName(f.Claim)))}, f.Class == nil
+	message := fmt.Sprintf("storage class %s does not exist", words.Quoted(ClassName(f.Claim)))
+	if f.ClassOf != "" {
+		message = fmt.Sprintf("storage class %s belongs to provisioner %s now, and the claim was given to %s",
+			words.Quoted(ClassName(f.Claim)), words.Quoted(f.ClassOf), words.Quoted(askedProvisioner(f.Claim)))
+	}
+	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: message}, f.Class == nil
 }
 
 func blockMode(f ClaimFacts) (Verdict, bool) {

@@ -152,6 +152,8 @@ func TestClaimPrecedence(t *testing.T) {
 		{"a volume of another claim is not ours", []change{func(f *ClaimFacts) {
 			f.Volume = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "u-2"}}}
 		}}, Provision, "", ""},
+		{"another provisioner's class", []change{func(f *ClaimFacts) { f.Class, f.ClassOf = nil, "example.com/other" }}, Wait, ReasonClassNotFound,
+			`storage class "fast" belongs to provisioner "example.com/other" now, and the claim was given to "hostpath-provisioner"`},
 		{"no class before block mode", []change{block, func(f *ClaimFacts) { f.Class = nil }}, Wait, ReasonClassNotFound, `storage class "fast" does not exist`},
 		{"block mode before closed", []change{block, closed}, Refuse, ReasonBlockMode, "volumeMode Block"},
 		{"parameter before access mode", []change{others, many, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},

@@ -39,11 +39,16 @@ func PodClaimNames(pod *corev1.Pod, most int) []string {
 // MayMix says whether a claim can be one of several of a pod that choose their nodes differently: it
 // names its node, or classes of both binding modes exist. Only then is a pod looked for.
 func MayMix(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) bool {
+	return claim.Annotations[ProvisionOnNode] != "" || ClassesMix(classes)
+}
+
+// ClassesMix reports whether classes of both binding modes exist.
+func ClassesMix(classes []*storagev1.StorageClass) bool {
 	modes := map[bool]bool{}
 	for _, c := range classes {
 		modes[waitsForConsumer(c)] = true
 	}
-	return claim.Annotations[ProvisionOnNode] != "" || len(modes) > 1
+	return len(modes) > 1
 }
 
 // MixedBinding says how a pod's claims choose their nodes, if they do so differently: then their

@@ -195,14 +195,23 @@ func (s *session) sweepStrays(files map[string]bool) error {
 	return nil
 }
 
+// refusal is what a file server's refusal means to a process of this user.
+func refusal(user int) error {
+	if user != 0 {
+		return ErrNotRoot
+	}
+	return ErrSquashed
+}
+
 // remote puts what an error of a network filesystem means into its chain. A stale handle is one that
-// the file server forgot: the pool is looked at anew. To root, only a file server says no.
+// the file server forgot: the pool is looked at anew. To root, only a file server says no;
+// any other user's capabilities it does not know.
 func (p *Pool) remote(err error) error {
 	switch {
 	case errors.Is(err, unix.ESTALE):
 		return fmt.Errorf("%w: %w", ErrMoved, err)
 	case p.maker != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !errors.Is(err, ErrNoQuota):
-		return fmt.Errorf("%w: %w", ErrSquashed, err)
+		return fmt.Errorf("%w: %w", refusal(unix.Geteuid()), err)
 	default:
 		return err
 	}

@@ -311,6 +311,10 @@ func TestSquashed(t *testing.T) {
 		fs.Fail(0, op)
 	}
 	steps{"create"}.of(t, a)
+	// A server refuses any other user's process for what that is.
+	if err := refusal(1000); !errors.Is(err, ErrNotRoot) || errors.Is(err, ErrSquashed) {
+		t.Errorf("to a process that is not root: %v", err)
+	}
 }
 
 // A stale handle is no failure of the volume: the pool is looked at again.

@@ -28,6 +28,8 @@ var (
 	ErrNewer = errors.New("written by a newer version")
 	// ErrSquashed: in a shared pool, root of this host was refused.
 	ErrSquashed = errors.New("the file server does not let this host's root do that (root_squash, or an export without the right to write)")
+	// ErrNotRoot: in a shared pool, a process was refused that is not root's.
+	ErrNotRoot = errors.New("this process is not root, and the file server does not know its capabilities: it has to run as root")
 	// ErrNoQuota: the filesystem does not let a directory be limited as CephFS does.
 	ErrNoQuota = errors.New("the filesystem takes no CephFS quota")
 	// ErrName: a name that is no single path element, or one that the daemon keeps for itself.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,5 +128,27 @@ func TestMixedBinding(t *testing.T) {
 	w.must(err)
 	if len(events.Items) != 1 {
 		t.Errorf("%d events", len(events.Items))
+	}
+}
+
+// A pod that comes when its volumes are long made is warned as well.
+func TestMixedBindingLate(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("now", w.class("i", immediate), "1Mi")
+	w.claim("waits", w.class("w", wait), "1Mi")
+	w.bound("now")
+	w.pod("early", []string{h.node}, "waits")
+	w.bound("waits")
+	_, _, err := h.Stop(w.ctx) // it forgets for which claims it looks
+	w.must(err)
+	h.run()
+	w.pod("late", nil, "now", "waits")
+	pod, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, "late", metav1.GetOptions{})
+	w.must(err)
+	event, err := w.WaitEvent(w.soon(), pod, "MixedBinding")
+	w.must(err)
+	if !strings.Contains(event.Message, "now is provided at once on any node, waits waits for the pod") {
+		t.Errorf("event %q", event.Message)
 	}
 }

@@ -79,7 +79,7 @@ func TestShared(t *testing.T) {
 	leader.wantTree(whole(all...)...)
 	event, err := w.WaitEvent(w.soon(), many, "Provisioned")
 	w.must(err)
-	if want := "volume pvc-" + string(many.UID) + " is on every node in pool fast"; event.Message != want || event.Source.Host != leader.node {
+	if want := "volume pvc-" + string(many.UID) + " is in shared pool fast, for pods on each node that has it"; event.Message != want || event.Source.Host != leader.node {
 		t.Errorf("%s said %q", event.Source.Host, event.Message)
 	}
 	for _, n := range nodes { // the same directory on all of them, as its pods would see it
