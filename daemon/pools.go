@@ -101,7 +101,7 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	if report.Removable() {
 		p.locks.guard(&report)
 	}
-	return report
+	return report.Without(p.pool.Accepts)
 }
 
 // waiting is a call of the pool's hands that waits for an answer, for less than the deadline, so that

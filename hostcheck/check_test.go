@@ -403,3 +403,12 @@ func TestAmount(t *testing.T) {
 		}
 	}
 }
+
+// What was accepted is left out of the warnings, and of nothing else.
+func TestWithout(t *testing.T) {
+	r := Report{Findings: []Finding{{Reason: "A", Severity: Warn}, {Reason: "B", Severity: Warn}, {Reason: "A", Severity: Close}, {Reason: "A", Severity: Full}}}
+	got := r.Without(func(reason string) bool { return reason == "A" })
+	if fmt.Sprint(got.Findings) != fmt.Sprint(r.Findings[1:]) || got.Open() || got.Removable() {
+		t.Errorf("%v", got.Findings)
+	}
+}

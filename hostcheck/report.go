@@ -111,6 +111,18 @@ type Report struct {
 	Took       time.Duration `json:"-"`
 }
 
+// Without is the report without the warnings of these reasons. What closes a pool stays.
+func (r Report) Without(accepted func(reason string) bool) Report {
+	kept := []Finding{}
+	for _, f := range r.Findings {
+		if f.Severity != Warn || !accepted(f.Reason) {
+			kept = append(kept, f)
+		}
+	}
+	r.Findings = kept
+	return r
+}
+
 // Open says whether volumes may be made: nothing found closes the pool or calls it full.
 func (r Report) Open() bool {
 	_, closed := r.Closed()

@@ -184,7 +184,7 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 	if err != nil {
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
-	return r
+	return r.Without(pool.Accepts)
 }
 
 // expect is what the host must be for a pool of the configuration that was loaded.

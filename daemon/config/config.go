@@ -81,6 +81,8 @@ type Pool struct {
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64
 	ReserveBytes   uint64
+	// Accept are reasons of warnings that are not given, sorted, with commas between them.
+	Accept string
 	// Default: the pool of classes that name none. The only pool is the default one unless its
 	// table says default = false.
 	Default bool

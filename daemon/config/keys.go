@@ -57,6 +57,7 @@ var (
 			return oneOf(s, PolicyDelete, PolicyRetain)
 		}),
 		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
+		"accept":       setAccept,
 		"cephfs_quota": truth(func(p *Pool, b bool) { p.CephFSQuota = b }),
 		"reserve":      text(setReserve),
 		"default":      truth(func(p *Pool, b bool) { p.Default = b }),

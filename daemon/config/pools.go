@@ -28,8 +28,10 @@ func (l *loader) finishPool(d *draft) {
 	if d.Scope != ScopeNode && d.Exclusive {
 		l.warn(l.where(d, "exclusive"), "means nothing while the pool's scope is %q", d.Scope)
 	}
-	if !d.RequireMount {
+	if !d.RequireMount && !d.Accepts(plainDirectory) {
 		l.warn(l.where(d, "require_mount"), "false: %s may be a plain directory on the host's own filesystem, which volumes can fill", d.Path)
+	}
+	if !d.RequireMount {
 		if _, said := l.set[l.where(d, "mount_point").key()]; said {
 			l.warn(l.where(d, "mount_point"), "means nothing while require_mount is false")
 		}
