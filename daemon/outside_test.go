@@ -27,7 +27,7 @@ var outside = []dependency{
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/kube", "daemon/plan"}},
 	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/plan", "daemon/state"}},
 	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon", "daemon/controller", "daemon/kube"}},
-	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/controller", "daemon/kube"}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/kube"}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
 	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/controller"}},
 	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},

@@ -82,9 +82,9 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Exclusive: true, Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", CephFSQuota: true, ReserveBytes: 10 << 30, Default: true,
+			ReclaimPolicy: "Retain", Accept: "LaxMount", CephFSQuota: true, ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:32: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:33: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
