@@ -77,6 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, d.end = context.WithCancelCause(ctx)
 	defer d.end(nil)
+	d.unit = OwnUnit("/")
 	d.confine(cfg)
 	if err := d.run(ctx, cfg); err != nil {
 		return err
@@ -101,6 +102,7 @@ type daemon struct {
 	hands map[handsKey]*volume.Pool
 	locks *poolLocks
 
+	unit      Unit              // as it was when this process was started
 	confined  *confine.Confined // nil: nothing is
 	end       context.CancelCauseFunc
 	remounted atomic.Bool // mounts changed since the start

@@ -39,7 +39,7 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.Po
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		hands := d.handsOf(p, cfg.Node)
-		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside}
+		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside, unit: d.unit}
 		all = append(all, controller.PoolParts{
 			Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember, Remark: hands.Remark,
 		})
@@ -75,6 +75,7 @@ type prober struct {
 	hands      *volume.Pool
 	deadline   time.Duration // for an answer
 	outside    func(path string) *RestartError
+	unit       Unit
 	remembered hostcheck.Marker
 	eyes       *hostcheck.Prober
 }
@@ -101,6 +102,7 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	if report.Removable() {
 		p.locks.guard(&report)
 	}
+	p.unit.Explain(p.pool, true, &report)
 	return report.Without(p.pool.Accepts)
 }
 

@@ -53,10 +53,11 @@ type PoolStatus struct {
 	Size     uint64    `json:"size,omitempty"` // absent while the storage is
 	Free     *uint64   `json:"free,omitempty"` // what new volumes may take; absent as well
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
-	Device  string `json:"device,omitempty"`
-	Volumes int    `json:"volumes"` // volume objects of this node in this pool
-	Scope   string `json:"scope"`
-	Worker  string `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
+	Device     string `json:"device,omitempty"`
+	MountPoint string `json:"mountPoint,omitempty"` // as configured
+	Volumes    int    `json:"volumes"`              // volume objects of this node in this pool
+	Scope      string `json:"scope"`
+	Worker     string `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
 }
 
 // ReadStatus reads the status that a daemon left in its runtime directory. The error is
@@ -79,7 +80,7 @@ func (s *Status) printable() {
 	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Sentence}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Worker)
+		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device, &p.MountPoint, &p.Worker)
 		for j := range p.Warnings {
 			words = append(words, &p.Warnings[j])
 		}
@@ -104,7 +105,7 @@ func (s Status) write(runtimeDir string) error {
 func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	p := PoolStatus{
 		Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Open: s.Open(), Since: s.Since,
-		Size: s.Report.Size, Device: s.Report.Device,
+		Size: s.Report.Size, Device: s.Report.Device, MountPoint: pool.MountPoint,
 	}
 	if p.Size > 0 {
 		p.Free = &s.Report.Free

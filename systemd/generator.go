@@ -2,6 +2,10 @@ package systemd
 
 import (
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -45,7 +49,64 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 	return b.String()
 }
 
-const service = "hostpath-provisioner.service"
+const (
+	service = "hostpath-provisioner.service"
+	dropIn  = "50-pools.conf"
+)
+
+// generatorPath is where the packages have the generator, and where systemd wants what it writes.
+const (
+	generatorPath   = "usr/lib/systemd/system-generators/hostpath-provisioner-generator"
+	generatorOutput = "run/systemd/generator"
+)
+
+// DropInFile is the file of GeneratedDropIn below the directory that a generator gets.
+func DropInFile(dir, unit string) string { return filepath.Join(dir, unit+".d", dropIn) }
+
+// Settings are what drop-ins give a unit, as far as they are the generator's or the administrator's. known is false
+// where systemd does not run, or the generator is not installed.
+func Settings(root, unit string) (text string, known bool) {
+	for _, needed := range []string{"run/systemd/system", generatorPath} {
+		if _, err := os.Lstat(filepath.Join(root, needed)); err != nil {
+			return "", false
+		}
+	}
+	for _, dir := range []string{generatorOutput, "run/systemd/system", "etc/systemd/system"} {
+		files, _ := filepath.Glob(filepath.Join(root, dir, unit+".d", "*.conf")) // the pattern is good
+		for _, file := range files {
+			one, _ := os.ReadFile(file) // one that cannot be read sets nothing that is known
+			text += "\n" + string(one) + "\n"
+		}
+	}
+	return text, true
+}
+
+// Lacking is the first setting that a pool needs of a unit and its drop-ins do not give, with the reason; both are
+// "" if there is none. Order is not looked at: it matters at boot, before which the generator runs.
+func Lacking(unit, settings string, p Pool) (setting, why string) {
+	for _, need := range needs {
+		if !need.of(p) || unit != service && need.work {
+			continue
+		}
+		for line := range strings.SplitSeq(need.setting, "\n") {
+			if !strings.Contains("\n"+settings, "\n"+line+"\n") {
+				return line, need.why
+			}
+		}
+	}
+	return "", ""
+}
+
+// OwnUnit is the service that this process is of, "" if it is of none that is known: the last element of its control
+// group (/proc/self/cgroup).
+func OwnUnit(cgroup string) string {
+	for line := range strings.Lines(cgroup) {
+		if unit := path.Base(strings.TrimSpace(line)); slices.Contains(GeneratedFor, unit) {
+			return unit
+		}
+	}
+	return ""
+}
 
 // needs are the exceptions that some pools make to the sandbox, those of work for the daemon alone.
 var needs = []struct {

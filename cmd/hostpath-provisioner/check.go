@@ -184,7 +184,17 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 	if err != nil {
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
+	p.explain(pool, &r)
 	return r.Without(pool.Accepts)
+}
+
+// explain compares the pool with the unit that this process is, or else with the daemon's.
+func (p *program) explain(pool config.Pool, r *hostcheck.Report) {
+	if own := daemon.OwnUnit(p.host); own.Name != "" {
+		own.Explain(pool, true, r)
+		return
+	}
+	daemon.UnitOf(p.host, name+".service").Explain(pool, false, r)
 }
 
 // expect is what the host must be for a pool of the configuration that was loaded.

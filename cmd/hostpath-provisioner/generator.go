@@ -1,21 +1,21 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
 // generatorCommand is what systemd runs at boot and at each daemon-reload, before it starts anything
 // (systemd.generator(7)). It reads files in /etc and writes into the first directory; whatever is wrong
-// with the configuration is said, and the units are then as they were installed.
+// with the configuration is said, and the units are then as they were.
 func (p *program) generatorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "generator DIRECTORY [DIRECTORY DIRECTORY]",
@@ -28,51 +28,51 @@ func (p *program) generatorCommand() *cobra.Command {
 			}
 			cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 			if err != nil {
-				return err
+				return errors.Join(err, p.keptDropIns(args[0]))
 			}
-			return writeDropIns(args[0], unitPools(cfg))
+			return p.writeDropIns(args[0], daemon.UnitPools(cfg))
 		},
 	}
 }
 
-func writeDropIns(dir string, pools []systemd.Pool) error {
+// kept is where the last drop-ins of a valid configuration are. systemd empties a generator's directory before it runs
+// it, also when it runs for another unit's sake: without them a mistake in the configuration would take a service that
+// is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
+// writable to generators, and little else (manager_run_generators in systemd's manager.c).
+const kept = "run/hostpath-provisioner-generator"
+
+func (p *program) writeDropIns(dir string, pools []systemd.Pool) error {
 	for _, unit := range systemd.GeneratedFor {
-		file := filepath.Join(dir, unit+".d", "50-pools.conf")
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, []byte(systemd.GeneratedDropIn(unit, pools)), 0o644); err != nil {
-			return err
+		text := []byte(systemd.GeneratedDropIn(unit, pools))
+		for _, dir := range []string{dir, filepath.Join(p.host, kept)} {
+			if err := writeDropIn(systemd.DropInFile(dir, unit), text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func unitPools(cfg config.Config) []systemd.Pool {
-	var all []systemd.Pool
-	for _, p := range cfg.Pools {
-		pool := systemd.Pool{
-			Path: p.Path, Network: onNetwork(p), LookUnder: p.RequireMount && p.Immutable != config.ImmutableOff,
-			SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove,
-		}
-		if p.RequireMount {
-			pool.MountPoint = p.MountPoint
-		}
-		all = append(all, pool)
+func writeDropIn(file string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
 	}
-	return all
+	return os.WriteFile(file, text, 0o644)
 }
 
-// onNetwork says whether the configuration says so: the scope of a network filesystem, its type, or a
-// device that is none.
-func onNetwork(p config.Pool) bool {
-	local := strings.HasPrefix(p.Device, "/") || strings.Contains(p.Device, "=")
-	return p.Scope == scopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
+// keptDropIns writes what the last valid configuration needed, if there was one since boot.
+func (p *program) keptDropIns(dir string) error {
+	for _, unit := range systemd.GeneratedFor {
+		text, err := os.ReadFile(systemd.DropInFile(filepath.Join(p.host, kept), unit))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			err = writeDropIn(systemd.DropInFile(dir, unit), append([]byte("# Of an earlier configuration: the present one has errors.\n"), text...))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
-
-// scopeShared is that of pools which several nodes have mounted. A configuration that does not know it
-// refuses it.
-const scopeShared = "shared"
-
-// networkTypes are those to which systemd itself applies _netdev (fstype_is_network in mountpoint-util.c).
-var networkTypes = []string{"afs", "ceph", "cifs", "gfs", "gfs2", "glusterfs", "lustre", "ncp", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "davfs", "virtiofs", "9p", "sshfs"}

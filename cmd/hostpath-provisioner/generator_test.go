@@ -107,3 +107,43 @@ func TestGeneratorWithout(t *testing.T) {
 		t.Errorf("without a configuration: %q", all)
 	}
 }
+
+// A mistake in the configuration does not take away what the one before needed.
+func TestGeneratorKeeps(t *testing.T) {
+	h := newHost(t, "[pool.here]\npath = \"/home/here\"\nrequire_mount = false\n")
+	before := generated(t, h)
+	h.write("config.toml", "pool = 5\n")
+	h.must(os.RemoveAll(h.path("normal")))
+	h.must(os.Mkdir(h.path("normal"), 0o755))
+	if got := h.call("generator", h.path("normal")); !strings.Contains(got, "want [pool.NAME]") || !strings.HasSuffix(got, "exit 2\n") {
+		t.Error(got)
+	}
+	for name, text := range before {
+		now, err := os.ReadFile(h.path("normal", name))
+		if err != nil || string(now) != "# Of an earlier configuration: the present one has errors.\n"+text {
+			t.Errorf("%s: %v\n%s", name, err, now)
+		}
+	}
+}
+
+// A pool that systemd does not know of yet is open to check, and not to the service: that is said, until the generator
+// has run. Nothing is said where it is not installed.
+func TestUnitOutdated(t *testing.T) {
+	h := newHost(t, "node = 'node-a'\n[pool.here]\npath = 'BASE/pool'\nrequire_mount = false\naccept = ['PlainDirectory']\n")
+	h.call("prepare", "here")
+	says := func(want bool) {
+		t.Helper()
+		got := h.call("check")
+		if strings.Contains(got, "pool here: warning UnitOutdated: hostpath-provisioner.service does not have CapabilityBoundingSet=CAP_LINUX_IMMUTABLE, which the pool needs") != want ||
+			strings.Contains(got, "hint: run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner") != want || !strings.HasSuffix(got, "exit 0\n") {
+			t.Errorf("want it said: %t\n%s", want, got)
+		}
+	}
+	says(false)
+	for _, dir := range []string{"run/systemd/system", "run/systemd/generator", "usr/lib/systemd/system-generators/hostpath-provisioner-generator"} {
+		h.must(os.MkdirAll(h.path(dir), 0o755))
+	}
+	says(true)
+	h.call("generator", h.path("run/systemd/generator"))
+	says(false)
+}

@@ -41,6 +41,8 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonNetworkFilesystem:    "set scope = \"shared\" in [pool.POOL] on every node that mounts it; exclusive = true says that no other node does",
 	hostcheck.ReasonOtherNode:            "correct node in the configuration, or the host's name; if this node was renamed, or took over the disk, run: hostpath-provisioner prepare POOL --from-node NAME, with the name that the pool has",
 	hostcheck.ReasonOtherCluster:         "give the daemon the kubeconfig of the pool's cluster; if the pool is to be this cluster's, run: hostpath-provisioner prepare POOL --new-cluster",
+	plan.ReasonRestartNeeded:             "run: systemctl restart hostpath-provisioner",
+	plan.ReasonUnitOutdated:              "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner",
 	plan.ReasonScopeChanged:              "set scope in [pool.POOL] back until these volumes are gone; see docs/operation.md",
 	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
 	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; the pool comes back by itself",
@@ -143,7 +145,7 @@ func hintFor(err error) string {
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
 	case errors.As(err, new(*daemon.RestartError)):
-		return "run: systemctl restart hostpath-provisioner"
+		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
 	case errors.Is(err, daemon.ErrNotCapable):
 		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
 	case errors.Is(err, errNoDaemon):

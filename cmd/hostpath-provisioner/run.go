@@ -51,6 +51,7 @@ type program struct {
 	// mark is what a line on stdout begins with that tells of something of this level.
 	mark func(slog.Level) string
 
+	host   string        // of the host's files that systemd writes; "" is /
 	node   string        // as the configuration that was loaded says
 	loaded config.Config // by the command that runs, if it did
 }
@@ -76,6 +77,7 @@ func (p *program) run(args []string, stdin io.Reader) int {
 	stdout := p.stdout
 	p.mark = func(level slog.Level) string { return systemd.LinePrefix(stdout, level) }
 	p.stdout = terminal{p.stdout}
+	p.host = cmp.Or(p.host, "/")
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -82,7 +82,7 @@ func (h *host) call(args ...string) string {
 // raw is call with the accidental parts left in.
 func (h *host) raw(args ...string) string {
 	var stdout, stderr bytes.Buffer
-	p := &program{stdout: &stdout, stderr: &stderr, now: func() time.Time { return noon }}
+	p := &program{host: h.base, stdout: &stdout, stderr: &stderr, now: func() time.Time { return noon }}
 	args = append(args, "--config", h.path("config.toml"), "--state-dir", h.path("state"), "--runtime-dir", h.path("run"))
 	code := p.run(args, strings.NewReader(""))
 	text := stdout.String()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -89,6 +91,9 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	for _, pool := range s.Pools {
 		if !pool.Open {
 			fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, pool.Reason, pool.Message)
+			if hint := poolHint(pool.Reason, config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: cmp.Or(pool.MountPoint, pool.Path)}); hint != "" {
+				fmt.Fprintf(w, "hint: %s\n", hint)
+			}
 		}
 		for _, warning := range pool.Warnings {
 			fmt.Fprintf(w, "\npool %s: warning: %s\n", pool.Name, warning)

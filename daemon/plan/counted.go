@@ -22,7 +22,7 @@ var (
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
-		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonLaxMount, ReasonInMemory,
+		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread,
 	}
 )

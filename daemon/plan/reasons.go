@@ -49,6 +49,7 @@ const (
 	ReasonStateUnwritable    = "StateUnwritable"
 	ReasonPoolHeld           = "PoolHeld"
 	ReasonRestartNeeded      = "RestartNeeded"
+	ReasonUnitOutdated       = "UnitOutdated"
 	ReasonLaxMount           = "LaxMount" // of check alone
 	ReasonInMemory           = "InMemory" // the same
 	ReasonOtherNode          = "OtherNode"
