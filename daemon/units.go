@@ -68,7 +68,7 @@ func UnitPools(cfg config.Config) []systemd.Pool {
 // UnitPool is UnitPools for one.
 func UnitPool(p config.Pool) systemd.Pool {
 	pool := systemd.Pool{
-		Path: p.Path, Network: onNetwork(p), LookUnder: p.RequireMount && p.Immutable != config.ImmutableOff,
+		Path: p.Path, Network: OnNetwork(p), LookUnder: p.RequireMount && p.Immutable != config.ImmutableOff,
 		SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove,
 	}
 	if p.RequireMount {
@@ -77,9 +77,9 @@ func UnitPool(p config.Pool) systemd.Pool {
 	return pool
 }
 
-// onNetwork says whether the configuration says so: the scope of a network filesystem, its type, or a
+// OnNetwork reports whether the configuration says so: the scope of a network filesystem, its type, or a
 // device that is none.
-func onNetwork(p config.Pool) bool {
+func OnNetwork(p config.Pool) bool {
 	local := strings.HasPrefix(p.Device, "/") || strings.Contains(p.Device, "=")
 	return p.Scope == config.ScopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
 }

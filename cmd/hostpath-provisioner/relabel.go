@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -56,7 +57,7 @@ func poolsModule(pools []config.Pool) string {
 	var all []selinux.PoolLabels
 	for _, p := range pools {
 		if p.SELinuxType != "" {
-			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: onNetwork(p)})
+			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p)})
 		}
 	}
 	return selinux.PoolsModule(all)
