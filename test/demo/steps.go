@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +75,9 @@ func (w *world) makePool() {
 	w.step("making a pool: an ext4 filesystem on a loop device, over an immutable mount point")
 	w.image = hosttest.Mkfs(w, "ext4", 256)
 	w.mount = filepath.Join(hosttest.Dir(w), "fast")
+	if !w.own {
+		w.later(func(context.Context) error { return w.clearHost() })
+	}
 	var err error
 	w.daemon, err = rig.New(rig.Options{Dir: w.path("daemon"), Config: fmt.Sprintf(`provisioner = %q
 node        = %q
@@ -130,6 +138,10 @@ func (w *world) apply(ctx context.Context, name, size string) *corev1.Persistent
 	if !w.own {
 		pod.Spec.NodeSelector = nil
 		pod.Spec.Affinity = onNode(w.node)
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		c := &pod.Spec.Containers[0]
+		c.Image, c.ImagePullPolicy = cmp.Or(os.Getenv("IMAGE"), "busybox"), corev1.PullIfNotPresent
+		c.Command = []string{"sh", "-c", fmt.Sprintf("echo %s > /volumes/%s/%s", name, name, letter)}
 	}
 	_, err = w.client.CoreV1().Pods(w.namespace).Create(ctx, pod, metav1.CreateOptions{})
 	w.must(err, "creating a pod")
@@ -171,6 +183,50 @@ func (w *world) bound(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	pod, err := w.cluster.WaitPodScheduled(ctx, w.namespace, claim.Name)
 	w.must(err, "waiting for the pod to be scheduled")
 	w.showf("pod     %s: on node %s", pod.Name, pod.Spec.NodeName)
+	w.ran(ctx, pod.Name, source.Path)
+}
+
+// letter is the file that a pod writes into its volume.
+const letter = "hello"
+
+// ran waits for the pod to have written into its volume, and reads that on the host. Without a kubelet there is nothing
+// to wait for.
+func (w *world) ran(ctx context.Context, name, directory string) {
+	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
+	w.must(err, "reading the node")
+	ready := func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	if w.own || !slices.ContainsFunc(node.Status.Conditions, ready) {
+		w.showf("        no kubelet is here: the pod does not run, and its volume stays empty")
+		return
+	}
+	for {
+		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
+		w.must(err, "waiting for the pod to run")
+		if pod.Status.Phase == corev1.PodSucceeded {
+			break
+		}
+		if pod.Status.Phase == corev1.PodFailed {
+			w.Fatalf("the pod failed: %s %s %+v", pod.Status.Reason, pod.Status.Message, pod.Status.ContainerStatuses)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	text, err := os.ReadFile(filepath.Join(directory, letter))
+	w.must(err, "reading what the pod wrote")
+	if string(text) != name+"\n" {
+		w.Fatalf("the pod wrote %q, and the host reads %q", name, text)
+	}
+	w.showf("data    the pod ran and wrote %s: %s", filepath.Join(directory, letter), strings.TrimSpace(string(text)))
+}
+
+// clearHost takes away what a namespace of its own would have taken with it.
+func (w *world) clearHost() error {
+	unix.Unmount(w.mount, unix.MNT_DETACH) // it may not be mounted
+	if _, err := os.Stat(w.mount); err == nil {
+		hosttest.SetImmutable(w, w.mount, false)
+	}
+	return errors.Join(os.RemoveAll(filepath.Dir(w.mount)), os.RemoveAll(filepath.Dir(w.image.File)))
 }
 
 func (w *world) refusedWhileUnmounted(ctx context.Context) *corev1.PersistentVolumeClaim {

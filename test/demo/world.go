@@ -118,7 +118,9 @@ KEEP=1: everything goes on running. To use it:
 To end it and remove everything:
     kill %[3]d
 `, w.kubeconfig(), w.namespace, os.Getpid(), w.mount, w.name, w.daemon.Path("log"))
-	w.must(hosttest.Detach(), "going on in the background")
+	if w.own { // else it is in no namespace of its own, and stays in the foreground
+		w.must(hosttest.Detach(), "going on in the background")
+	}
 	<-ctx.Done()
 }
 
