@@ -180,7 +180,7 @@ func TestStates(t *testing.T) {
 	kept.Record.Retained = true
 	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []volume.Volume{
 		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
-		in("5-nobody's", volume.InPool), in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
+		in("5-nobody's", volume.InPool), in("5a-of-another-scope", volume.InPool), in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	rebound := object("1-bound", corev1.VolumeBound, remove)
 	rebound.Spec.ClaimRef.Name = "wanted"
@@ -190,7 +190,7 @@ func TestStates(t *testing.T) {
 		rebound, object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
 		object("4-new", "", remove), object("6-trash", corev1.VolumeReleased, remove), object("7-lost", corev1.VolumeBound, remove),
 		object("0-only", corev1.VolumeBound, remove), elsewhere,
-	}}
+	}, others: []*corev1.PersistentVolume{object("5a-of-another-scope", corev1.VolumeBound, remove), object("of-another-disk", corev1.VolumeBound, remove)}}
 	show := func(all listed) string {
 		var b strings.Builder
 		for _, v := range all.Volumes {
@@ -208,6 +208,7 @@ fast 2-released released
 fast 3-retained retained
 fast 4-new pending
 fast 5-nobody's orphaned
+fast 5a-of-another-scope bound
 fast 6-trash trash
 fast 6a-forced orphaned
 fast 6b-going emptying

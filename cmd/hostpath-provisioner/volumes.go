@@ -136,8 +136,9 @@ func printable(name string) string {
 // objects is what the API knows of this node, and of the pools that it shares.
 type objects struct {
 	volumes []*corev1.PersistentVolume
-	cluster string // its ID, "" if this kubeconfig may not know it
-	err     error  // why it was not asked
+	others  []*corev1.PersistentVolume // that the daemon does not watch, and that the records of these pools may be of
+	cluster string                     // its ID, "" if this kubeconfig may not know it
+	err     error                      // why it was not asked
 }
 
 func askAPI(ctx context.Context, cfg config.Config, version string) objects {
@@ -157,16 +158,25 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 		return objects{err: err}
 	}
 	var all objects
-	for _, volumes := range watches(client, cfg) {
-		go volumes.Run(ctx)
-		select {
-		case <-volumes.Synced():
-			all.volumes = append(all.volumes, volumes.List()...)
-		case err := <-trouble:
-			return objects{err: err}
-		case <-ctx.Done():
-			return objects{err: context.Cause(ctx)}
+	list := func(watches []*kube.Sieve[*corev1.PersistentVolume], into *[]*corev1.PersistentVolume) error {
+		for _, volumes := range watches {
+			go volumes.Run(ctx)
+			select {
+			case <-volumes.Synced():
+				*into = append(*into, volumes.List()...)
+			case err := <-trouble:
+				return err
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
+		return nil
+	}
+	if err := list(watches(client, cfg), &all.volumes); err != nil {
+		return objects{err: err}
+	}
+	if err := list(beyond(client, cfg), &all.others); err != nil {
+		return objects{err: err}
 	}
 	if all.cluster, err = client.ClusterID(ctx); err != nil {
 		return objects{err: err}
@@ -180,6 +190,22 @@ func watches(client *kube.Client, cfg config.Config) []*kube.Sieve[*corev1.Persi
 	for _, p := range cfg.Pools {
 		if p.Scope != config.ScopeNode {
 			all = append(all, client.VolumesOfScope(p.Scope, []string{p.Name}, nil))
+		}
+	}
+	return all
+}
+
+// beyond are of volumes that were made when the pools had another scope. Of other nodes' pools of the same names
+// they bring some, too.
+func beyond(client *kube.Client, cfg config.Config) (all []*kube.Sieve[*corev1.PersistentVolume]) {
+	for _, p := range cfg.Pools {
+		switch p.Scope {
+		case config.ScopeShared:
+			all = append(all, client.VolumesOfPool(p.Name))
+		case config.ScopeEveryNode:
+			all = append(all, client.VolumesOfScope(config.ScopeShared, []string{p.Name}, nil))
+		default:
+			all = append(all, client.VolumesOfScope(config.ScopeShared, []string{p.Name}, nil), client.VolumesOfScope(config.ScopeEveryNode, []string{p.Name}, nil))
 		}
 	}
 	return all
@@ -209,8 +235,10 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	ctx, cancel := context.WithTimeout(ctx, poolDeadline)
 	defer cancel()
 	report := p.probe(ctx, pool)
-	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
-		return disk{pool: pool.Name, err: errors.New(f.Message)}
+	for _, f := range report.Findings {
+		if f.Severity == hostcheck.Close && f.Reason != plan.ReasonScopeChanged { // what is left is to be seen
+			return disk{pool: pool.Name, err: errors.New(f.Message)}
+		}
 	}
 	answer := make(chan disk, 1)
 	go func() {
@@ -245,17 +273,13 @@ func join(disks []disk, api objects) listed {
 
 // rows are one pool's: volumes by name, then what is no volume.
 func rows(d disk, api objects) []volumeRow {
-	known := map[string]*corev1.PersistentVolume{}
-	for _, pv := range api.volumes {
-		if pv.Labels[plan.PoolLabel] == d.pool {
-			known[pv.Name] = pv
-		}
-	}
+	known, others := ofPool(d.pool, api.volumes), ofPool(d.pool, api.others)
 	var volumes []volumeRow
 	for _, v := range d.inventory.Volumes {
 		row := recordRow(d.pool, v.Record)
-		row.State = stateOf(v, known[v.Record.PV], api.err == nil)
-		row.boundTo(known[v.Record.PV])
+		pv := cmp.Or(known[v.Record.PV], others[v.Record.PV])
+		row.State = stateOf(v, pv, api.err == nil)
+		row.boundTo(pv)
 		volumes = append(volumes, row)
 		delete(known, v.Record.PV)
 	}
@@ -281,6 +305,16 @@ func rows(d disk, api objects) []volumeRow {
 		volumes = append(volumes, volumeRow{Volume: foreign, Pool: d.pool, Directory: foreign, State: stateForeign})
 	}
 	return volumes
+}
+
+func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.PersistentVolume {
+	known := map[string]*corev1.PersistentVolume{}
+	for _, pv := range volumes {
+		if pv.Labels[plan.PoolLabel] == pool {
+			known[pv.Name] = pv
+		}
+	}
+	return known
 }
 
 func recordRow(pool string, r volume.Record) volumeRow {

@@ -162,6 +162,11 @@ func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old,
 	return c.volumes(labels, onChange)
 }
 
+// VolumesOfPool is a sieve of all volumes of Options.Provisioner and Options.Aliases in pools of this name.
+func (c *Client) VolumesOfPool(pool string) *Sieve[*corev1.PersistentVolume] {
+	return c.volumes(plan.PoolLabel+"="+pool, nil)
+}
+
 func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = labels
