@@ -244,19 +244,24 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	all := []string{h.made("before", class).Name}
 	marker, err := os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json"))
 	w.must(err)
+	aside := filepath.Join(h.mount, "aside")
 	for name, put := range map[string]func() error{
-		"nothing":            func() error { return nil },
-		"an empty directory": func() error { return os.Mkdir(sub, 0o700) },
-		"a link to it":       func() error { return os.Symlink("aside", sub) },
-		"a file":             func() error { return os.WriteFile(sub, nil, 0o600) },
-		"another pool":       func() error { return os.CopyFS(sub, os.DirFS(filepath.Join(h.mount, "twin"))) },
+		"nothing":            nil,
+		"an empty directory": func() error { return os.Mkdir(aside, 0o700) },
+		"a link to it":       func() error { return os.Symlink("aside", aside) },
+		"a file":             func() error { return os.WriteFile(aside, nil, 0o600) },
+		"another pool":       func() error { return os.CopyFS(aside, os.DirFS(filepath.Join(h.mount, "twin"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			twin := filepath.Join(h.mount, "twin", ".hostpath-provisioner")
 			w.must(os.MkdirAll(twin, 0o700))
 			w.must(os.WriteFile(filepath.Join(twin, "pool.json"), []byte(strings.Replace(string(marker), `"id": "`, `"id": "X`, 1)), 0o600))
-			w.must(os.Rename(sub, filepath.Join(h.mount, "aside")))
-			w.must(put())
+			if put == nil {
+				w.must(os.Rename(sub, aside))
+			} else { // at once: a daemon that looks in between closes the pool for want of a directory
+				w.must(put())
+				w.must(unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE))
+			}
 			was := entriesOf(t, sub)
 			claim := w.claim(plain(name), class, "1Mi", annotate(provisionOnNode, h.node))
 			w.refused(claim, "PoolClosed")
@@ -265,7 +270,7 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 				t.Errorf("what came in its place was written to: %s, was %s", now, was)
 			}
 			w.must(os.RemoveAll(sub))
-			w.must(os.Rename(filepath.Join(h.mount, "aside"), sub))
+			w.must(os.Rename(aside, sub))
 			all = append(all, w.bound(claim.Name).Name)
 			pool.wantTree(whole(all...)...)
 		})

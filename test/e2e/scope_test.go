@@ -38,6 +38,9 @@ func TestScopeLeft(t *testing.T) {
 			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: ScopeChanged") || !strings.Contains(out, "set scope in [pool.fast] back") {
 				t.Errorf("check: exit code %d\n%s", code, out)
 			}
+			if out, code := h.Call("volumes", "fast"); code != 0 || strings.Count(out, " bound") != 2 {
+				t.Errorf("volumes: exit code %d\n%s", code, out)
+			}
 			w.deleteClaim("empty")
 			w.deleteClaim("full")
 			for _, pv := range volumes {
@@ -92,6 +95,9 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		b.run() // the lease is its, and the other node's volume no watch of its brings
 		w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
 		b.wantTree(whole(volumes[0])...)
+		if out, code := b.Call("volumes", "fast"); code != 0 || !strings.Contains(out, " bound") {
+			t.Errorf("volumes: exit code %d\n%s", code, out)
+		}
 		a.run()
 		b.stop()
 		w.holder(nodes, func(n *node) bool { return n == a })
