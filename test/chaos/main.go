@@ -146,7 +146,7 @@ type world struct {
 	judge  *judge
 	fair   float64 // requests that the claims of a second cost in fair weather
 	log    int     // how much of the daemon's log was looked at
-	skewed string  // the daemon with another clock, once it is built
+	skewed string  // the daemon with another clock, if it is played
 	kept   int     // orphans
 	back   int     // claims that were deleted and came back
 

@@ -38,9 +38,20 @@ var phases = []phase{
 	{name: "killed", play: (*world).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*world).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*world).miserable, bound: 3, needs: everyFault},
-	{name: "ahead", play: func(w *world, ctx context.Context) { w.apart(ctx, apart) }, bound: 3, needs: []fault{conflict}, long: true},
-	{name: "behind", play: func(w *world, ctx context.Context) { w.apart(ctx, -apart) }, bound: 3, needs: []fault{conflict}, long: true},
+	ahead,
+	behind,
 	{name: "silent", play: (*world).silent, long: true, needs: []fault{silenced}},
+}
+
+// The phases with a daemon that has another clock.
+var (
+	ahead  = phase{name: "ahead", play: func(w *world, ctx context.Context) { w.apart(ctx, apart) }, bound: 3, needs: []fault{conflict}, long: true}
+	behind = phase{name: "behind", play: func(w *world, ctx context.Context) { w.apart(ctx, -apart) }, bound: 3, needs: []fault{conflict}, long: true}
+)
+
+// plays reports whether a story has this phase.
+func (o options) plays(p phase) bool {
+	return slices.Contains(o.only, p.name) || len(o.only) == 0 && !(p.long && o.short)
 }
 
 // What a phase needs to have met.
@@ -62,13 +73,17 @@ const fairWeather = "fair"
 // play goes through the phases, the fair one first.
 func (w *world) play(ctx context.Context) *result {
 	r := &result{begin: w.begin, scope: w.opt.scope, seed: w.opt.seed}
+	if w.opt.plays(ahead) || w.opt.plays(behind) { // not within them: it takes its time
+		var err error
+		w.skewed, err = skewed(w.scene.Cluster.Dir())
+		w.must(err, "building the daemon with another clock")
+	}
 	w.fill(ctx)
 	for _, p := range append([]phase{{name: fairWeather, play: (*world).fine}}, phases...) {
-		wanted := p.name == fairWeather || slices.Contains(w.opt.only, p.name) || len(w.opt.only) == 0 && !(p.long && w.opt.short)
 		switch {
 		case ctx.Err() != nil:
 			return r
-		case !wanted:
+		case p.name != fairWeather && !w.opt.plays(p):
 			r.left = append(r.left, p.name)
 		default:
 			r.rows = append(r.rows, w.one(ctx, p))
@@ -363,12 +378,6 @@ func (w *world) toldOfLost(ctx context.Context, r *row) {
 
 // apart runs the daemon with another clock, in misery.
 func (w *world) apart(ctx context.Context, by time.Duration) {
-	if w.skewed == "" {
-		var err error
-		w.skewed, err = skewed(w.scene.Cluster.Dir())
-		w.must(err, "building the daemon with another clock")
-		w.sky.reset() // that took its time
-	}
 	w.recast(ctx, w.skewed, fmt.Sprintf("%s=%d", clockEnv, int(by.Seconds())))
 	w.sky.turn(misery)
 	w.pass(ctx, w.opt.time)
