@@ -43,7 +43,7 @@ func (p *program) adoptCommand() *cobra.Command {
 			"daemon made under another provisioner's name, so that the other program can have them.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if a.undo && (a.told.HasData || a.told.Released || len(a.told.Stopped) > 0) {
+			if a.undo && (a.told.HasData || a.told.Released || a.told.Outside || len(a.told.Stopped) > 0) {
 				return usageError{errors.New("--undo asks for no further word")}
 			}
 			cfg, err := p.load()
@@ -62,6 +62,7 @@ func (p *program) adoptCommand() *cobra.Command {
 	flags.BoolVar(&a.undo, "undo", false, "give the volumes up")
 	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes too whose node affinity does not name this node alone: their data is on this node")
 	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
+	flags.BoolVar(&a.told.Outside, "yes-nothing-runs-outside", false, "no other program runs outside of the cluster, where nothing shows it")
 	flags.BoolVar(&a.told.Released, "released", false, "take volumes too that are removed as soon as somebody is responsible for them")
 	flags.BoolVar(&a.asJSON, "json", false, "print JSON")
 	return c
@@ -184,6 +185,7 @@ var adoptReasonHints = []struct{ reason, hint string }{
 	{plan.AdoptNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
 	{plan.AdoptRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
 	{plan.AdoptNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
+	{plan.AdoptOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
 	{plan.AdoptNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
 	{plan.AdoptReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
 	{plan.AdoptCSI, "copy its data into a new claim; the CSI driver is needed until then"},

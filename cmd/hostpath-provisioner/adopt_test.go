@@ -25,7 +25,7 @@ func TestAdoptWithoutACluster(t *testing.T) {
 
 // Every reason that has a hint is one that a volume can have, and all of them have one.
 func TestAdoptHints(t *testing.T) {
-	want := []string{plan.AdoptNotAlias, plan.AdoptNoAffinity, plan.AdoptRunning, plan.AdoptNotKnown, plan.AdoptReleased, plan.AdoptCSI}
+	want := []string{plan.AdoptNotAlias, plan.AdoptNoAffinity, plan.AdoptRunning, plan.AdoptNotKnown, plan.AdoptOutside, plan.AdoptReleased, plan.AdoptCSI}
 	known := map[string]bool{}
 	for _, h := range adoptReasonHints {
 		known[h.reason] = true

@@ -32,6 +32,7 @@ const (
 	AdoptNoAffinity = "NoAffinity"
 	AdoptRunning    = "StillRunning"
 	AdoptNotKnown   = "NotKnownToBeStopped"
+	AdoptOutside    = "MayRunOutside"
 	AdoptReleased   = "AboutToBeRemoved"
 	AdoptCSI        = "CSISource"
 )
@@ -40,6 +41,7 @@ const (
 type Told struct {
 	HasData  bool     // volumes without affinity: this node has their data
 	Stopped  []string // provisioners whose program is stopped, whatever the cluster shows
+	Outside  bool     // no other program runs outside of the cluster, where nothing shows it
 	Released bool     // volumes too that are removed as soon as they are adopted
 }
 
@@ -77,7 +79,7 @@ type adoptRule func(AdoptFacts) (AdoptVerdict, bool)
 var adoptRules = []adoptRule{
 	csiSource, notInPool, onAnotherNode, madeByUs, madeByNobody, notAnAlias, wrongIdentity,
 	adoptBlock, adoptDeleting, adoptNoClaim, crookedPath, othersAdopted, othersAdopting,
-	adoptRecord, sharedDirectory, unusableDirectory, mountedElsewhere, noAffinity, stillRunning, aboutToBeRemoved,
+	adoptRecord, sharedDirectory, unusableDirectory, mountedElsewhere, noAffinity, stillRunning, mayRunOutside, aboutToBeRemoved,
 }
 
 // ForAdoption decides whether this node takes responsibility for a volume that another system made.
@@ -284,6 +286,17 @@ func stillRunning(f AdoptFacts) (AdoptVerdict, bool) {
 // begun: a call of this node was cut off.
 func (f AdoptFacts) begun() bool {
 	return f.Record != nil || f.Volume.Annotations[AdoptingAnnotation] == adopting(f.Pool, f.Node)
+}
+
+// mayRunOutside: torchbox's program takes a kubeconfig, and runs on any host then. A name that is not known may be
+// the -name of one.
+func mayRunOutside(f AdoptFacts) (AdoptVerdict, bool) {
+	by := f.Volume.Annotations[ProvisionedBy]
+	system, known := SystemOf(by)
+	if known && !system.outside || f.Told.Outside || slices.Contains(f.Told.Stopped, by) || f.begun() {
+		return AdoptVerdict{}, false
+	}
+	return adoptRefuse(true, AdoptOutside, "%s can run outside of the cluster, where nothing shows it", by)
 }
 
 // aboutToBeRemoved: a released volume with policy Delete is removed as soon as somebody is responsible.

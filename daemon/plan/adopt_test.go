@@ -28,7 +28,7 @@ func adoptable() AdoptFacts {
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 		},
 		Pool: testPool("fast"), Node: us, NodeLabels: map[string]string{HostnameLabel: "host-a", "topology.hostpath.csi/node": us},
-		Provisioner: DefaultProvisioner, Aliases: []string{Kubevirt, MaZderMind, Microk8s, KubevirtCSI},
+		Provisioner: DefaultProvisioner, Aliases: []string{Kubevirt, MaZderMind, Microk8s, KubevirtCSI, Torchbox},
 	}
 }
 
@@ -64,6 +64,9 @@ func hasData(f *AdoptFacts)       { f.Told.HasData = true }
 func runs(f *AdoptFacts)          { f.Running = "pod a/b" }
 func notKnown(f *AdoptFacts)      { f.NotKnown = "pods is forbidden" }
 func stopped(f *AdoptFacts)       { f.Told.Stopped = []string{Kubevirt} }
+func torchbox(f *AdoptFacts)      { madeBy(Torchbox, "")(f) }
+func toldOutside(f *AdoptFacts)   { f.Told.Outside = true }
+func outsideAlias(f *AdoptFacts)  { f.Aliases = append(f.Aliases, "ceph.example/x") }
 func adoptReleased(f *AdoptFacts) { f.Volume.Status.Phase = corev1.VolumeReleased }
 func adoptFailed(f *AdoptFacts)   { f.Volume.Status.Phase = corev1.VolumeFailed }
 func toldReleased(f *AdoptFacts)  { f.Told.Released = true }
@@ -160,6 +163,13 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"nobody can tell", []adoptChange{notKnown}, Refuse, "pods is forbidden"},
 		{"nobody can tell, and told", []adoptChange{notKnown, stopped}, Adopt, ""},
 		{"another one is stopped", []adoptChange{runs, func(f *AdoptFacts) { f.Told.Stopped = []string{Rancher} }}, Refuse, "may still run"},
+		{"torchbox, which a host may run", []adoptChange{torchbox}, Refuse, "torchbox.com/hostpath can run outside of the cluster"},
+		{"torchbox, whose pod is there", []adoptChange{torchbox, runs, toldOutside}, Refuse, "may still run: pod a/b"},
+		{"torchbox, and told", []adoptChange{torchbox, toldOutside}, Adopt, ""},
+		{"torchbox, told to be stopped", []adoptChange{torchbox, func(f *AdoptFacts) { f.Told.Stopped = []string{Torchbox} }}, Adopt, ""},
+		{"torchbox, and its record: nobody is asked again", []adoptChange{torchbox, recordedAlready}, Adopt, ""},
+		{"a name that nobody knows", []adoptChange{madeBy("ceph.example/x", ""), outsideAlias}, Refuse, "ceph.example/x can run outside of the cluster"},
+		{"in no cluster, before it is removed", []adoptChange{torchbox, adoptReleased}, Refuse, "can run outside"},
 		{"released", []adoptChange{adoptReleased}, Refuse, "removes its data"},
 		{"failed", []adoptChange{adoptFailed}, Refuse, "removes its data"},
 		{"released, kept", []adoptChange{adoptReleased, adoptRetain}, Adopt, ""},

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-const word = "--yes-this-node-has-the-data"
+const word, outside = "--yes-this-node-has-the-data", "--yes-nothing-runs-outside"
 
 // golden compares with testdata/<name>.txt.
 func golden(t *testing.T, name, got string) {
@@ -78,6 +78,7 @@ func TestAdopt(t *testing.T) {
 	}
 	call()
 	call(word)
+	call(word, outside)
 	call(word)
 	golden(t, "adopt", story.String())
 	for _, pv := range volumes {
@@ -108,7 +109,7 @@ func TestAdoptUndo(t *testing.T) {
 	for _, pv := range volumes {
 		objects[pv.Name] = w.object(pv.Name)
 	}
-	h.adopts(word)
+	h.adopts(word, outside)
 	for _, pv := range volumes {
 		if w.object(pv.Name) == objects[pv.Name] {
 			t.Errorf("%s was not changed by adopting it", pv.Spec.ClaimRef.Name)
@@ -304,5 +305,6 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	out, _ := h.Call("adopt", "fast", "--kubeconfig", w.Kubeconfig())
 	story.WriteString("$ adopt fast --kubeconfig ADMIN\n" + h.told(out, pv))
 	call()
+	call(outside)
 	golden(t, "adopt-running", story.String())
 }
