@@ -51,7 +51,7 @@ unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(GO) test $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
 
-e2e: build $(BUILD)/controlplane
+e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
 	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m -p 1 ./test/e2e ./test/everynode
 

@@ -1,17 +1,23 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -21,6 +27,9 @@ type recipe struct{ title, toml, class, forward, back string }
 
 var block = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 
+// kinds are the blocks of a recipe, in their order. Others ("text") are for people.
+var kinds = []string{"toml", "yaml", "sh", "sh"}
+
 func recipes(t *testing.T) []recipe {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "migration.md"))
@@ -29,162 +38,329 @@ func recipes(t *testing.T) []recipe {
 	}
 	var all []recipe
 	for _, section := range strings.Split(string(text), "\n## From ")[1:] {
+		section, _, _ = strings.Cut(section, "\n## ")
 		r := recipe{}
 		r.title, _, _ = strings.Cut(section, "\n")
 		into := []*string{&r.toml, &r.class, &r.forward, &r.back}
-		for i, m := range block.FindAllStringSubmatch(section, -1) {
-			if i >= len(into) || m[1] != []string{"toml", "yaml", "sh", "sh"}[i] {
+		i := 0
+		for _, m := range block.FindAllStringSubmatch(section, -1) {
+			if m[1] == "text" {
+				continue
+			}
+			if i >= len(into) || m[1] != kinds[i] {
 				t.Fatalf("%s: block %d is of %q", r.title, i+1, m[1])
 			}
 			*into[i] = m[2]
+			i++
 		}
 		if r.back == "" {
 			t.Fatalf("%s: a block is missing", r.title)
 		}
 		all = append(all, r)
 	}
-	if len(all) != 7 {
+	if len(all) != len(samplesOf) {
 		t.Fatalf("%d recipes", len(all))
 	}
 	return all
 }
 
-// system is the peer that wrote the volumes of a recipe, "" for one whose volumes cannot be adopted.
-var systemOf = map[string]string{
-	"torchbox": "torchbox", "MaZderMind": "MaZderMind", "kubevirt": "kubevirt", "kubevirt's CSI driver": "",
-	"kubeboost": "kubeboost", "microk8s": "microk8s", "rancher and k3s": "rancher",
+// samples are what a system's own documents have an operator apply, below testdata/migration: see the README there.
+type samples struct {
+	peer, dir string   // who wrote its volumes, and the directory
+	install   []string // the program, its class
+	claim     string
+	pod       string
+	old       []corev1.PersistentVolumeAccessMode // of the volumes that it left
+}
+
+var once, many = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+
+var samplesOf = map[string]samples{
+	"torchbox":              {"torchbox", "torchbox", []string{"deployment.yaml", "storageclass.yaml"}, "testpvc.yaml", "testpod.yaml", many},
+	"MaZderMind":            {"MaZderMind", "mazdermind", []string{"manifests/deployment.yaml", "manifests/storageclass.yaml"}, "manifests/test-claim.yaml", "manifests/test-pod.yaml", many},
+	"kubevirt":              {"kubevirt", "kubevirt", []string{"deploy/kubevirt-hostpath-provisioner.yaml"}, "examples/claim.yaml", "examples/test-pod.yaml", once},
+	"kubevirt's CSI driver": {"", "kubevirt-csi", []string{"deploy/csi/csi-driver-hostpath-provisioner.yaml", "deploy/csi/csi-kubevirt-hostpath-provisioner.yaml", "deploy/csi/csi-sc.yaml"}, "test-claim.yaml", "test-pod.yaml", once},
+	"kubeboost":             {"kubeboost", "kubeboost", []string{"manifests/deployment.yaml", "manifests/daemonset.yaml", "manifests/storageclass.yaml"}, "manifests/test-claim.yaml", "manifests/test-pod.yaml", many},
+	"microk8s":              {"microk8s", "microk8s", []string{"storage.yaml"}, "test-pvc.yaml", "test-pod.yaml", once},
+	"rancher and k3s":       {"rancher", "rancher", []string{"deploy/local-path-storage.yaml"}, "examples/pvc.yaml", "examples/pod.yaml", once},
 }
 
 var tomlKey = func(key string) *regexp.Regexp { return regexp.MustCompile(`(?m)^` + key + ` = "(.*)"$`) }
 
+// place is where a recipe is played: the only node of a cluster, called as in kubevirt's example, with the sample
+// files in the working directory.
+type place struct {
+	*host
+	recipe
+	samples
+	dir        string // of the sample files
+	kubeconfig string // the administrator's, in a namespace of the recipe's own
+}
+
 // site is a host as the recipe's section has it: its configuration, with paths that this machine has.
-func (r recipe) site(w *world) *host {
+func (r recipe) site(w *world, node string) *place {
 	w.Helper()
-	pool := regexp.MustCompile(`\[pool\.(.*)\]`).FindStringSubmatch(r.toml)[1]
 	theirs := tomlKey("path").FindStringSubmatch(r.toml)[1]
-	h := &host{w: w, node: w.namespace + "-a"}
-	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	p := &place{host: &host{w: w, node: node, label: node}, recipe: r, samples: samplesOf[r.title], dir: hosttest.Dir(w)}
 	mount := theirs
 	if m := tomlKey("mount_point").FindStringSubmatch(r.toml); m != nil {
 		mount = m[1]
 	}
 	ours := hosttestDir(w.T, "site")
 	if !strings.Contains(r.toml, "require_mount = false") {
-		h.image = hosttest.Mkfs(w, "ext4", 96)
-		ours = hosttest.PoolMount(w, h.image)
+		p.image = hosttest.Mkfs(w, "ext4", 64<<10) // with room for torchbox's 50Gi; it is sparse
+		ours = hosttest.PoolMount(w, p.image)
 	}
-	h.mount = ours + strings.TrimPrefix(theirs, mount)
-	if h.mount != ours {
-		w.must(os.Mkdir(h.mount, 0o700))
+	p.mount = ours + strings.TrimPrefix(theirs, mount)
+	if p.mount != ours {
+		w.must(os.Mkdir(p.mount, 0o700))
 	}
-	paths := strings.NewReplacer(theirs, h.mount, mount, ours, `reserve = "10Gi"`, `reserve = "1Mi"`) // this machine is small
+	paths := strings.NewReplacer(theirs, p.mount, mount, ours, `reserve = "10Gi"`, `reserve = "1Mi"`) // this machine is small
+	if p.samples.dir != "" {
+		p.copySamples(paths)
+	}
 	kubeconfig := filepath.Join(hosttest.Dir(w), "kubeconfig")
 	w.must(w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 	var err error
-	h.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
-		w.provisioner, h.node, kubeconfig, paths.Replace(r.toml))})
+	p.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
+		w.provisioner, p.node, kubeconfig, paths.Replace(r.toml))})
 	w.must(err)
 	w.Cleanup(func() {
 		if w.Failed() {
-			w.Logf("the daemon's log, pool %s:\n%s", pool, h.Log())
+			w.Logf("the daemon's log:\n%s", p.Log())
 		}
 	})
-	return h
+	admin, err := clientcmd.LoadFromFile(w.Kubeconfig())
+	w.must(err)
+	admin.Contexts[admin.CurrentContext].Namespace = w.namespace
+	p.kubeconfig = filepath.Join(hosttest.Dir(w), "admin")
+	w.must(clientcmd.WriteToFile(*admin, p.kubeconfig))
+	return p
 }
 
-// follow does what a block of commands says: the daemon's own for real, systemctl by the rig. What
-// concerns the other program is the peers' part of the test.
-func (h *host) follow(block string) {
-	h.w.Helper()
+// copySamples brings the sample files, with paths that this machine has.
+func (p *place) copySamples(paths *strings.Replacer) {
+	p.w.Helper()
+	p.w.must(os.CopyFS(p.dir, os.DirFS(filepath.Join("testdata", "migration", p.samples.dir))))
+	p.w.must(filepath.WalkDir(p.dir, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		p.w.must(err)
+		return os.WriteFile(file, []byte(paths.Replace(string(text))), 0o600)
+	}))
+}
+
+// shell runs a line of the page, or one of upstream's, as an operator's shell does.
+func (p *place) shell(line string) {
+	p.w.Helper()
+	built := filepath.Join(rig.Root(), ".build")
+	if _, err := os.Stat(filepath.Join(built, "kubectl")); err != nil {
+		p.w.Fatalf("no kubectl to follow the page with: %v; run: make .build/kubectl", err)
+	}
+	ctx, cancel := context.WithTimeout(p.w.ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	cmd.Dir = p.dir
+	cmd.Env = []string{"PATH=" + built + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "KUBECONFIG=" + p.kubeconfig}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.w.Fatalf("%s: %v\n%s", strings.TrimSpace(line), err, out)
+	}
+}
+
+// apply creates what a sample file has.
+func (p *place) apply(files ...string) {
+	p.w.Helper()
+	for _, file := range files {
+		p.shell("kubectl apply -f " + file)
+	}
+}
+
+// settle is kubelet's part: pods that are asked to end, end.
+func (p *place) settle() {
+	p.w.Helper()
+	pods := p.w.Client().CoreV1().Pods("")
+	p.w.eventually("the pods that were stopped are gone", func() bool {
+		all, err := pods.List(p.w.ctx, metav1.ListOptions{})
+		p.w.must(err)
+		done := true
+		for _, pod := range all.Items {
+			if pod.DeletionTimestamp != nil {
+				done = false
+				_ = p.w.Client().CoreV1().Pods(pod.Namespace).Delete(p.w.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+			}
+		}
+		return done
+	})
+}
+
+// programs waits until pods of the system's program are there, or are not.
+func (p *place) programs(there bool) {
+	p.w.Helper()
+	p.w.eventually(fmt.Sprintf("the old program has pods: %t", there), func() bool {
+		p.settle()
+		all, err := p.w.Client().CoreV1().Pods("").List(p.w.ctx, metav1.ListOptions{})
+		p.w.must(err)
+		for _, pod := range all.Items {
+			if pod.Namespace != p.w.namespace {
+				return there
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		return !there
+	})
+}
+
+// follow does what a block of commands says: systemctl by the rig, all else for real.
+func (p *place) follow(block string) {
+	p.w.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 		words := strings.Fields(line)
 		switch {
 		case words[0] == "hostpath-provisioner":
-			if out, code := h.Call(words[1:]...); code != 0 {
-				h.w.Fatalf("%s: exit code %d\n%s", strings.TrimSpace(line), code, out)
+			if words[1] == "adopt" && words[2] != "--undo" {
+				p.programs(false) // until then it refuses, and the operator repeats it
+			}
+			if out, code := p.Call(words[1:]...); code != 0 {
+				p.w.Fatalf("%s: exit code %d\n%s", strings.TrimSpace(line), code, out)
 			}
 		case line == "systemctl restart hostpath-provisioner\n":
-			h.run()
+			p.run()
 		case line == "systemctl stop hostpath-provisioner\n":
-			if _, code, err := h.Stop(h.w.soon()); err != nil || code != 0 {
-				h.w.Fatalf("stopping: exit code %d, %v", code, err)
+			if _, code, err := p.Stop(p.w.soon()); err != nil || code != 0 {
+				p.w.Fatalf("stopping: exit code %d, %v", code, err)
 			}
-		case words[0] == "kubectl", line == "rm -f /etc/systemd/system/hostpath-provisioner.service\n":
+		case words[0] == "kubectl":
+			p.shell(line)
+			p.settle()
+		case line == "rm -f /etc/systemd/system/hostpath-provisioner.service\n":
 		default:
-			h.w.Fatalf("nobody knows how to follow: %s", line)
+			p.w.Fatalf("nobody knows how to follow: %s", line)
 		}
 	}
 }
 
-// oldClass makes the recipe's class under a name of this test's.
-func (r recipe) oldClass(w *world, h *host) *storagev1.StorageClass {
-	w.Helper()
-	var class storagev1.StorageClass
-	w.must(yaml.UnmarshalStrict([]byte(r.class), &class))
+// sample reads the object in a sample file.
+func sample[T any](p *place, file string) *T {
+	p.w.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, file))
+	p.w.must(err)
+	object := new(T)
+	p.w.must(yaml.UnmarshalStrict(text, object))
+	return object
+}
+
+// asUpstream compares the section's class with the one that upstream's file made.
+func (p *place) asUpstream() *storagev1.StorageClass {
+	p.w.Helper()
+	class := new(storagev1.StorageClass)
+	p.w.must(yaml.UnmarshalStrict([]byte(p.class), class))
+	theirs, err := p.w.Client().StorageV1().StorageClasses().Get(p.w.ctx, class.Name, metav1.GetOptions{})
+	p.w.must(err)
 	mode := immediate
 	if class.VolumeBindingMode != nil {
 		mode = *class.VolumeBindingMode
 	}
-	w.classOf(w.namespace+"-recipe", class.Provisioner, mode, func(c *storagev1.StorageClass) {
-		if c.Parameters = class.Parameters; c.Parameters["pvDir"] != "" {
-			c.Parameters["pvDir"] = h.mount
-		}
-	})
-	return &class
+	if theirs.Provisioner != class.Provisioner || *theirs.VolumeBindingMode != mode || len(theirs.Parameters) != len(class.Parameters) {
+		p.w.Errorf("the page's class\n%s\nupstream's\n%+v", p.class, theirs)
+	}
+	return theirs
 }
 
-// Every recipe as it stands in the documentation: volumes as the old program leaves them, the section's
-// configuration and commands, a new claim of the old class, and the way back.
+// Every recipe as it stands in the documentation, with upstream's own objects: the old program's Deployment and
+// class are there, and volumes as it leaves them; the section's configuration and commands; upstream's example claim
+// and pod; and the way back. One node, so that ReadWriteMany is as good as anything.
 func TestMigrationRecipes(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	own, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Stop()
+	all := &world{T: t, Cluster: own, ctx: ctx}
+	all.must(applyTo(ctx, own))
+	all.must(own.AddNode(ctx, "kube-1", nil))
 	for _, r := range recipes(t) {
 		t.Run(plain(r.title), func(t *testing.T) {
-			w := newWorld(t)
-			h := r.site(w)
-			class := r.oldClass(w, h)
-			var volumes []*corev1.PersistentVolume
-			if system := systemOf[r.title]; system != "" {
-				p := peerNamed(system)
-				if strings.Contains(r.toml, "{{.Claim}}-{{.PV}}") {
-					p.directory = func(pv, _, claim string) string { return claim + "-" + pv }
-				}
-				if p.provisioner != class.Provisioner {
-					t.Fatalf("the class is of %s", class.Provisioner)
-				}
-				volumes = append(volumes, p.made(h, "one"), p.made(h, "two"))
-			}
-			before := h.tree()
-			h.follow(r.forward)
-			for _, pv := range volumes {
-				before = append(before, "ours/volumes/"+pv.Name+".json")
-			}
-			h.wantTree(before...)
-
-			w.claim("new", w.namespace+"-recipe", "1Mi", annotate(provisionOnNode, h.node))
-			fresh := w.bound("new")
-			if fresh.Annotations["pv.kubernetes.io/provisioned-by"] != class.Provisioner {
-				t.Errorf("made as %q", fresh.Annotations)
-			}
-			if len(volumes) > 0 {
-				theirs, ours := filepath.Base(volumes[0].Spec.HostPath.Path), filepath.Base(fresh.Spec.HostPath.Path)
-				naming := strings.NewReplacer(volumes[0].Name, "PV", fresh.Name, "PV", "one", "CLAIM", "new", "CLAIM")
-				if naming.Replace(theirs) != naming.Replace(ours) {
-					t.Errorf("directories %q of theirs and %q of ours", theirs, ours)
-				}
-				w.deleteClaim("two") // adopted: removed or kept as its policy says
-				w.must(w.WaitVolumeGone(w.soon(), volumes[1].Name))
-				h.wantTree(theirs, ours, "ours/volumes/"+volumes[0].Name+".json", "ours/volumes/"+fresh.Name+".json")
-			}
-			h.follow(r.back)
-			left := []string{filepath.Base(fresh.Spec.HostPath.Path)}
-			for _, pv := range volumes[:len(volumes)/2] {
-				left = append(left, filepath.Base(pv.Spec.HostPath.Path))
-				now := w.volume(pv.Name)
-				now.ResourceVersion, pv.ResourceVersion, now.ManagedFields, pv.ManagedFields = "", "", nil, nil
-				if now.String() != pv.String() {
-					t.Errorf("back as\n%s\nwas\n%s", now, pv)
-				}
-			}
-			h.wantTree(left...)
+			w := &world{T: t, Cluster: own, ctx: ctx}
+			namespace, err := own.NewNamespace(ctx, "recipe-")
+			w.must(err)
+			w.namespace, w.provisioner = namespace, namespace
+			w.migrates(r)
 		})
+	}
+}
+
+func (w *world) migrates(r recipe) {
+	w.Helper()
+	p := r.site(w, "kube-1")
+	p.apply(p.install...)
+	w.Cleanup(func() {
+		p.shell("kubectl delete --wait=false -f " + strings.Join(p.install, " -f "))
+		p.programs(false)
+	})
+	p.programs(true)
+	class := p.asUpstream()
+	old := peer{provisioner: class.Provisioner, directory: byVolume} // whose volumes are not adopted
+	if p.peer != "" {
+		old = peerNamed(p.peer)
+	}
+	if old.modes = p.old; old.provisioner != class.Provisioner {
+		w.Fatalf("the class is of %s", class.Provisioner)
+	}
+	if p.peer == "" {
+		p.follow(p.forward)
+		p.works(old, class)
+		p.follow(p.back)
+		return
+	}
+	one, two := old.made(p.host, "one"), old.made(p.host, "two")
+	theirs := old.directory(one.Name, w.namespace, "one")
+	p.follow(p.forward)
+	w.deleteClaim("two") // taken over: removed with its claim
+	w.must(w.WaitVolumeGone(w.soon(), two.Name))
+	kept := w.bound("one")
+	p.wantTree(theirs, "ours/volumes/"+kept.Name+".json")
+	if data, err := os.ReadFile(filepath.Join(p.mount, theirs, "data")); string(data) != "one" || kept.Spec.HostPath.Path != filepath.Join(p.mount, theirs) {
+		w.Errorf("taken over with %q, %v, at %s", data, err, kept.Spec.HostPath.Path)
+	}
+
+	p.works(old, class, theirs, "ours/volumes/"+kept.Name+".json")
+	p.follow(p.back)
+	p.wantTree(theirs)
+	w.unchanged(one)
+}
+
+// works plays the example claim and pod of the system's documents. kept is what the pool has beside.
+func (p *place) works(old peer, class *storagev1.StorageClass, kept ...string) {
+	w := p.w
+	w.Helper()
+	claim := sample[corev1.PersistentVolumeClaim](p, p.claim)
+	p.apply(p.claim, p.samples.pod)
+	fresh := w.bound(claim.Name)
+	if by := fresh.Annotations["pv.kubernetes.io/provisioned-by"]; by != class.Provisioner || fresh.Spec.AccessModes[0] != claim.Spec.AccessModes[0] {
+		w.Errorf("made as %q with %q", by, fresh.Spec.AccessModes)
+	}
+	ours := old.directory(fresh.Name, w.namespace, claim.Name)
+	p.wantTree(append([]string{ours, "ours/volumes/" + fresh.Name + ".json"}, kept...)...)
+	pod := sample[corev1.Pod](p, p.samples.pod).Name
+	_, err := cluster.WaitFor(w.soon(), w.Client().CoreV1().Pods(w.namespace), pod, func(o *corev1.Pod) bool { return o.Spec.NodeName == p.node })
+	w.must(err)
+	// The last lines of their documents: pod and claim are deleted, and the directory goes.
+	p.shell("kubectl delete -f " + p.samples.pod + " -f " + p.claim)
+	w.must(w.WaitVolumeGone(w.soon(), fresh.Name))
+	p.wantTree(kept...)
+}
+
+// unchanged wants the object to be what it was.
+func (w *world) unchanged(pv *corev1.PersistentVolume) {
+	w.Helper()
+	now := w.volume(pv.Name)
+	now.ResourceVersion, pv.ResourceVersion, now.ManagedFields, pv.ManagedFields = "", "", nil, nil
+	if now.String() != pv.String() {
+		w.Errorf("back as\n%s\nwas\n%s", now, pv)
 	}
 }

@@ -33,11 +33,14 @@ func TestSingleNodePage(t *testing.T) {
 	w := newWorld(t)
 	blocks := documented(t, "single-node.md")
 	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.provisioner, 1)}
-	h := r.site(w)
-	class := r.oldClass(w, h)
+	h := r.site(w, w.namespace+"-a")
+	w.must(w.AddNode(w.ctx, h.node, nil))
+	var class storagev1.StorageClass
+	w.must(yaml.UnmarshalStrict([]byte(r.class), &class))
 	if class.Provisioner != w.provisioner {
 		t.Fatalf("a class of %s", class.Provisioner)
 	}
+	w.classOf(w.namespace+"-recipe", class.Provisioner, immediate)
 	h.follow(blocks["sh"][0])
 	w.claim("data", w.namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
 	pv := w.bound("data")

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ type peer struct {
 	system, provisioner string
 	directory           func(pv, namespace, claim string) string
 	shape               func(h *host, pv *corev1.PersistentVolume)
+	modes               []corev1.PersistentVolumeAccessMode // of claims and volumes, nil for the usual ones
 }
 
 func byVolume(pv, _, _ string) string            { return pv }
@@ -37,28 +39,28 @@ func hostPathType(pv *corev1.PersistentVolume, kind corev1.HostPathType) {
 }
 
 var peers = []peer{
-	{"torchbox", "torchbox.com/hostpath", byVolume, func(_ *host, pv *corev1.PersistentVolume) {
+	{system: "torchbox", provisioner: "torchbox.com/hostpath", directory: byVolume, shape: func(_ *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["torchbox.com/hostpath-provisioner-id"] = "torchbox.com/hostpath"
 	}},
-	{"MaZderMind", "hostpath", byClaim, func(h *host, pv *corev1.PersistentVolume) {
+	{system: "MaZderMind", provisioner: "hostpath", directory: byClaim, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["hostPathProvisionerIdentity"] = h.node
 	}},
-	{"kubevirt", "kubevirt.io/hostpath-provisioner", byVolume, func(h *host, pv *corev1.PersistentVolume) {
+	{system: "kubevirt", provisioner: "kubevirt.io/hostpath-provisioner", directory: byVolume, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["hostPathProvisionerIdentity"] = "kubevirt.io/hostpath-provisioner"
 		pv.Annotations["kubevirt.io/provisionOnNode"] = h.node
 		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
 	}},
-	{"kubeboost", "kubeboost.github.com/hostpath-multihost-provisioner", byClaim, func(_ *host, pv *corev1.PersistentVolume) {
+	{system: "kubeboost", provisioner: "kubeboost.github.com/hostpath-multihost-provisioner", directory: byClaim, shape: func(_ *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["kubeboost.github.com/hostpath-multihost-provisioner-identity"] = "kubeboost.github.com/hostpath-multihost-provisioner"
 	}},
-	{"microk8s", "microk8s.io/hostpath", byClaim, func(h *host, pv *corev1.PersistentVolume) {
+	{system: "microk8s", provisioner: "microk8s.io/hostpath", directory: byClaim, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["hostPathProvisionerIdentity"] = "the-node-of-the-program"
 		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
 		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
 	}},
-	{"rancher", "rancher.io/local-path", func(pv, namespace, claim string) string { return pv + "_" + namespace + "_" + claim }, func(h *host, pv *corev1.PersistentVolume) {
+	{system: "rancher", provisioner: "rancher.io/local-path", directory: func(pv, namespace, claim string) string { return pv + "_" + namespace + "_" + claim }, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["local.path.provisioner/selected-node"] = h.node
-		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, "host-of-"+h.node)
+		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, cmp.Or(h.label, "host-of-"+h.node))
 		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
 	}},
 }
@@ -95,8 +97,9 @@ func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume
 	w := h.w
 	w.Helper()
 	pv := p.volume(h, name, change...)
-	w.must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
-	w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	dir := pv.Spec.HostPath.Path
+	w.must(os.Mkdir(dir, 0o777))
+	w.must(os.WriteFile(filepath.Join(dir, "data"), []byte(name), 0o600))
 	return p.publish(h, pv)
 }
 
@@ -117,7 +120,11 @@ func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolu
 	w := h.w
 	w.Helper()
 	class := w.namespace + "-" + name
-	c := w.claim(name, w.classOf(class, p.provisioner, wait), "1Mi")
+	c := w.claim(name, w.classOf(class, p.provisioner, wait), "1Mi", func(c *corev1.PersistentVolumeClaim) {
+		if p.modes != nil {
+			c.Spec.AccessModes = p.modes
+		}
+	})
 	pvName := "pvc-" + string(c.UID)
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": p.provisioner}},

@@ -91,6 +91,7 @@ type host struct {
 	node  string
 	image hosttest.Image
 	mount string
+	label string // the Node's hostname label, "" for host-of-NODE
 }
 
 // newHost makes the Node object, whose hostname label is not its name, and a prepared pool. extra is
