@@ -36,7 +36,7 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		"503, of a proxy perhaps":  {apierrors.NewServiceUnavailable("upstream connect error or disconnect/reset before headers"), true},
 		"it was changed meanwhile": {apierrors.NewConflict(resource, "pvc-a", errors.New("changed")), false},
 		"forbidden":                {apierrors.NewForbidden(resource, "pvc-a", errors.New("no")), false},
-		"too many requests":        {apierrors.NewTooManyRequestsError("later"), false},
+		"429, of a proxy perhaps":  {apierrors.NewTooManyRequestsError("later"), true},
 	} {
 		controller, r := stand(&api{}, &shelf{})
 		controller.API = &failing{with: c.with}

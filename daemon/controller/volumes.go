@@ -238,12 +238,12 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); cancel() }
 }
 
-// refused reports whether the API server certainly did not do what it was asked. 503 is not certain: a proxy before
-// it says so, too, of a request that it had passed on (Envoy, when the connection is reset before the response).
+// refused reports whether the API server certainly did not do what it was asked. 503 and 429 are not certain: a proxy
+// before it says so, too, of a request that it had passed on (Envoy, when the connection is reset before the
+// response). A conflict is: DeleteVolume looks whether the object is there still.
 func refused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsConflict, apierrors.IsForbidden, apierrors.IsUnauthorized, apierrors.IsInvalid,
-		apierrors.IsTooManyRequests,
 	} {
 		if is(err) {
 			return true

@@ -46,7 +46,7 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 }
 
 // DeleteVolume deletes a volume object, if nobody changed it since it was read: what was decided on may not
-// be so any more (a conflict, apierrors.IsConflict). One that is gone already is no error.
+// be so any more (apierrors.IsConflict: the object is there still). One that is gone already is no error.
 func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	uid := pv.UID
 	unchanged := &metav1.Preconditions{UID: &uid}
@@ -59,7 +59,10 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	if apierrors.IsConflict(err) {
 		// Another object of that name, so that ours is gone; or it was changed, or a conflict of somebody in between.
 		now, readErr := c.GetVolume(ctx, pv.Name)
-		if readErr == nil && (now == nil || now.UID != uid) {
+		switch {
+		case readErr != nil:
+			return fmt.Errorf("delete volume %s: after a conflict: %w", pv.Name, readErr) // it may be gone
+		case now == nil || now.UID != uid:
 			return nil
 		}
 	}

@@ -268,7 +268,17 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 			Body: io.NopCloser(strings.NewReader(status))}, nil
 	})
 	if err := c.RemoveVolume(ctx, pv); !apierrors.IsConflict(err) {
-		t.Errorf("the object is there, and the answer is %v", err)
+		t.Errorf("the object is there, and the error is %v", err)
+	}
+	conflicting := w.spoil
+	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return conflicting(r)
+	})
+	if err := c.DeleteVolume(ctx, pv); err == nil || apierrors.IsConflict(err) {
+		t.Errorf("a conflict, and no way to see whether the object is there: %v", err)
 	}
 	w.spoilWith(nil)
 	if err := c.RemoveVolume(ctx, pv); err != nil {
