@@ -199,7 +199,7 @@ func (w *world) earlierState() {
 	w.sh("systemctl stop " + service + "; mv " + lib + "/state/pools " + lib + "/pools; rm -r " + lib + "/state; chown -R hostpath-provisioner: " + lib)
 	w.sh("sed -i 's/\"id\": *\"[^\"]*\"/\"id\": \"another\"/' " + lib + "/pools/data.json; systemctl start " + service)
 	w.status("pool data is closed: /data/volumes has marker ")
-	w.is("ls "+lib+" "+lib+"/pools "+lib+"/state/pools | tr '\\n' ' '", lib+": pools state  "+lib+"/pools:  "+lib+"/state/pools: data.json fast.json more.json")
+	w.is("ls "+lib+" "+lib+"/pools "+lib+"/state/pools | tr '\\n' ' '", lib+": pools state  "+lib+"/pools:  "+lib+"/state/pools: data.json fast.json home.json more.json")
 	w.sh("hostpath-provisioner prepare data --replace")
 	w.status("2 of 2 pools open")
 }
