@@ -61,8 +61,8 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 		now, readErr := c.GetVolume(ctx, pv.Name)
 		switch {
 		case readErr != nil:
-			return fmt.Errorf("delete volume %s: after a conflict: %w", pv.Name, readErr) // it may be gone
-		case now == nil || now.UID != uid:
+			return fmt.Errorf("delete volume %s: after a conflict: %v", pv.Name, readErr) // it may be gone
+		case now == nil || now.UID != uid || deleting(now, pv):
 			return nil
 		}
 	}
@@ -70,6 +70,14 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
 	}
 	return nil
+}
+
+// deleting reports whether an object is being deleted as was decided when it was read before: the deletion was done,
+// and its response lost or the request sent twice, and pv-protection holds it for a moment with another version.
+func deleting(now, before *corev1.PersistentVolume) bool {
+	return now.DeletionTimestamp != nil && !slices.Contains(now.Finalizers, plan.Finalizer) &&
+		now.Spec.PersistentVolumeReclaimPolicy == before.Spec.PersistentVolumeReclaimPolicy &&
+		now.Spec.ClaimRef != nil && before.Spec.ClaimRef != nil && now.Spec.ClaimRef.UID == before.Spec.ClaimRef.UID
 }
 
 // ReleaseFinalizer takes our finalizer off a volume object, and no other, if its policy and its claim still are

@@ -289,6 +289,26 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	}
 }
 
+// A deletion that was done, and is asked for again by what was known before it: a proxy sent it twice, or its response
+// was lost. Another finalizer holds the object, as pv-protection does for a moment.
+func TestDeleteVolumeTwice(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newClient(t, Options{})
+	pv := created(t, volume("twice", "7", others))
+	for range 2 {
+		if err := c.DeleteVolume(ctx, pv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+	if _, err := plane.Client().CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteVolume(ctx, pv); !apierrors.IsConflict(err) {
+		t.Errorf("to be retained now: %v", err)
+	}
+}
+
 // An administrator changes the object after it was decided that it goes: it stays, with its finalizer if that
 // was still there.
 func TestRemoveVolumeThatChanged(t *testing.T) {
