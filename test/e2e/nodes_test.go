@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,7 +148,12 @@ func TestMixedBindingLate(t *testing.T) {
 	w.pod("late", nil, "now", "waits")
 	pod, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, "late", metav1.GetOptions{})
 	w.must(err)
-	event, err := w.WaitEvent(w.soon(), pod, "MixedBinding")
+	nodes, err := w.Client().CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	w.must(err)
+	// Late pods are looked for the more seldom the more nodes there are, and each test has its own.
+	ctx, cancel := context.WithTimeout(w.ctx, 2*limit+time.Duration(2*len(nodes.Items))*time.Second)
+	defer cancel()
+	event, err := w.WaitEvent(ctx, pod, "MixedBinding")
 	w.must(err)
 	if !strings.Contains(event.Message, "now is provided at once on any node, waits waits for the pod") {
 		t.Errorf("event %q", event.Message)
