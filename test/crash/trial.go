@@ -129,7 +129,9 @@ func (t *trial) begin() {
 	t.ask()
 	t.fate = bound
 	if faults := t.settle(t.rest(), t.wish); len(faults) > 0 {
-		t.Fatalf("a claim was not provisioned, with nobody killed: %v", faults)
+		log := strings.Split(t.daemon.Log(), "\n")
+		t.Fatalf("a claim was not provisioned, with nobody killed: %v; the end of the daemon's log:\n%s",
+			faults, strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
 	t.write()
 	t.fate = t.op.fate
