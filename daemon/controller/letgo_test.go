@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // failing is an API that deletes no volume object, as far as the daemon is told.
@@ -47,5 +50,37 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		if got := controller.ledger.has(letGoKey("pvc-a")); got != c.want {
 			t.Errorf("%s: remembered: %t", name, got)
 		}
+	}
+}
+
+// readOnly is a disk that was remounted read-only, for as long as err is set.
+type readOnly struct {
+	shelf
+	err error
+}
+
+func (d *readOnly) Purge(context.Context, mounts.Identity, string) error { return d.err }
+
+// A purge that fails for a moment goes on soon; one that goes on failing is tried seldom.
+func TestPurgeFails(t *testing.T) {
+	disk := &readOnly{err: errors.New("unlinkat file: read-only file system")}
+	c, r := stand(&api{}, disk)
+	c.Speaker = deafSpeaker{}
+	for range 2 {
+		if after, err := c.purge(t.Context(), r, "pvc-a"); err != nil || after != time.Second {
+			t.Errorf("again after %s, %v; want a second", after, err)
+		}
+	}
+	c.ledger.entries["purge/pvc-a"].first = time.Now().Add(-time.Minute)
+	if after, _ := c.purge(t.Context(), r, "pvc-a"); after.Round(time.Second) != time.Minute {
+		t.Errorf("after a minute of failures again after %s", after)
+	}
+	c.ledger.entries["purge/pvc-a"].first = time.Now().Add(-time.Hour)
+	if after, _ := c.purge(t.Context(), r, "pvc-a"); after != 10*time.Minute {
+		t.Errorf("after an hour of failures again after %s", after)
+	}
+	disk.err = nil
+	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.ledger.has("purge/pvc-a") {
+		t.Errorf("done: again after %s, %v", after, err)
 	}
 }

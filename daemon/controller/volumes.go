@@ -361,7 +361,14 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
 		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
-	return 10 * time.Minute, nil
+	return purgeAgain(c.ledger.since("purge/" + pv)), nil
+}
+
+// purgeAgain is how long after a purge that failed the next one begins: as long as they have failed, because what
+// fails on a filesystem that was read-only for a moment, too short for the gate to close, goes on soon, and what a
+// tenant made hard to remove is walked through seldom.
+func purgeAgain(failed time.Duration) time.Duration {
+	return min(max(failed, time.Second), 10*time.Minute)
 }
 
 // mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
