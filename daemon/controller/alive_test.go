@@ -102,11 +102,12 @@ func (s slowCount) NodeCount(context.Context) (int, error) {
 func TestCountingBlocksNoWorker(t *testing.T) {
 	a := slowCount{asked: make(chan struct{}, 100), release: make(chan struct{})}
 	c := New(Options{API: a})
+	c.nodes.counted = time.Now().Add(-time.Hour)
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
 			if n := c.nodeCount(t.Context(), time.Minute); n != 2 {
-				t.Errorf("%d nodes before they were counted, want 2", n)
+				t.Errorf("%d nodes before they were counted again, want 2", n)
 			}
 		})
 	}
@@ -118,5 +119,15 @@ func TestCountingBlocksNoWorker(t *testing.T) {
 	await(t, "the number", func() bool { return c.nodeCount(t.Context(), time.Minute) == 1 })
 	if len(a.asked) != 1 {
 		t.Errorf("%d requests in the end, want one", len(a.asked))
+	}
+}
+
+// A worker waits for the first number: a node that is alone would leave its claims to others.
+func TestFirstCountIsAwaited(t *testing.T) {
+	a := slowCount{asked: make(chan struct{}, 1), release: make(chan struct{})}
+	c := New(Options{API: a})
+	time.AfterFunc(2*countWait, func() { close(a.release) })
+	if n := c.nodeCount(t.Context(), time.Minute); n != 1 {
+		t.Errorf("%d nodes, want 1", n)
 	}
 }

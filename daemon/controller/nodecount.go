@@ -21,11 +21,15 @@ func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
 		n.flight = flight
 		go c.countNodes(ctx, flight)
 	}
+	wait := countWait
+	if n.counted.IsZero() {
+		wait = firstCountWait
+	}
 	n.mu.Unlock()
 	select {
 	case <-flight:
 	case <-ctx.Done():
-	case <-time.After(countWait):
+	case <-time.After(wait):
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,6 +54,8 @@ const (
 	countAgain = 5 * time.Second
 	// countWait is how long a worker waits for the number, of an API server that takes long.
 	countWait = time.Second
+	// firstCountWait is the same before there is any number: a node that is alone would leave claims to others.
+	firstCountWait = 10 * time.Second
 )
 
 // nodeCount is what is known of the cluster's size. Until it was counted there is another node: asking
