@@ -337,10 +337,19 @@ func (w *world) afterRestore(ctx context.Context, r *row) {
 	if w.kept == 0 || w.back == 0 {
 		r.losses.add(nothingProven, "restored: %d orphans, %d claims came back", w.kept, w.back)
 	}
-	for _, at := range orphans {
-		if !told(w.judge.storages[at.storage].Log(), at.pv, plan.ReasonOrphaned) {
-			r.losses.add(unsettled, "%s is kept without a claim, and nothing says so", at.pv)
+	var untold []place
+	w.until(ctx, func() bool { // one after the other is looked for at the API server
+		var logs []string
+		for _, s := range w.judge.storages {
+			logs = append(logs, s.Log())
 		}
+		untold = slices.DeleteFunc(slices.Clone(orphans), func(at place) bool {
+			return told(logs[at.storage], at.pv, plan.ReasonOrphaned)
+		})
+		return len(untold) == 0
+	})
+	for _, at := range untold {
+		r.losses.add(unsettled, "%s is kept without a claim, and nothing says so", at.pv)
 	}
 }
 
