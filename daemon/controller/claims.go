@@ -71,7 +71,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 	if name := plan.ClassName(claim); verdict.Reason == plan.ReasonClassNotFound && plan.NodeNamePossible(name) {
 		var err error
-		if facts.ClassOf, err = c.API.ClassProvisioner(ctx, name); err != nil {
+		if facts.ClassOf, err = c.classOf(ctx, name); err != nil {
 			return facts, verdict, err
 		}
 		if plan.Answers(facts.ClassOf, c.Provisioner, c.Aliases) {

@@ -54,13 +54,14 @@ type Options struct {
 // Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
 type Controller struct {
 	Options
-	rooms  map[string]*room // by pool; "" takes claims whose class resolves to no pool
-	ledger ledger
-	voice  voice
-	nodes  nodeCount
-	turns  turns
-	mixing *mixing
-	here   here
+	rooms   map[string]*room // by pool; "" takes claims whose class resolves to no pool
+	ledger  ledger
+	voice   voice
+	nodes   nodeCount
+	classes classOwners
+	turns   turns
+	mixing  *mixing
+	here    here
 }
 
 // room is one pool's queues. That of "" takes what belongs to no configured pool.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -158,6 +159,55 @@ func TestClassOfAnother(t *testing.T) {
 		_, v, err := c.decide(t.Context(), claim)
 		if err != nil || v.Message != want || v.Action != plan.Wait || want == "" && v.After == 0 {
 			t.Errorf("of %q: %+v, %v", of, v, err)
+		}
+	}
+}
+
+// countingClasses is an API server that counts how often it is asked whose a class is.
+type countingClasses struct {
+	*api
+	n    int
+	fail error
+}
+
+func (c *countingClasses) ClassProvisioner(context.Context, string) (string, error) {
+	c.n++
+	return "example.com/other", c.fail
+}
+
+// A tenant's claims of classes that are not ours cost a bounded number of requests, on each node.
+func TestClassesAreAskedForSeldom(t *testing.T) {
+	server := &countingClasses{api: &api{}}
+	c, _ := stand(server.api, &shelf{})
+	c.API = server
+	for range 10 {
+		if of, err := c.classOf(t.Context(), "c"); of != "example.com/other" || err != nil {
+			t.Errorf("%q, %v", of, err)
+		}
+	}
+	if server.n != 1 {
+		t.Errorf("%d requests for one name, want one", server.n)
+	}
+	for i := range 1000 {
+		if _, err := c.classOf(t.Context(), fmt.Sprint("class-", i)); err != nil {
+			t.Error(err)
+		}
+	}
+	if server.n != askClassMost {
+		t.Errorf("%d requests for 1001 names, want %d", server.n, askClassMost)
+	}
+	long := time.Now().Add(2 * askClassAgain)
+	if _, ask := c.classes.take("c", long); !ask || len(c.classes.known) != 1 {
+		t.Errorf("after a while: asked %t, %d are held", ask, len(c.classes.known))
+	}
+	if _, err := c.classOf(t.Context(), "c"); !errors.Is(err, errBeingAsked) { // by the take above
+		t.Errorf("beside another worker's request: %v", err)
+	}
+	server.fail = errors.New("away")
+	c.classes.known = nil
+	for range 2 { // a failure is not kept
+		if _, err := c.classOf(t.Context(), "c"); !errors.Is(err, server.fail) {
+			t.Errorf("while the server is away: %v", err)
 		}
 	}
 }
