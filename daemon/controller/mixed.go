@@ -166,7 +166,7 @@ func (c *Controller) warnMixed(ctx context.Context, pod mixedPod) error {
 	return nil
 }
 
-// news says whether a pod was not warned lately, and notes it.
+// news reports whether a pod was not warned lately, and notes it.
 func (m *mixing) news(uid string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

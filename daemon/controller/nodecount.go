@@ -7,7 +7,7 @@ import (
 )
 
 // nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot be counted, and
-// for those who do not want to wait for whoever counts, it is the last known number.
+// while a request for it takes longer than a worker waits, it is the last known number.
 func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
 	n := &c.nodes
 	n.mu.Lock()

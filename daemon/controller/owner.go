@@ -24,7 +24,7 @@ type here struct {
 	synced  atomic.Bool            // the watches are complete, and the cluster was asked who it is
 	cluster atomic.Pointer[string] // its ID; "" is unknown
 	warned  sync.Once
-	asked   atomic.Pointer[time.Time] // when it answered last
+	asked   atomic.Pointer[time.Time] // when its ID was read last
 }
 
 // askedLately is how long the cluster's answer is enough where nothing is to be undone. All pools open at once

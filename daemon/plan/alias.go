@@ -91,7 +91,7 @@ var systems = map[string]System{
 	},
 }
 
-// plain are the aliases that nobody knows. torchbox's program can be given any name (-name), and takes its
+// plain are the aliases that are no known system. torchbox's program can be given any name (-name), and takes its
 // parameters in any case.
 var plain = System{Name: "another provisioner", params: systems[Torchbox].params, anyCase: true}
 
@@ -175,7 +175,7 @@ func named(provisioner string, pool Pool) Pool {
 const nameMax = 255
 
 // mark puts on a volume what its class's own system puts there, so that it would know the volume. An alias that
-// nobody knows and whose class says pvDir is the -name of a torchbox program.
+// is no known system and whose class says pvDir is the -name of a torchbox program.
 func mark(annotations map[string]string, f ClaimFacts) {
 	by := f.Class.Provisioner
 	annotations[ProvisionedBy] = by

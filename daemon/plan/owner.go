@@ -106,7 +106,7 @@ func recordsUnknownHere(f OwnerFacts) (Objection, bool) {
 		f.Pool.Path, f.Cluster)}, f.MarkedCluster == "" && f.Cluster != "" && f.Census.Objects > 0 && f.Census.Absent
 }
 
-// scopeLeft: nobody would remove them with this scope, and daemons whose configuration was not changed may still
+// scopeLeft: no daemon would remove them with this scope, and daemons whose configuration was not changed may still
 // work here by the one before.
 func scopeLeft(f OwnerFacts) (Objection, bool) {
 	left := f.Census.ofAllNodes()
