@@ -72,7 +72,7 @@ func rules(t *testing.T, domain, of string) (all [][]string) {
 	return all
 }
 
-// What nothing in the program needs is not allowed: quotas are set by ioctl(2), resource limits by nobody. Only
+// What nothing in the program needs is not allowed: quotas are set by ioctl(2), resource limits are not set. Only
 // the configuration of a pool on a network filesystem has the daemon write to files that may be tenants'.
 func TestRightsWithoutAUse(t *testing.T) {
 	policy := source(t, "hostpath_provisioner.te")

@@ -1,0 +1,166 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// A process that goes on writing does not keep purge: without root's rights it is shut out, with
+// them what it holds is reported after some passes.
+func TestPurgeWhileWriting(t *testing.T) {
+	for _, who := range []string{"65534", "0"} {
+		t.Run("uid "+who, func(t *testing.T) {
+			r := onTmpfs(t)
+			dir := r.create(t, pv)
+			must(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
+			must(t, os.Chmod(filepath.Join(dir, "d"), 0o777))
+			writer := exec.Command("setpriv", "--reuid", who, "--clear-groups", "sh", "-c",
+				`exec 9>held; echo ready; i=0; while i=$((i+1)); do : > f$i; mkdir -p d/$i; : > d/$i/f; echo x >&9; done 2>/dev/null`)
+			writer.Dir = dir
+			out, err := writer.StdoutPipe()
+			must(t, err)
+			must(t, writer.Start())
+			t.Cleanup(func() { _ = writer.Process.Kill(); _ = writer.Wait() })
+			_, err = out.Read(make([]byte, 6))
+			must(t, err)
+			must(t, r.Trash(t.Context(), r.id, pv))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err = r.Purge(ctx, r.id, pv)
+			if who != "0" {
+				must(t, err)
+			} else if err != nil && !errors.Is(err, ErrLeft) {
+				t.Fatal(err)
+			}
+			must(t, writer.Process.Kill())
+			_ = writer.Wait()
+			_, err = r.Purge(ctx, r.id, pv)
+			must(t, err)
+		})
+	}
+}
+
+// The same for a writer that is always faster: after each pass there is a new file. It is reported,
+// and the directory is root's alone by then.
+func TestPurgeNeverEmpty(t *testing.T) {
+	r := onTmpfs(t)
+	held, err := unix.Open(r.create(t, pv), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	passes := 0
+	r.step = func(step string) {
+		if step == "directory emptied" {
+			passes++
+			must(t, unix.Mknodat(held, strconv.Itoa(passes), unix.S_IFREG, 0))
+		}
+	}
+	must(t, unix.Mknodat(held, "0", unix.S_IFREG, 0))
+	purged, err := r.Purge(t.Context(), r.id, pv)
+	want := `pool "fast": volume "pvc-1": not everything could be removed: 8 removed, 1 left: "pvc-1~": directory not empty`
+	if !errors.Is(err, ErrLeft) || err.Error() != want || purged.Removed != passMax || passes != passMax {
+		t.Errorf("%d passes, got %v\nwant %s", passes, err, want)
+	}
+	if got := tree(t, r.meta("trash", pv+"~")); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
+		t.Errorf("not shut out:\n%s", got)
+	}
+}
+
+// Purge stops between two entries when it is told to, and the next one goes on.
+func TestPurgeCanceled(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for i := range 500 {
+		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	must(t, r.Trash(t.Context(), r.id, pv))
+	purged, err := r.Purge(&countdown{Context: t.Context(), left: 100}, r.id, pv)
+	if !errors.Is(err, context.Canceled) || purged.Removed == 0 || purged.Removed > 100 {
+		t.Fatalf("%v, %+v", err, purged)
+	}
+	again, err := r.Purge(t.Context(), r.id, pv)
+	if err != nil || purged.Removed+again.Removed != 501 {
+		t.Fatalf("%v, %+v then %+v", err, purged, again)
+	}
+}
+
+// countdown is a context that ends when it was asked so many times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// btrfs subvolumes, which any user can make, are other filesystems by device and none by mount.
+func TestPurgeSubvolumes(t *testing.T) {
+	r := onDisk(t, mounted(t, "btrfs", 160))
+	before := tree(t, r.path)
+	dir := r.create(t, pv)
+	for _, sub := range []string{"s", "s/t"} {
+		if out, err := exec.Command("btrfs", "subvolume", "create", filepath.Join(dir, sub)).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	write(t, filepath.Join(dir, "s", "t", "text"), "x")
+	deep(t, filepath.Join(dir, "s", "t"), 200)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err := r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if after := tree(t, r.path); after != before {
+		t.Errorf("left:\n%s", after)
+	}
+}
+
+// BenchmarkCreateDuringPurge is Create's latency while a volume of 200,000 files is purged, beside
+// that of a quiet pool.
+func BenchmarkCreateDuringPurge(b *testing.B) {
+	for _, purging := range []bool{false, true} {
+		b.Run(fmt.Sprint("purging=", purging), func(b *testing.B) {
+			path := hosttest.PoolMount(b, hosttest.Mkfs(b, "ext4", 1024, "-N", "300000"))
+			b.Cleanup(func() { hosttest.Unmount(b, path) })
+			r := onDisk(b, path)
+			dir := r.create(b, pv)
+			for i := range 200_000 {
+				if i%1000 == 0 {
+					must(b, os.Mkdir(filepath.Join(dir, strconv.Itoa(i/1000)), 0o755))
+				}
+				must(b, os.WriteFile(filepath.Join(dir, strconv.Itoa(i/1000), strconv.Itoa(i)), nil, 0o600))
+			}
+			must(b, r.Trash(b.Context(), r.id, pv))
+			ctx, cancel := context.WithCancel(b.Context())
+			var wait sync.WaitGroup
+			began, took := time.Now(), time.Duration(0)
+			if purging {
+				wait.Go(func() { _, _ = r.Purge(ctx, r.id, pv); took = time.Since(began) })
+			}
+			measure(b, 1, func(i int) error { _, err := r.Create(b.Context(), r.id, spec(pvName(i))); return err })
+			created := time.Since(began)
+			if purging && os.Getenv("PURGE_WHOLE") == "" {
+				cancel()
+			}
+			wait.Wait()
+			cancel()
+			b.ReportMetric(took.Seconds(), "purge-s")
+			b.ReportMetric(created.Seconds(), "creating-s")
+		})
+	}
+}
