@@ -89,8 +89,8 @@ filesystem  = "ext4"
 `, w.name, w.node, w.path("daemon.kubeconfig"), w.mount)})
 	w.must(err, "configuring the daemon")
 	w.call(0, "prepare", "fast")
-	w.showf("$ mount -o loop fast.img %s", w.mount)
-	w.image.Mount(w, w.mount)
+	w.showf("$ mount -o loop,nosuid,nodev fast.img %s", w.mount)
+	w.image.Mount(w, w.mount, "nosuid", "nodev")
 	w.call(0, "prepare", "fast")
 	w.call(0, "check")
 }
@@ -252,7 +252,7 @@ func (w *world) refusedWhileUnmounted(ctx context.Context) *corev1.PersistentVol
 
 func (w *world) goesThroughWhenMounted(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	w.step("the pool is mounted again: the same claim goes through")
-	w.image.Mount(w, w.mount)
+	w.image.Mount(w, w.mount, "nosuid", "nodev")
 	w.bound(ctx, claim)
 	if got := w.entries(w.mount); len(got) != 2 {
 		w.Fatalf("the pool has %v, want the two volumes", got)
