@@ -38,8 +38,12 @@ const (
 )
 
 // Automount covers dir with autofs. Opening dir has it call mount(8) with these arguments, of which the last
-// is dir; or, for an indirect map (autofs(5)), a directory in dir, which is made when it is looked for.
-func Automount(t T, dir string, mount ...string) *Automounter {
+// is dir; or, for an indirect map (autofs(5)), a directory in dir, which is made when it is looked for. The
+// automounter ends with the test.
+func Automount(t interface {
+	T
+	Cleanup(func())
+}, dir string, mount ...string) *Automounter {
 	t.Helper()
 	a := &Automounter{t: t, cmd: exec.Command("/proc/self/exe")}
 	kind := "direct"
@@ -62,6 +66,7 @@ func Automount(t T, dir string, mount ...string) *Automounter {
 	if err != nil {
 		t.Fatalf("starting an automounter: %v", err)
 	}
+	t.Cleanup(a.Stop) // also so that its pipes live until then: the automounter ends with its standard input
 	a.Mounts(mount...)
 	return a
 }
@@ -83,7 +88,7 @@ func (a *Automounter) order(what string, args ...string) {
 	}
 }
 
-// Stop ends the automounter, which leaves the mount point to the kernel: nobody serves it any more.
+// Stop ends the automounter, as the end of the test does: the mount point is served no longer.
 func (a *Automounter) Stop() {
 	_ = a.cmd.Process.Kill()
 	_ = a.cmd.Wait()
