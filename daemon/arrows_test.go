@@ -13,8 +13,8 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new room belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/confine", "daemon/kube", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
-	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/plan", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/plan", "daemon/prepare", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
+	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/mountpoint", "daemon/plan", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/plan", "daemon/volume", "hostcheck/mounts"},
 	"daemon/config":            {},
 	"daemon/confine":           {},
@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/kube":              {"daemon/plan", "daemon/words"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "hostcheck"},
+	"daemon/mountpoint":        {"hostcheck"},
 	"daemon/plan":              {"daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/state":             {"hostcheck"},

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // Confine takes from this process what a daemon with this configuration does not need (package confine).
@@ -47,6 +48,8 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 		Read:     slices.Concat(hostFiles, []string{filepath.Dir(o.Config)}, resolverDirectories()),
 		Write:    []string{"/proc/self", "/dev/null", "/sys/fs/selinux"},
 		Abstract: strings.HasPrefix(os.Getenv("NOTIFY_SOCKET"), "@"),
+		// Without the capability another process is asked (package mountpoint).
+		LookUnder: mounts.Permitted(),
 	}
 	for _, p := range cfg.Pools {
 		r.Work = append(r.Work, workIn(p))
@@ -146,6 +149,15 @@ func workIn(p config.Pool) string {
 		return p.Path
 	}
 	return parent
+}
+
+// ConfineLooker is Confine for the process that looks under mount points (package mountpoint) by the configuration in
+// this file: it reads that, the mount table, and the files that user and group names are looked up in.
+func ConfineLooker(file string) (*confine.Confined, error) {
+	return confine.Process(confine.Rules{
+		Read:      slices.Concat(around(file), []string{"/etc/passwd", "/etc/group", "/etc/localtime", "/proc"}),
+		LookUnder: true,
+	})
 }
 
 // confine is Confine with what is told of it.

@@ -69,9 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	defer d.locks.keep(nil)
 	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health})
 	d.metrics.Reloaded(true, time.Now())
-	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType))...) {
-		o.Log.Warn(f.Message, "reason", f.Reason)
-	}
+	d.warn(hostcheck.CheckHost(os.DirFS("/")))
 	if err := capable(cfg); err != nil {
 		return err
 	}
@@ -79,6 +77,9 @@ func Run(ctx context.Context, o Options) error {
 	defer d.end(nil)
 	d.unit = OwnUnit("/")
 	d.confine(cfg)
+	// Not before: go-selinux keeps a procfs of its own where it may make one (fsopen, CAP_SYS_ADMIN), and Landlock's rule
+	// for this process's directory is of the procfs in /proc. Then no label could be set for new files.
+	d.warn(hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType)))
 	if err := d.run(ctx, cfg); err != nil {
 		return err
 	}
@@ -86,6 +87,12 @@ func Run(ctx context.Context, o Options) error {
 		return why
 	}
 	return nil
+}
+
+func (d *daemon) warn(findings []hostcheck.Finding) {
+	for _, f := range findings {
+		d.Log.Warn(f.Message, "reason", f.Reason)
+	}
 }
 
 // daemon is what lives across reloads.
@@ -276,7 +283,11 @@ func (d *daemon) health() metrics.Health {
 	if g == nil {
 		return metrics.Health{}
 	}
-	return metrics.Health{Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess()}
+	normal, warning := g.client.EventsDropped()
+	return metrics.Health{
+		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(),
+		DroppedNormal: normal, DroppedWarning: warning,
+	}
 }
 
 // feedWatchdog proves to systemd, and to /healthz, that the controllers turn; it stops feeding when

@@ -122,7 +122,7 @@ func (d disk) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 func record(r volume.Record, place volume.Place) *plan.Record {
 	return &plan.Record{
 		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
-		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Unpublished: r.Unpublished, Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
+		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Unpublished: r.Unpublished, Replaced: r.Replaced != "", Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
 	}
 }
 

@@ -14,6 +14,9 @@
 // A mount event: mounts.Watch says that something changed, each pool is looked at again, the gate
 // closes before anybody is told, and opens after the report; then what waited is queued again.
 //
+// What lies under a mount point the daemon asks another process, which has the capability for it and no network
+// (package mountpoint).
+//
 // A volume: its object is Released, the policy says Delete, the disk has our record, the gate is open:
 // the directory is renamed into the trash and that is made durable, the object goes, the trash is
 // emptied in the background, the record goes last.

@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -143,7 +144,7 @@ func (p *prober) impatient(ctx context.Context) (context.Context, context.Cancel
 
 func (p *prober) expect(remembered hostcheck.Marker) {
 	if p.eyes == nil || remembered.ID != p.remembered.ID {
-		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID, p.before...))
+		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID, p.before...)).Asking(mountpoint.Service, mountpoint.Under)
 	}
 	p.remembered = remembered
 	if p.cluster != nil {

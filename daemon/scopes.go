@@ -25,7 +25,7 @@ var commonScopes = []string{plan.ScopeShared, plan.ScopeEveryNode}
 // a configured pool has, in those pools alone.
 func (g *generation) watchVolumes() {
 	changed := func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) }
-	g.volumes = g.client.Volumes(plan.NodeLabelValue(g.cfg.Node), changed)
+	g.volumes = g.client.Volumes(plan.NodeLabelValue(g.cfg.Node), changed).WatchList()
 	for _, scope := range commonScopes {
 		var pools []string
 		for _, p := range g.cfg.Pools {

@@ -68,13 +68,23 @@ func UnitPools(cfg config.Config) []systemd.Pool {
 // UnitPool is UnitPools for one.
 func UnitPool(p config.Pool) systemd.Pool {
 	pool := systemd.Pool{
-		Path: p.Path, Network: OnNetwork(p), LookUnder: p.RequireMount && p.Immutable != config.ImmutableOff,
+		Path: p.Path, Network: OnNetwork(p),
 		SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove,
 	}
 	if p.RequireMount {
 		pool.MountPoint = p.MountPoint
 	}
 	return pool
+}
+
+// LookedUnder are the mount points of the pools that are looked under.
+func LookedUnder(cfg config.Config) (points []string) {
+	for _, p := range cfg.Pools {
+		if p.RequireMount && p.Immutable != config.ImmutableOff {
+			points = append(points, p.MountPoint)
+		}
+	}
+	return points
 }
 
 // OnNetwork reports whether the configuration says so: the scope of a network filesystem, its type, or a

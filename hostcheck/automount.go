@@ -50,7 +50,7 @@ func (l *looker) automount(f *Facts, v view, e enter) view {
 	}
 	f.Automount.Error = cmp.Or(l.auto.err, fmt.Sprintf("it was mounted %d times in %v, and did not stay", triggerBurst, triggerWindow))
 	if v.want.RequireMount && len(v.stack) > 0 {
-		f.Under = l.under(v, true)
+		f.Under = l.under(f, v, true, e)
 	}
 	return v
 }

@@ -87,6 +87,8 @@ const (
 	CannotTell   Trouble = "cannotTell"
 	NotPermitted Trouble = "notPermitted"
 	LookFailed   Trouble = "failed"
+	// NoAnswer: whoever was asked to look had not answered for as long as an asker waits.
+	NoAnswer Trouble = "noAnswer"
 )
 
 // Space is what statfs(2) says.

@@ -2,7 +2,6 @@ package hostcheck
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -30,7 +29,10 @@ type looker struct {
 	seen   uint64 // generation of the table that was read last
 	deep   deepLook
 	auto   trigger
+	who    string           // whom ask asks
 	now    func() time.Time // nil: time.Now
+
+	ask func(point string, within time.Duration) Bare // nil: nobody can be asked
 }
 
 // deepLook is the costly part of an earlier look.
@@ -106,7 +108,7 @@ func (l *looker) gatherMounted(f *Facts, v view, e enter) {
 	deep := l.freshly()
 	e("looking under "+v.want.MountPoint, *f)
 	if v.mounted {
-		f.Under = l.under(v, deep)
+		f.Under = l.under(f, v, deep, e)
 	}
 	e("opening "+v.want.MountPoint, *f)
 	top, err := mounts.Open(v.want.MountPoint, unix.O_PATH)
@@ -189,47 +191,4 @@ func (l *looker) time() time.Time {
 		return l.now()
 	}
 	return time.Now()
-}
-
-func (l *looker) under(v view, deep bool) Under {
-	if v.want.Immutable == ImmutableOff {
-		return Under{}
-	}
-	if !deep {
-		return l.deep.under
-	}
-	if len(v.stack) == 0 { // mounted on nothing: the root, which rootFilesystem refuses
-		return Under{}
-	}
-	if v.parent.FSType == autofs {
-		return underOf(-1, fmt.Errorf("a directory of autofs: %w", mounts.ErrCannotTell))
-	}
-	fd, err := mounts.Under(v.stack[0], v.parent)
-	if err == nil {
-		defer unix.Close(fd)
-	}
-	return underOf(fd, err)
-}
-
-// underOf reads the flag of the directory that is open at fd.
-func underOf(fd int, err error) Under {
-	u := Under{Looked: true}
-	if err == nil {
-		u.Immutable, err = mounts.Immutable(fd)
-	}
-	if err == nil || errors.Is(err, mounts.ErrCannotTell) {
-		u.Identity, _ = mounts.IdentityOf(fd)
-	}
-	switch {
-	case err == nil:
-		return u
-	case errors.Is(err, mounts.ErrCannotTell):
-		u.Trouble = CannotTell
-	case errors.Is(err, mounts.ErrNotPermitted):
-		u.Trouble = NotPermitted
-	default:
-		u.Trouble = LookFailed
-	}
-	u.Error = err.Error()
-	return u
 }

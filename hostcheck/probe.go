@@ -43,6 +43,21 @@ type stage struct {
 // NewProber makes a prober; it looks at nothing before Probe.
 func NewProber(e Expect) *Prober { return &Prober{expect: e, look: looker{expect: e}} }
 
+// How long whoever is asked to look may take: where the answer decides whether the pool is good, and where it is a
+// warning.
+const (
+	answerWithin  = 30 * time.Second
+	warningWithin = time.Second
+)
+
+// Asking has the bare directory of the mount point looked at by another process, where this one has not the right
+// (mounts.Permitted). who is its name in reports. ask begins a look after it is called, and returns within the given
+// time. It is to be called before the first Probe.
+func (p *Prober) Asking(who string, ask func(point string, within time.Duration) Bare) *Prober {
+	p.look.who, p.look.ask = who, ask
+	return p
+}
+
 // Probe looks at the pool now and answers by the context's deadline (without one, in 10 s): a pool
 // that has not answered by then is reported NotAnswering, with what was learnt before. It recovers
 // by itself once the filesystem answers.

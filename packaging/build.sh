@@ -39,7 +39,7 @@ program "$(go env GOHOSTARCH)" "$native"
 cp systemd/*.service systemd/*.socket "$common/units/"
 mkdir -p "$common/doc/docs" "$common/presets"
 cp systemd/*.preset "$common/presets/"
-cp systemd/hostpath-provisioner-generator "$common/"
+cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
 cp packaging/sysusers.conf packaging/config.toml packaging/copyright LICENSE "$common/"
@@ -74,6 +74,9 @@ for ARCH in $ARCHES; do
 	mv "$work/$ARCH/root/changelog.yaml" "$work/$ARCH/"
 	program "$ARCH" "$work/$ARCH/root/usr/bin/hostpath-provisioner"
 	cp packaging/nfpm.yaml "$work/$ARCH/nfpm.yaml"
+	(cd "$work/$ARCH/root/doc" && find . -name '*.md' -printf '%P\n') | sort |
+		sed 's,.*,  - {src: root/doc/&\, dst: /usr/share/doc/hostpath-provisioner/&\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' >"$work/docs.yaml"
+	sed -i "/^contents:/r $work/docs.yaml" "$work/$ARCH/nfpm.yaml"
 	if [ ! -e "$common/selinux/selinux-module" ]; then
 		sed -i '/selinux/d' "$work/$ARCH/nfpm.yaml"
 	fi

@@ -157,6 +157,7 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [namespaces] [kube-system] [] [get]", // its UID is the cluster's
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
+		"[storage.k8s.io] [csinodes] [] [] [get]",                                    // of the driver whose volumes are adopted
 		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -144,7 +145,7 @@ func TestScriptEntersNoPool(t *testing.T) {
 	}
 	body := script[begin : begin+strings.Index(script[begin:], "\n}")+2]
 	bin, calls := fakes(t, "restorecon")
-	cmd := exec.Command("sh", "-euc", "program=/nonesuch generator=/nonesuch state="+root+"\n"+body+"\nrelabel_own")
+	cmd := exec.Command("sh", "-euc", "program=/nonesuch generator=/nonesuch looker=/nonesuch state="+root+"\n"+body+"\nrelabel_own")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -179,5 +180,21 @@ func TestScript(t *testing.T) {
 		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != code {
 			t.Errorf("%q: exit code %d\n%s", arg, cmd.ProcessState.ExitCode(), out)
 		}
+	}
+}
+
+// The daemon, which talks to the network, has no sys_admin; what looks under mount points has no network.
+func TestOnlyTheLookerHasAdmin(t *testing.T) {
+	for domain, want := range map[string]bool{"hostpath_provisioner_t": false, "hostpath_provisioner_mountpoint_t": true, "hostpath_provisioner_generator_t": false} {
+		got := false
+		for _, r := range rules(t, domain, "self") {
+			got = got || slices.Contains(r, "sys_admin")
+		}
+		if got != want {
+			t.Errorf("%s: sys_admin %t", domain, got)
+		}
+	}
+	if network := regexp.MustCompile(`(corenet_|tcp_socket|udp_socket|sysnet_).*mountpoint_t|mountpoint_t.*(tcp_socket|udp_socket)`).FindString(source(t, "hostpath_provisioner.te")); network != "" {
+		t.Error(network)
 	}
 }

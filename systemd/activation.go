@@ -11,6 +11,9 @@ import (
 // passes.
 const SocketMetrics = "metrics"
 
+// SocketMountpoint is that of the socket that hostpath-provisioner-mountpoint.socket passes.
+const SocketMountpoint = "mountpoint"
+
 // Passed is the socket of this name that the manager listens on for this process (sd_listen_fds(3)),
 // nil if there is none. It can be asked for once: the environment that tells of sockets is cleared, so
 // that no child process takes them for its own; sockets of other names are closed.

@@ -14,13 +14,12 @@ type Pool struct {
 	MountPoint string // absolute and clean; "" if nothing has to be mounted
 	Path       string // absolute and clean
 	Network    bool   // it lies on a network filesystem
-	LookUnder  bool   // the directory under its mount point has to be, or should be, immutable
 	SetGroupID bool   // the mode of its volumes has that bit
 	Purge      bool   // volumes that are deleted are removed
 }
 
 // GeneratedFor are the units that get GeneratedDropIn.
-var GeneratedFor = []string{"hostpath-provisioner.service", "hostpath-provisioner-check.service"}
+var GeneratedFor = []string{service, check, looker}
 
 // GeneratedDropIn is what a configuration adds to a unit: the text of a drop-in that the generator
 // (systemd.generator(7)) writes at boot and at each daemon-reload.
@@ -28,18 +27,19 @@ var GeneratedFor = []string{"hostpath-provisioner.service", "hostpath-provisione
 // Pools only order the unit, they do not pull it in or down with them. With RequiresMountsFor= one
 // missing pool would keep the daemon from serving the others, unmounting one would stop the daemon, and
 // a restart would mount again what an administrator has just unmounted; Wants= would do the last as
-// well. So: the daemon starts when the mounts have been tried, and stops before they are unmounted.
+// well. So: the daemon starts when the mounts have been tried, and stops before they are unmounted. What looks under
+// mount points is started by a question, in no order.
 func GeneratedDropIn(unit string, pools []Pool) string {
 	var b strings.Builder
 	b.WriteString("# Of the pools in the configuration; made by hostpath-provisioner-generator.\n[Unit]\n")
 	for _, p := range pools {
-		if p.MountPoint != "" {
+		if p.MountPoint != "" && unit != looker {
 			fmt.Fprintf(&b, "After=%s.mount\n", EscapePath(p.MountPoint))
 		}
 	}
 	b.WriteString("\n[Service]\n")
 	for _, need := range needs {
-		if p, yes := first(pools, need.of); yes && (unit == service || !need.work) {
+		if p, yes := first(pools, need.of); yes && need.by(unit) {
 			fmt.Fprintf(&b, "# pool at %s: %s\n%s\n", p.Path, need.why, need.setting)
 		}
 	}
@@ -51,6 +51,8 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 
 const (
 	service = "hostpath-provisioner.service"
+	check   = "hostpath-provisioner-check.service"
+	looker  = "hostpath-provisioner-mountpoint.service"
 	dropIn  = "50-pools.conf"
 )
 
@@ -85,7 +87,7 @@ func Settings(root, unit string) (text string, known bool) {
 // "" if there is none. Order is not looked at: it matters at boot, before which the generator runs.
 func Lacking(unit, settings string, p Pool) (setting, why string) {
 	for _, need := range needs {
-		if !need.of(p) || unit != service && need.work {
+		if !need.of(p) || !need.by(unit) {
 			continue
 		}
 		for line := range strings.SplitSeq(need.setting, "\n") {
@@ -108,18 +110,21 @@ func OwnUnit(cgroup string) string {
 	return ""
 }
 
-// needs are the exceptions that some pools make to the sandbox, those of work for the daemon alone.
-var needs = []struct {
+// need is an exception that some pools make to the sandbox.
+type need struct {
 	of           func(Pool) bool
 	setting, why string
-	work         bool
-}{
-	{func(p Pool) bool { return p.Network }, "User=root", "a server on the network knows users by number, and capabilities not at all", false},
-	{below("/home", "/root", "/run/user"), "ProtectHome=no", "it is in a home directory", false},
-	{below("/tmp", "/var/tmp"), "PrivateTmp=no", "it is in the host's temporary directory", false},
-	{func(p Pool) bool { return p.LookUnder }, capability("CAP_SYS_ADMIN") + "\nSystemCallFilter=open_tree", "open_tree(2) looks under its mount point", false},
-	{func(p Pool) bool { return p.SetGroupID }, capability("CAP_FSETID"), "fchmod(2) sets the set-group-ID bit for a group that is not ours", true},
-	{func(p Pool) bool { return p.Purge }, capability("CAP_LINUX_IMMUTABLE"), "FS_IOC_SETFLAGS lets immutable files be removed with their volume", true},
+	units        []string
+}
+
+func (n need) by(unit string) bool { return slices.Contains(n.units, unit) }
+
+var needs = []need{
+	{func(p Pool) bool { return p.Network }, "User=root", "a server on the network knows users by number, and capabilities not at all", []string{service, check}},
+	{below("/home", "/root", "/run/user"), "ProtectHome=no", "it is in a home directory", GeneratedFor},
+	{below("/tmp", "/var/tmp"), "PrivateTmp=no", "it is in the host's temporary directory", GeneratedFor},
+	{func(p Pool) bool { return p.SetGroupID }, capability("CAP_FSETID"), "fchmod(2) sets the set-group-ID bit for a group that is not ours", []string{service}},
+	{func(p Pool) bool { return p.Purge }, capability("CAP_LINUX_IMMUTABLE"), "FS_IOC_SETFLAGS lets immutable files be removed with their volume", []string{service}},
 }
 
 // capability adds one to those of the unit: these settings are merged (systemd.exec(5)).

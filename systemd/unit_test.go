@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -20,6 +21,8 @@ const (
 	unitFile   = "hostpath-provisioner.service"
 	checkFile  = "hostpath-provisioner-check.service"
 	socketFile = "hostpath-provisioner-metrics.socket"
+	lookFile   = "hostpath-provisioner-mountpoint.service"
+	askFile    = "hostpath-provisioner-mountpoint.socket"
 )
 
 func unit(t *testing.T) string { return read(t, unitFile) }
@@ -42,9 +45,11 @@ func verify(t *testing.T, name, text string) string {
 
 func verifyIn(t *testing.T, dir, name, text string) string {
 	t.Helper()
-	service := strings.ReplaceAll(unit(t), "/usr/bin/hostpath-provisioner", "/bin/true")
-	text = strings.ReplaceAll(text, "/usr/bin/hostpath-provisioner", "/bin/true")
-	for file, text := range map[string]string{unitFile: service, name: text} { // the socket wants the service
+	service := installed(unit(t))
+	text = installed(text)
+	others := map[string]string{unitFile: service, lookFile: installed(read(t, lookFile)), askFile: read(t, askFile)}
+	others[name] = text
+	for file, text := range others { // they want each other
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +61,13 @@ func verifyIn(t *testing.T, dir, name, text string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// installed is a unit with a program that is there in place of ours.
+func installed(text string) string {
+	return strings.NewReplacer("/usr/bin/hostpath-provisioner", "/bin/true", "/usr/libexec/hostpath-provisioner/mountpoint", "/bin/true").Replace(text)
+}
+
 func TestVerify(t *testing.T) {
-	for _, name := range []string{unitFile, checkFile, socketFile} {
+	for _, name := range []string{unitFile, checkFile, socketFile, lookFile, askFile} {
 		if said := verify(t, name, read(t, name)); said != "" {
 			t.Errorf("systemd-analyze verify:\n%s", said)
 		}
@@ -107,6 +117,7 @@ func TestLifecycle(t *testing.T) {
 		"Requires":                 nil,
 		"BindsTo":                  nil,
 		"RequiresMountsFor":        nil,
+		"Wants":                    {"network-online.target " + askFile},
 		"RestartSteps":             nil, // systemd 254; Debian 12 and RHEL 9 have 252, and warn
 		"RestartMaxDelaySec":       nil,
 	})
@@ -117,7 +128,33 @@ func TestLifecycle(t *testing.T) {
 		"Before":            {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
 		"RequiredBy":        {"kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service"},
 		"StateDirectory":    {"hostpath-provisioner/state"},
+		"Wants":             {askFile},
 	})
+	wantSettings(t, lookFile, map[string][]string{
+		"ExecStart":             {"/usr/libexec/hostpath-provisioner/mountpoint"},
+		"Requires":              {askFile}, // or its socket could not be started again beside it
+		"PartOf":                {unitFile},
+		"StartLimitIntervalSec": {"0"},
+		"Restart":               {"on-failure"},
+		"User":                  {"hostpath-mountpoint"},
+		"PrivateNetwork":        {"yes"},
+		"SELinuxContext":        nil, // where the policy does not know it, the socket does not start
+		"WantedBy":              nil,
+	})
+	wantSettings(t, askFile, map[string][]string{
+		"FileDescriptorName":      {SocketMountpoint},
+		"ListenDatagram":          {mountpoint.Socket},
+		"SocketUser":              {"root"},
+		"SocketMode":              {"0660"},
+		"TriggerLimitIntervalSec": {"0"},
+		"WantedBy":                nil, // those who ask want it
+	})
+	for _, name := range []string{unitFile, checkFile} {
+		if text := read(t, name); !strings.Contains(text, askFile+"\n# What lies under") {
+			t.Errorf("%s is not ordered after %s", name, askFile)
+		}
+		wantSettings(t, name, map[string][]string{"Group": settings(read(t, askFile))["SocketGroup"]})
+	}
 	wantSettings(t, socketFile, map[string][]string{
 		"FileDescriptorName": {SocketMetrics},
 		"Service":            {unitFile},
@@ -138,7 +175,7 @@ func wantSettings(t *testing.T, name string, all map[string][]string) {
 // the host's mounts and unmounts or make a missing one look present (systemd.exec(5)). RestrictSUIDSGID
 // forbids a volume with mode 2770, and openat2. That the rest does not is proven by test/systemd.
 func TestPoolsStayVisible(t *testing.T) {
-	for _, name := range []string{unitFile, checkFile} {
+	for _, name := range []string{unitFile, checkFile, lookFile} {
 		got := settings(read(t, name))
 		for _, bad := range []string{
 			"ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
@@ -156,7 +193,7 @@ func TestPoolsStayVisible(t *testing.T) {
 
 // Each capability has a comment that names the call that needs it, is given to the user, and there is no other.
 func TestCapabilities(t *testing.T) {
-	for _, name := range []string{unitFile, checkFile} {
+	for _, name := range []string{unitFile, checkFile, lookFile} {
 		text := read(t, name)
 		got := settings(text)
 		bound := strings.Fields(strings.Join(got["CapabilityBoundingSet"], " "))
@@ -226,13 +263,26 @@ func with(text, settings string) string {
 
 // A pool as it is when the configuration says nothing but its path; and one that needs everything.
 var (
-	defaultPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", LookUnder: true, Purge: true}
-	neediest    = Pool{MountPoint: "/srv/x", Path: "/srv/x", LookUnder: true, Purge: true, SetGroupID: true}
+	defaultPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true}
+	neediest    = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true, SetGroupID: true}
 )
+
+// The daemon talks to the network, and CAP_SYS_ADMIN is another process's, whatever the pools are.
+func TestNetworkWithoutAdmin(t *testing.T) {
+	everything := []Pool{neediest, {MountPoint: "/net", Path: "/net", Network: true}, {Path: "/home/x"}, {Path: "/tmp/x"}}
+	for _, name := range []string{unitFile, checkFile, lookFile} {
+		all := settings(read(t, name) + GeneratedDropIn(name, everything))
+		may := strings.Contains(strings.Join(slices.Concat(all["CapabilityBoundingSet"], all["SystemCallFilter"]), " "), "CAP_SYS_ADMIN")
+		clones := strings.Contains(strings.Join(all["SystemCallFilter"], " "), "open_tree")
+		if looks := name == lookFile; may != looks || clones != looks {
+			t.Errorf("%s: CAP_SYS_ADMIN %t, open_tree %t", name, may, clones)
+		}
+	}
+}
 
 // Each fault that is found is explained in the unit's last comment, and none that is not.
 func TestExposure(t *testing.T) {
-	for name, limit := range map[string]struct{ alone, usual float64 }{unitFile: {2.0, 2.5}, checkFile: {1.2, 1.7}} {
+	for name, limit := range map[string]struct{ alone, usual float64 }{unitFile: {2.0, 2.0}, checkFile: {1.2, 1.2}, lookFile: {1.3, 1.3}} {
 		text := read(t, name)
 		if _, exposure := judged(t, name, text); exposure > limit.alone {
 			t.Errorf("%s: exposure %.1f, want at most %.1f", name, exposure, limit.alone)

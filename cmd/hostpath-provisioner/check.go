@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -170,7 +171,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 // probe looks at a pool once, with what is remembered of it and what its records say.
 func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
-	r := hostcheck.NewProber(p.expect(pool, remembered)).Probe(ctx)
+	r := hostcheck.NewProber(p.expect(pool, remembered)).Asking(mountpoint.Service, mountpoint.Under).Probe(ctx)
 	r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
 	if f, found := wrongLabels(ctx, pool, r); found {
 		r.Findings = append(r.Findings, f)

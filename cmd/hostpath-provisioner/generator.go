@@ -41,16 +41,15 @@ func (p *program) generatorCommand() *cobra.Command {
 // writable to generators, and little else (manager_run_generators in systemd's manager.c).
 const kept = "run/hostpath-provisioner-generator"
 
-func (p *program) writeDropIns(dir string, pools []systemd.Pool) error {
+// writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no other's.
+func (p *program) writeDropIns(dir string, pools []systemd.Pool) (err error) {
 	for _, unit := range systemd.GeneratedFor {
 		text := []byte(systemd.GeneratedDropIn(unit, pools))
 		for _, dir := range []string{dir, filepath.Join(p.host, kept)} {
-			if err := writeDropIn(systemd.DropInFile(dir, unit), text); err != nil {
-				return err
-			}
+			err = errors.Join(err, writeDropIn(systemd.DropInFile(dir, unit), text))
 		}
 	}
-	return nil
+	return err
 }
 
 func writeDropIn(file string, text []byte) error {

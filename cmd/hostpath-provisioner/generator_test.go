@@ -44,10 +44,6 @@ After=srv-fast.mount
 [Service]
 # pool at /home/here: it is in a home directory
 ProtectHome=no
-# pool at /srv/fast/volumes: open_tree(2) looks under its mount point
-CapabilityBoundingSet=CAP_SYS_ADMIN
-AmbientCapabilities=CAP_SYS_ADMIN
-SystemCallFilter=open_tree
 `
 	all := generated(t, h)
 	if got := all["hostpath-provisioner-check.service.d/50-pools.conf"]; got != want {
@@ -61,7 +57,10 @@ InaccessiblePaths=`
 	if got := all["hostpath-provisioner.service.d/50-pools.conf"]; !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if len(all) != 2 {
+	if got := all["hostpath-provisioner-mountpoint.service.d/50-pools.conf"]; !strings.Contains(got, "\nProtectHome=no\n") || strings.Contains(got, "After=") {
+		t.Errorf("what looks under mount points:\n%s", got)
+	}
+	if len(all) != 3 {
 		t.Errorf("%d files: %q", len(all), all)
 	}
 	for _, network := range []string{`device = "server:/export"`, `filesystem = "nfs4"`, `filesystem = "fuse.sshfs"`} {
@@ -75,11 +74,11 @@ InaccessiblePaths=`
 // What a pool's keys ask of the sandbox.
 func TestGeneratorCapabilities(t *testing.T) {
 	for keys, want := range map[string]string{
-		"":                        "CAP_SYS_ADMIN CAP_LINUX_IMMUTABLE",
-		`mode = "2770"`:           "CAP_SYS_ADMIN CAP_FSETID CAP_LINUX_IMMUTABLE",
+		"":                        "CAP_LINUX_IMMUTABLE",
+		`mode = "2770"`:           "CAP_FSETID CAP_LINUX_IMMUTABLE",
 		`immutable = "off"`:       "CAP_LINUX_IMMUTABLE",
 		"require_mount = false":   "CAP_LINUX_IMMUTABLE",
-		"on_delete = \"archive\"": "CAP_SYS_ADMIN",
+		"on_delete = \"archive\"": "",
 		"immutable = \"off\"\non_delete = \"archive\"": "",
 	} {
 		h := newHost(t, "[pool.p]\npath = \"/srv/p\"\n"+keys+"\n")
@@ -105,6 +104,23 @@ func TestGeneratorWithout(t *testing.T) {
 	h.must(os.Remove(h.path("config.toml")))
 	if all := generated(t, h); len(all) != 0 {
 		t.Errorf("without a configuration: %q", all)
+	}
+}
+
+// What cannot be kept for later is told, and keeps no unit from its settings.
+func TestGeneratorWithoutPlaceToKeep(t *testing.T) {
+	h := newHost(t, "[pool.here]\npath = \"/home/here\"\nrequire_mount = false\n")
+	h.must(os.MkdirAll(h.path("run"), 0o755))
+	h.must(os.WriteFile(h.path("run/hostpath-provisioner-generator"), nil, 0o600))
+	h.must(os.Mkdir(h.path("normal"), 0o755))
+	if got := h.call("generator", h.path("normal")); !strings.Contains(got, "not a directory") || !strings.HasSuffix(got, "exit 1\n") {
+		t.Error(got)
+	}
+	for _, unit := range []string{"", "-check", "-mountpoint"} {
+		text, err := os.ReadFile(h.path("normal", "hostpath-provisioner"+unit+".service.d", "50-pools.conf"))
+		if err != nil || !strings.Contains(string(text), "ProtectHome=no") {
+			t.Errorf("%q: %v\n%s", unit, err, text)
+		}
 	}
 }
 

@@ -178,9 +178,13 @@ func TestStates(t *testing.T) {
 	}
 	kept := in("9-kept", volume.InPool)
 	kept.Record.Retained = true
+	half, held := in("5b-half", volume.InPool), in("5c-held", volume.InPool)
+	half.Record.Replaced, held.Record.Replaced, kept.Record.Replaced = "{}", "{}", "{}"
+	heldObject := object("5c-held", corev1.VolumeBound, retain)
+	heldObject.Annotations = map[string]string{plan.HeldAnnotation: "Delete"}
 	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []volume.Volume{
 		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
-		in("5-nobody's", volume.InPool), in("5a-of-another-scope", volume.InPool), in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
+		in("5-nobody's", volume.InPool), in("5a-of-another-scope", volume.InPool), half, held, in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	rebound := object("1-bound", corev1.VolumeBound, remove)
 	rebound.Spec.ClaimRef.Name = "wanted"
@@ -189,7 +193,7 @@ func TestStates(t *testing.T) {
 	api := objects{volumes: []*corev1.PersistentVolume{
 		rebound, object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
 		object("4-new", "", remove), object("6-trash", corev1.VolumeReleased, remove), object("7-lost", corev1.VolumeBound, remove),
-		object("0-only", corev1.VolumeBound, remove), elsewhere,
+		object("0-only", corev1.VolumeBound, remove), elsewhere, heldObject,
 	}, others: []*corev1.PersistentVolume{object("5a-of-another-scope", corev1.VolumeBound, remove), object("of-another-disk", corev1.VolumeBound, remove)}}
 	show := func(all listed) string {
 		var b strings.Builder
@@ -209,6 +213,8 @@ fast 3-retained retained
 fast 4-new pending
 fast 5-nobody's orphaned
 fast 5a-of-another-scope bound
+fast 5b-half half adopted
+fast 5c-held half adopted
 fast 6-trash trash
 fast 6a-forced orphaned
 fast 6b-going emptying

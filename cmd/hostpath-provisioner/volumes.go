@@ -30,13 +30,14 @@ const (
 
 // States of a volume that no object's phase says.
 const (
-	stateRetained = "retained" // its data is kept on purpose
-	stateOrphaned = "orphaned" // recorded, and no object knows it
-	stateMissing  = "missing"  // an object says that it is here, and it is not
-	stateForeign  = "foreign"  // in the pool and not ours
-	stateLeftover = "leftover" // of work that was cut off; the daemon sweeps it
-	stateDamaged  = "damaged"  // its record cannot be read
-	stateUnknown  = "unknown"  // recorded, and the API was not asked
+	stateRetained = "retained"     // its data is kept on purpose
+	stateOrphaned = "orphaned"     // recorded, and no object knows it
+	stateMissing  = "missing"      // an object says that it is here, and it is not
+	stateForeign  = "foreign"      // in the pool and not ours
+	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
+	stateDamaged  = "damaged"      // its record cannot be read
+	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateUnknown  = "unknown"      // recorded, and the API was not asked
 )
 
 // listed is the output of volumes --json.
@@ -361,6 +362,8 @@ func stateOf(v volume.Volume, pv *corev1.PersistentVolume, asked bool) string {
 		return stateOrphaned
 	case v.Place != volume.InPool:
 		return string(v.Place)
+	case v.Record.Replaced != "" && !v.Record.Retained && asked && (pv == nil || pv.Annotations[plan.HeldAnnotation] != ""):
+		return stateHalf
 	case pv != nil:
 		return phase(pv)
 	case v.Record.Retained:

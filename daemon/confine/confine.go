@@ -26,6 +26,7 @@ type Rules struct {
 	Execute []string // directories: reading, and running programs
 
 	SetGroupID  bool // chmod(2) may set that bit
+	LookUnder   bool // mounts may be cloned, to look at what they cover
 	UnixStreams bool // connections to sockets in the filesystem may be made
 	Abstract    bool // abstract sockets of other processes may be reached
 }

@@ -160,8 +160,17 @@ func calls(dir string) error {
 		"an unmount":                {unix.Unmount("/proc", unix.MNT_DETACH), unix.EPERM},
 		"tracing":                   {unix.PtraceAttach(os.Getppid()), unix.EPERM},
 		"the host's name":           {unix.Sethostname([]byte("x")), unix.EPERM},
+		"a clone of a mount":        {cloned(dir), unix.EPERM},
 		"io_uring":                  {raw(unix.SYS_IO_URING_SETUP, 8, uintptr(unsafe.Pointer(&[256]byte{}))), unix.EPERM},
 	})
+}
+
+func cloned(dir string) error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 func opened2(path string, mode uint32) error {
@@ -206,7 +215,7 @@ func TestMountedLater(t *testing.T) {
 }
 
 func later(dir string) error {
-	if err := confined(Rules{Work: []string{dir + "/srv"}, Read: []string{"/proc"}}); err != nil {
+	if err := confined(Rules{Work: []string{dir + "/srv"}, Read: []string{"/proc"}, LookUnder: true}); err != nil {
 		return err
 	}
 	fmt.Println("confined")

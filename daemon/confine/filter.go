@@ -3,6 +3,7 @@ package confine
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +68,11 @@ func filter(r Rules) program {
 	}
 	p := program{load(ofArch), jump(unix.BPF_JEQ, arch[runtime.GOARCH], 1, 0), refuse()}
 	p = append(p, load(ofNumber), jump(unix.BPF_JGE, 0x40000000, 0, 1), refuse()) // x32's numbers
-	for _, number := range refused {
+	numbers := refused
+	if !r.LookUnder {
+		numbers = append(slices.Clone(refused), unix.SYS_OPEN_TREE)
+	}
+	for _, number := range numbers {
 		p = append(p, load(ofNumber), jump(unix.BPF_JEQ, number, 0, 1), refuse())
 	}
 	p = p.when(unix.SYS_FCHMOD, anyOf(1, bits)...)

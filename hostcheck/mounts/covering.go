@@ -75,8 +75,9 @@ func beneath(path, dir string) bool {
 
 // Location is a directory by its filesystem and its path in that: the same wherever a bind mount shows it.
 type Location struct {
-	Major, Minor uint32
-	Path         string
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
+	Path  string `json:"path"`
 }
 
 // Locate finds where a path lies, by the table alone: absolute and clean, without symbolic links. ok is
@@ -86,7 +87,12 @@ func Locate(table []Mount, at string) (l Location, ok bool) {
 	if !ok {
 		return Location{}, false
 	}
-	return Location{m.Major, m.Minor, path.Join(m.Root, strings.TrimPrefix(at, m.Point))}, true
+	return m.Locate(at), true
+}
+
+// Locate is the location of a clean absolute path that lies on this mount, whatever is mounted over it.
+func (m Mount) Locate(at string) Location {
+	return Location{m.Major, m.Minor, path.Join(m.Root, strings.TrimPrefix(at, m.Point))}
 }
 
 // In reports whether l is other or below it.

@@ -17,6 +17,15 @@ var (
 	ErrMoved = errors.New("the mount table changed meanwhile")
 )
 
+// Permitted reports whether this thread has CAP_SYS_ADMIN, which Under needs (may_mount in fs/namespace.c). Under
+// may be refused all the same: by a filter of system calls, or because the capability is a user namespace's.
+func Permitted() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	err := unix.Capget(&header, &data[0])
+	return err == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
 // Under opens, with O_PATH, the bare directory that lies under a mount point, without unmounting
 // anything: m is the lowest mount at that point and parent the mount it stands on (At finds both).
 // The caller closes the descriptor soon.

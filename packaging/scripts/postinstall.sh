@@ -14,8 +14,8 @@ say() { echo "hostpath-provisioner: $*"; }
 
 if command -v systemd-sysusers >/dev/null; then
 	systemd-sysusers hostpath-provisioner.conf
-elif ! getent passwd hostpath-provisioner >/dev/null; then
-	say "there is no systemd-sysusers, and the service needs the user of /usr/lib/sysusers.d/hostpath-provisioner.conf" >&2
+elif ! getent passwd hostpath-provisioner >/dev/null || ! getent passwd hostpath-mountpoint >/dev/null; then
+	say "there is no systemd-sysusers, and the services need the users of /usr/lib/sysusers.d/hostpath-provisioner.conf" >&2
 	say "install systemd-sysusers (package systemd, or systemd-standalone-sysusers), then configure this package again" >&2
 	exit 1
 fi
@@ -42,6 +42,8 @@ fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 	if [ -n "$before" ]; then
+		# It stops its service, of the old version; the next question starts the new one.
+		systemctl try-restart hostpath-provisioner-mountpoint.socket || true
 		# It finishes or undoes what the old one had begun; pods notice nothing.
 		systemctl try-restart --no-block hostpath-provisioner.service || true
 	fi

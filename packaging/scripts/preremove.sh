@@ -9,6 +9,7 @@ esac
 
 if [ -d /run/systemd/system ]; then
 	systemctl disable --now hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
+	systemctl stop hostpath-provisioner-mountpoint.socket hostpath-provisioner-mountpoint.service || true
 else
 	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
 fi

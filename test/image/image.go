@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 )
 
 // Image is what a pod may name.
@@ -21,11 +22,12 @@ type Image struct {
 	Name       string   // with its tag, as it is to be found by
 	Files      []File   // all that there is; directories are made as needed
 	Entrypoint []string // what runs if the pod does not say
+	Cmd        []string // its arguments if the pod does not say
 }
 
 // File is an entry of an archive.
 type File struct {
-	Name string // without a leading slash
+	Name string // without a leading slash; with one at the end it is a directory
 	Data []byte
 	Link string // of a symbolic link, which has no data
 	Mode int64  // everybody may read it in any case
@@ -88,7 +90,7 @@ func (i Image) Write(w io.Writer) error {
 	rootfs := add("application/vnd.oci.image.layer.v1.tar", layer)
 	config := add("application/vnd.oci.image.config.v1+json", marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": i.Entrypoint, "Env": []string{"PATH=/usr/local/bin:/bin"}},
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "Cmd": i.Cmd, "Env": []string{"PATH=/usr/local/bin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{rootfs.Digest}},
 	}))
 	manifest := add("application/vnd.oci.image.manifest.v1+json", marshal(map[string]any{
@@ -112,8 +114,11 @@ func tarball(files []File) ([]byte, error) {
 	w := tar.NewWriter(&b)
 	for _, f := range files {
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode | 0o444, Size: int64(len(f.Data))}
-		if f.Link != "" {
+		switch {
+		case f.Link != "":
 			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.Link, 0o777
+		case strings.HasSuffix(f.Name, "/"):
+			h.Typeflag = tar.TypeDir
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("archive %s: %w", f.Name, err)

@@ -22,6 +22,8 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	image.Files = append(image.Files, File{Name: "tmp/", Mode: 0o1777})
+	image.Cmd = []string{"argument"}
 	var b bytes.Buffer
 	if err := image.Write(&b); err != nil {
 		t.Fatal(err)
@@ -40,6 +42,7 @@ func TestImage(t *testing.T) {
 		Layers []descriptor
 	}
 	var config struct {
+		Config struct{ Entrypoint, Cmd []string }
 		RootFS struct {
 			DiffIDs []string `json:"diff_ids"`
 		}
@@ -53,11 +56,17 @@ func TestImage(t *testing.T) {
 	if len(manifest.Layers) != 1 || config.RootFS.DiffIDs[0] != manifest.Layers[0].Digest {
 		t.Errorf("layers %v, diff_ids %v", manifest.Layers, config.RootFS.DiffIDs)
 	}
+	if got := config.Config; got.Entrypoint[0] != "/bin/sh" || len(got.Cmd) != 1 || got.Cmd[0] != "argument" {
+		t.Errorf("it runs %v", got)
+	}
 	layer := untar(t, blob(manifest.Layers[0]))
 	if f := layer["bin/busybox"]; string(f.Data) != "a program" || f.Mode != 0o755 {
 		t.Errorf("bin/busybox: %q, mode %o", f.Data, f.Mode)
 	}
-	if layer["bin/sh"].Link != "busybox" || len(layer) != 1+len(applets) {
+	if f, found := layer["tmp/"]; !found || f.Mode != 0o1777 {
+		t.Errorf("tmp/: found %t, mode %o", found, f.Mode)
+	}
+	if layer["bin/sh"].Link != "busybox" || len(layer) != 2+len(applets) {
 		t.Errorf("the layer has %v", layer)
 	}
 }

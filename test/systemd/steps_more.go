@@ -173,6 +173,7 @@ func upgrade(w *world) {
 	w.eventually("systemctl show -P MainPID "+service+" | grep -vx "+pid+" | grep -vx 0 && systemctl is-active "+service, "active")
 	w.status("2 of 2 pools open")
 	w.says(w.sh("journalctl --no-pager -u "+service+" -o cat"), "ready")
+	w.eventually("readlink /proc/$(systemctl show -P MainPID "+looks+")/exe", "/usr/bin/hostpath-provisioner\n") // not the deleted one
 	w.bound("one")
 	w.earlierState()
 	w.claim("after-upgrade", "fast")
@@ -228,6 +229,7 @@ func purge(w *world) {
 	}
 	w.docs("upgrade.md", "Remove on Debian and Ubuntu", "apt-get", "apt-get -y")
 	w.is("systemctl is-active "+service+" || true", "inactive")
+	w.lookerGone()
 	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/state/pools/fast.json")
 	// Installed again, the service is disabled, because the removal did that; a masked one is told as that.
 	w.sh("ln -s /dev/null /etc/systemd/system/" + service + ".service")
@@ -258,6 +260,7 @@ func rpm(w *world) {
 	w.sh("echo data > " + dir + "/file")
 	w.docs("upgrade.md", "Remove on Fedora and RHEL")
 	w.is("systemctl is-active "+service+" || true", "inactive")
+	w.lookerGone()
 	w.is("cat "+dir+"/file; ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner 2>/dev/null || true", "data\n/var/lib/hostpath-provisioner:\nvolumes")
 	w.docs("upgrade.md", "What stays")
 	w.is("ls -d /srv/fast 2>/dev/null || true; ls -A /srv", "")

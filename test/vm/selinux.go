@@ -42,6 +42,10 @@ func (p *play) selinux() {
 		}
 		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner)", ":hostpath_provisioner_t:s0")
 	})
+	p.need("what looks under mount points for it runs in another", func() (string, error) {
+		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner-mountpoint); ls -Z /run/hostpath-provisioner-mountpoint.socket",
+			":hostpath_provisioner_mountpoint_t:s0", ":hostpath_provisioner_mountpoint_runtime_t:s0 /run")
+	})
 	p.step("and is reloaded in it", func() (string, error) {
 		if _, err := p.do("systemctl reload hostpath-provisioner"); err != nil {
 			return "", err

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 )
 
 // pool is one that test/systemd has: /srv/fast, and what is around it.
@@ -25,7 +27,7 @@ type attempt struct {
 var attempts = []attempt{
 	{"work in a pool", inPool, true},
 	{"read the configuration", read(configuration), true},
-	{"look under a mount point", clone, true},
+	{"ask what lies under a pool's mount point", asked(pool, true), true},
 
 	{"write a unit for systemd to run as root", write("/run/systemd/system/escape.service"), false},
 	{"write a generator's directory", write("/run/systemd/generator/escape.service"), false},
@@ -57,8 +59,17 @@ var attempts = []attempt{
 	{"freeze a pool's filesystem", func() error { return freeze(pool) }, false},
 	{"freeze the host's filesystem", func() error { return freeze(os.Getenv("STATE_DIRECTORY")) }, false},
 	{"mount a filesystem", func() error { return unix.Mount("tmpfs", pool, "tmpfs", 0, "") }, false},
+	{"clone a mount", clone, false},
 	{"move a mount that was cloned", moveMount, false},
 	{"read a file in a clone of the root", readInClone, false},
+	{"ask what lies at a path that is no pool's", asked("/etc", false), false},
+	{"ask for a path above a pool by ..", asked(pool+"/../fast", false), false},
+	{"ask through a symbolic link", askedThroughLink, false},
+	{"have the one that looks open a file by its path", asked("/etc/shadow", false), false},
+	{"have it answer on a connection to another service", answerElsewhere, false},
+	{"get a descriptor from it", descriptorBack, false},
+	{"flood it until it answers no more", flood, false},
+	{"put another socket in the place of its own", func() error { return os.Remove(mountpoint.Socket) }, false},
 	{"unmount a pool", func() error { return unix.Unmount(pool, unix.MNT_DETACH) }, false},
 	{"make a user namespace", func() error { return unix.Unshare(unix.CLONE_NEWUSER) }, false},
 	{"enter the host's namespaces", func() error { return setns("/proc/1/ns/mnt") }, false},

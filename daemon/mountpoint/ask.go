@@ -1,0 +1,165 @@
+// Package mountpoint separates the one privilege that a look under a mount point takes, CAP_SYS_ADMIN, from the
+// daemon, which talks to the network. A service of its own has it, hostpath-provisioner-mountpoint, which systemd
+// starts for a question on a socket; Server is that service, Under asks it.
+//
+// A question is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The answer
+// is one message on that end: the JSON of reply. No descriptor comes back. The service answers for the
+// mount points of configured pools alone, so that an asker learns nothing but whether these are immutable.
+//
+// It judges nothing: what the answer means for a pool, hostcheck says.
+package mountpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// reply is an answer as it is sent.
+type reply struct {
+	hostcheck.Bare
+	// Path is On.Path, of which JSON loses what is no UTF-8: a bind mount's root may be named in any bytes.
+	Path []byte `json:"path"`
+}
+
+// Names of the units, and the socket's path. The directory of the path is root's: in the daemon's own a daemon that was taken
+// over could put another socket in its place, for the check unit to ask.
+const (
+	Service    = "hostpath-provisioner-mountpoint.service"
+	SocketUnit = "hostpath-provisioner-mountpoint.socket"
+	Socket     = "/run/hostpath-provisioner-mountpoint.socket"
+)
+
+// longest is the size of the largest datagram that is a question: PATH_MAX of linux/limits.h.
+const longest = 4096
+
+// Asker asks the service that listens at a path.
+type Asker struct {
+	Socket string
+	// Grace is how long a socket that is not there, and a question that was dropped, are tried again: longer than
+	// it takes systemd to start the service again, or an upgrade to start the socket.
+	Grace time.Duration
+}
+
+// Under looks at the bare directory of a configured pool's mount point through the service. It returns within the given
+// time; what keeps it from an answer is in Trouble and Error.
+func Under(point string, within time.Duration) hostcheck.Bare {
+	return Asker{Socket: Socket, Grace: min(3*time.Second, within)}.Under(point, within)
+}
+
+// Under asks until there is an answer.
+func (a Asker) Under(point string, within time.Duration) hostcheck.Bare {
+	began := time.Now()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		b, err := a.once(point, began.Add(within))
+		switch {
+		case err == nil:
+			return b
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return trouble(hostcheck.NoAnswer, fmt.Errorf("no answer from %s within %s", Service, within))
+		case !passing(err) || time.Since(began)+pause > a.Grace:
+			return trouble(hostcheck.NotPermitted, fmt.Errorf("this process has no CAP_SYS_ADMIN, and %w", explain(err)))
+		}
+		time.Sleep(pause)
+	}
+}
+
+// errDropped: the service ended before it answered, or had too many questions. Its end of the pair is closed then,
+// also when the datagram was never read.
+var errDropped = errors.New("the question was dropped")
+
+// passing reports whether an error may be gone a moment later.
+func passing(err error) bool {
+	for _, one := range []error{errDropped, unix.ENOENT, unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, unix.ENOTCONN} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// explain names the unit that somebody has to look at.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, errDropped):
+		return fmt.Errorf("%s did not answer: %w", Service, err)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%s does not listen: %w", SocketUnit, err)
+	default:
+		return fmt.Errorf("%s could not be asked: %w", SocketUnit, err)
+	}
+}
+
+// once asks once. The descriptors of a question are closed when it returns.
+func (a Asker) once(point string, until time.Time) (b hostcheck.Bare, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return b, err
+	}
+	ours := os.NewFile(uintptr(pair[0]), "answer")
+	defer ours.Close()
+	err = a.send(point, pair[1], until)
+	unix.Close(pair[1]) // the service has it now: only its end counts
+	if err != nil {
+		return b, err
+	}
+	if err := ours.SetReadDeadline(until); err != nil {
+		return b, err
+	}
+	message := make([]byte, 64<<10) // a path and an error, of which JSON may make six times as much
+	n, err := ours.Read(message)
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return b, errDropped
+	}
+	if err != nil {
+		return b, err
+	}
+	var r reply
+	if err := json.Unmarshal(message[:n], &r); err != nil {
+		return b, fmt.Errorf("the answer cannot be understood: %w", err)
+	}
+	r.On.Path = string(r.Path)
+	return r.Bare, nil
+}
+
+func (a Asker) send(point string, end int, until time.Time) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: a.Socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetWriteDeadline(until); err != nil {
+		return err
+	}
+	return write(conn, []byte(point), unix.UnixRights(end))
+}
+
+// write sends a datagram and waits for room in the socket until the deadline. The net package has no such call for a
+// socket that is connected.
+func write(conn *net.UnixConn, message, control []byte) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		failed = unix.Sendmsg(int(fd), message, control, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR)
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func trouble(why hostcheck.Trouble, err error) hostcheck.Bare {
+	return hostcheck.Bare{Under: hostcheck.Under{Looked: true, Trouble: why, Error: err.Error()}}
+}

@@ -1,0 +1,236 @@
+package mountpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// Server answers questions. Whoever may send some may have taken the daemon over: what a question makes grow is
+// bounded, and nothing that it holds is waited for.
+type Server struct {
+	// Points are the mount points that the configuration has now, under which pools want to be looked. ErrStartAgain
+	// ends the service.
+	Points func() ([]string, error)
+	Look   func(point string) hostcheck.Bare // hostcheck.LookUnder
+	Idle   time.Duration                     // without a question, after which Serve returns
+	Log    *slog.Logger
+
+	known  map[string]bool // of Points, since the start
+	told   time.Time       // when a refusal was logged last
+	mu     sync.Mutex
+	places map[string]*place
+	aside  chan struct{} // descriptors that are being closed
+	stuck  func()        // ends the service
+}
+
+// Bounds.
+const (
+	// mostWaiting askers wait for one mount point's next look. One daemon and a few commands are usual.
+	mostWaiting = 16
+	// mostAside descriptors of a hostile asker are being closed: closing a file on a filesystem that hangs waits.
+	mostAside = 8
+	// quiet is how long after a logged refusal none is logged.
+	quiet = time.Minute
+	// patience is how long the service waits for a place among those, and for recvmsg(2).
+	patience = time.Second
+)
+
+// place is a mount point: at most one look at a time, by a goroutine that ends when nobody waits.
+type place struct {
+	looking bool
+	next    []int // ends that are answered by the look that begins next
+}
+
+// ErrStartAgain says that this process cannot read the configuration, and another one could. What was asked is
+// asked again.
+var ErrStartAgain = errors.New("a file that the configuration needs was replaced, and Landlock allows the old one")
+
+// errStuck: systemd starts another process, and the kernel closes the descriptors of this one.
+var errStuck = errors.New("descriptors that came with questions cannot be closed")
+
+// Serve answers until ctx ends, or until nobody has asked for Idle and no look is under way; both are no error.
+// What is asked afterwards waits in the socket, which the service manager holds.
+func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
+	s.known, s.places, s.aside = map[string]bool{}, map[string]*place{}, make(chan struct{}, mostAside)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.stuck = func() { stop(errStuck) }
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(socket) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), errStuck) {
+		return errStuck // without waiting for serve, which may be what is stuck
+	}
+	return <-ended
+}
+
+func (s *Server) serve(socket *net.UnixConn) error {
+	question, control := make([]byte, longest+1), make([]byte, unix.CmsgSpace(4))
+	for {
+		if err := socket.SetReadDeadline(time.Now().Add(s.Idle)); err != nil {
+			return ended(err)
+		}
+		n, c, flags, err := s.receive(socket, question, control)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if s.idle() {
+				return nil
+			}
+		case err != nil:
+			return ended(err)
+		default:
+			if err := s.take(question[:n], control[:c], flags); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ended is the error of a socket that was not closed by this process.
+func ended(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.places {
+		if p.looking {
+			return false
+		}
+	}
+	return true
+}
+
+// take has one question answered, or drops it. An error ends the service.
+func (s *Server) take(question, control []byte, flags int) error {
+	ends := descriptors(control)
+	if len(question) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !answerable(ends[0]) {
+		s.refuse("a question that is none was dropped")
+		s.discard(ends)
+		return nil
+	}
+	point := string(question)
+	if known, err := s.knows(point); errors.Is(err, ErrStartAgain) {
+		return err
+	} else if !known {
+		s.refuse("a question for what is no pool's mount point was refused")
+		s.answer(ends, trouble(hostcheck.NotPermitted, unknown(point, err)))
+		return nil
+	}
+	s.enqueue(point, ends[0])
+	return nil
+}
+
+func unknown(point string, err error) error {
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n") // of a configuration that may have any number of errors
+		return fmt.Errorf("%s cannot read the configuration: %s", Service, first)
+	}
+	return fmt.Errorf("%s knows no pool with mount point %q that is to be looked under", Service, point)
+}
+
+func (s *Server) refuse(what string) {
+	if time.Since(s.told) > quiet {
+		s.told = time.Now()
+		s.Log.Warn(what)
+	}
+}
+
+// knows reports whether a path is the mount point of a configured pool, or was since the service started: a daemon
+// goes on with the configuration that it has, while the present one has errors or needs a restart.
+func (s *Server) knows(point string) (bool, error) {
+	if s.known[point] {
+		return true, nil
+	}
+	points, err := s.Points()
+	for _, p := range points {
+		s.known[p] = true
+	}
+	return s.known[point], err
+}
+
+// enqueue has an asker answered by a look that begins after now: one that is under way may have begun before the
+// asker read its mount table.
+func (s *Server) enqueue(point string, end int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.places[point]
+	if p == nil {
+		p = &place{}
+		s.places[point] = p
+	}
+	if len(p.next) >= mostWaiting {
+		var gone []int
+		p.next, gone = waiting(p.next)
+		s.discard(gone)
+	}
+	if len(p.next) >= mostWaiting {
+		s.discard([]int{end})
+		return
+	}
+	p.next = append(p.next, end)
+	if !p.looking {
+		p.looking = true
+		go s.work(point, p)
+	}
+}
+
+// work looks for as long as somebody waits.
+func (s *Server) work(point string, p *place) {
+	for {
+		s.mu.Lock()
+		ends := p.next
+		p.next = nil
+		p.looking = len(ends) > 0
+		s.mu.Unlock()
+		if len(ends) == 0 {
+			return
+		}
+		s.answer(ends, s.Look(point))
+	}
+}
+
+// answer sends one message to each end, and closes it. An end that is full or closed gets none.
+func (s *Server) answer(ends []int, b hostcheck.Bare) {
+	message, err := json.Marshal(reply{b, []byte(b.On.Path)})
+	for _, end := range ends {
+		if err == nil {
+			_, _ = unix.SendmsgN(end, message, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		}
+	}
+	s.discard(ends)
+}
+
+// waiting separates the ends whose askers are still there from the others.
+func waiting(ends []int) (there, gone []int) {
+	for _, end := range ends {
+		fds := []unix.PollFd{{Fd: int32(end)}}
+		if n, err := unix.Poll(fds, 0); err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
+			gone = append(gone, end)
+			continue
+		}
+		there = append(there, end)
+	}
+	return there, gone
+}
