@@ -56,7 +56,7 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 // has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, plan.Verdict, error) {
 	facts := c.claimFacts(claim)
-	facts.Nodes = c.nodeCount(ctx, time.Minute)
+	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.turns.lately(time.Now())
 		facts.Backlog = c.ledger.backlog(string(claim.UID), func() time.Duration { return c.turns.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
@@ -79,12 +79,28 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		}
 		verdict = plan.ForClaim(facts)
 	}
-	if verdict.Reason != "" && facts.Nodes < 2 {
-		// Before a claim is kept waiting here: another node may have joined meanwhile.
-		facts.Nodes = c.nodeCount(ctx, 2*time.Second)
+	if verdict.Reason == "" {
+		return facts, verdict, nil
+	}
+	// Before a claim is refused, given back, or kept waiting here: another node may have joined or gone meanwhile.
+	age := time.Minute
+	if facts.Nodes < 2 {
+		age = 2 * time.Second
+	}
+	if nodes := c.nodeCount(ctx, age); nodes != facts.Nodes {
+		facts.Nodes = nodes
 		verdict = plan.ForClaim(facts)
 	}
 	return facts, verdict, nil
+}
+
+// nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was given to this node
+// only before it is refused. So a node that provisions what the scheduler gives it does not count them.
+func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
+	if known := c.nodes.last(); known > 1 && plan.Chosen(claim) == c.Node {
+		return known
+	}
+	return c.nodeCount(ctx, time.Minute)
 }
 
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {

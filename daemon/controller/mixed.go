@@ -27,7 +27,7 @@ type mixing struct {
 }
 
 // moment is how long claims are gathered.
-const moment = time.Second
+const moment = 5 * time.Second
 
 func newMixing() *mixing {
 	return &mixing{namespaces: newQueue(), fresh: map[string]map[string]bool{}, told: map[string]time.Time{}, seen: map[string]time.Time{}}
@@ -84,25 +84,34 @@ func (c *Controller) lookForMix(ctx context.Context, i item) (time.Duration, err
 }
 
 // Pods that came after their volumes are found within mixAgain, and mixAgainNode more for each node of the cluster:
-// so all daemons together ask the API server once a second at most.
+// so all daemons together ask the API server once a second at most. Who has no such claims does not count the nodes.
 const (
-	mixAgain     = 20 * time.Second
-	mixAgainNode = time.Second
+	mixAgain      = 30 * time.Second
+	mixAgainNode  = time.Second
+	mixNodesKnown = 10 * time.Minute // how old the number of nodes may be
 )
 
 // lookAgainForMix warns the pods that came after the volumes of their claims, until ctx ends.
 func (c *Controller) lookAgainForMix(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(mixAgain + time.Duration(c.nodeCount(ctx, time.Minute))*mixAgainNode):
+	for pause(ctx, mixAgain) {
+		if len(c.mixable()) == 0 || !pause(ctx, time.Duration(c.nodeCount(ctx, mixNodesKnown))*mixAgainNode) {
+			continue
 		}
 		if here := c.mixable(); len(here) > 0 {
 			c.warnPods(ctx, "", func(pod *corev1.Pod, claim string) bool {
 				return here[pod.Namespace+"/"+claim] && !c.mixing.looked(string(pod.UID), time.Now())
 			})
 		}
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 

@@ -36,6 +36,13 @@ func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
 	return n.number
 }
 
+// last is the last known number, however old.
+func (n *nodeCount) last() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.number
+}
+
 func (c *Controller) countNodes(ctx context.Context, flight chan struct{}) {
 	number, err := c.API.NodeCount(ctx)
 	n := &c.nodes

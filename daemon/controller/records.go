@@ -264,6 +264,9 @@ func (c *Controller) sayOrphan(r *room, record plan.Record) {
 	if record.Scope == plan.ScopeEveryNode { // empty or not
 		words = "a recorded volume has no volume object, and nothing proves that its claim is gone; it is kept"
 	}
+	if record.Replaced {
+		words = "a volume of a CSI driver that was being adopted has no volume object; it is kept, and adopt --from-csi or --undo makes one"
+	}
 	if record.Place == plan.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}

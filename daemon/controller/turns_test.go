@@ -252,3 +252,29 @@ func TestLeftClaimIsCheckedByItsRecord(t *testing.T) {
 		t.Error("the record is not looked at, or taken for one that a worker has")
 	}
 }
+
+// A claim that the scheduler gave to this node is provisioned without counting the nodes, and refused only after that: on
+// the only node of a cluster an access mode is no reason.
+func TestNodesAreCountedBeforeARefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   corev1.PersistentVolumeAccessMode
+		action plan.Action
+		counts int
+	}{
+		"what any node has": {corev1.ReadWriteOnce, plan.Provision, 0},
+		"of a lone node":    {corev1.ReadWriteMany, plan.Provision, 1},
+	} {
+		a, wait, class := &api{}, storagev1.VolumeBindingWaitForFirstConsumer, "c"
+		ctl, _ := stand(a, &shelf{})
+		ctl.Provisioner = plan.DefaultProvisioner
+		ctl.World.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: ctl.Provisioner, VolumeBindingMode: &wait}}
+		ctl.World.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ctl.Node, Labels: map[string]string{corev1.LabelHostname: ctl.Node}}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "ns", Name: "claim",
+			Annotations: map[string]string{plan.StorageProvisioner: ctl.Provisioner, plan.SelectedNode: ctl.Node}}}
+		claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{c.mode}
+		_, verdict, err := ctl.decide(t.Context(), claim)
+		if err != nil || verdict.Action != c.action || a.counts != c.counts {
+			t.Errorf("%s: %v (%s, %s), %v after %d counts, want %v after %d", name, verdict.Action, verdict.Reason, verdict.Message, err, a.counts, c.action, c.counts)
+		}
+	}
+}

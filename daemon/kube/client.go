@@ -66,6 +66,7 @@ type Client struct {
 	heard        []func() time.Time // when each sieve was last told something
 	trouble      *trouble
 	traffic      traffic
+	outage       outage
 	graves       *graves
 	thinEvery    time.Duration // a test has a shorter one
 	events       *events
@@ -182,19 +183,19 @@ func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve
 	keep := func(class *storagev1.StorageClass) bool {
 		return plan.Answers(class.Provisioner, c.options.Provisioner, c.options.Aliases)
 	}
-	return sieve(c, source, keep, plan.LeanClass, onChange)
+	return sieve(c, source, keep, plan.LeanClass, onChange).WatchList()
 }
 
 // OwnNode is a sieve of the one Node that Options.Node names, if it exists. onChange may be nil.
 func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Sieve[*corev1.Node] {
 	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	source.fields = "metadata.name=" + c.options.Node
-	return sieve(c, source, nil, plan.LeanNode, onChange)
+	return sieve(c, source, nil, plan.LeanNode, onChange).WatchList()
 }
 
 func sieve[T Object](c *Client, from *source, keep func(T) bool, lean func(T) T, onChange func(old, new T)) *Sieve[T] {
 	s := NewSieve(from, keep, onChange)
-	s.lean = lean
+	s.lean, s.outage = lean, &c.outage
 	s.fail = func(err error) { c.trouble.met(from.resource, err) }
 	s.fine = func() { c.trouble.over(from.resource) }
 	c.heard = append(c.heard, s.LastHeard)

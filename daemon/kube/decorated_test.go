@@ -32,18 +32,9 @@ type decorated struct {
 	mode    mode
 	lists   atomic.Int32
 	watches atomic.Int32
-	// before is called with the first request for one object, if it is not nil.
-	before func()
-	asked  atomic.Int32
-	from   sync.Map     // watch number: the version at which it began
-	wrote  atomic.Value // string: the version of the last event that was no deletion
-}
-
-func (d *decorated) One(ctx context.Context, namespace, name string, o metav1.ListOptions) (runtime.Object, error) {
-	if d.asked.Add(1) == 1 && d.before != nil {
-		d.before()
-	}
-	return d.source.One(ctx, namespace, name, o)
+	before  func()       // is called before the second watch, if it is not nil
+	from    sync.Map     // watch number: the version at which it began
+	last    atomic.Value // string: the version of the last event
 }
 
 func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -57,6 +48,9 @@ func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 }
 
 func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if d.watches.Load() == 1 && d.before != nil {
+		d.before()
+	}
 	d.from.Store(d.watches.Add(1), o.ResourceVersion)
 	real, err := d.source.Watch(ctx, o)
 	if err != nil || d.mode == future || (d.mode == relapse || d.mode == brief || d.mode == longer) && d.watches.Load() > 1 {
@@ -99,13 +93,13 @@ func (s *spoiledWatch) run(d *decorated) {
 			return
 		}
 		if m == longer {
+			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok {
+				d.last.Store(claim.ResourceVersion)
+			}
 			s.events <- event
 			if event.Type == watch.Deleted {
 				close(s.events)
 				return
-			}
-			if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok {
-				d.wrote.Store(claim.ResourceVersion)
 			}
 			continue
 		}

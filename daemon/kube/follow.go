@@ -25,12 +25,13 @@ type pace struct {
 	watch  time.Duration // a watch is asked to last between this and twice this
 	answer time.Duration // how long a watch may take to begin, or to end after its time
 	settle time.Duration // a watch that lived so long was a good one
+	proof  time.Duration // how long a watch may take to bring the witness
 	// quiet is how long a watch that has brought a bookmark may bring nothing. The API server sends
 	// one a minute, whatever happens (bookmarkFrequency in apiserver's storage/cacher).
 	quiet time.Duration
 }
 
-var usualPace = pace{page: 500, watch: 5 * time.Minute, answer: 30 * time.Second, settle: 5 * time.Second, quiet: 3 * time.Minute}
+var usualPace = pace{page: 500, watch: 5 * time.Minute, answer: 30 * time.Second, settle: 5 * time.Second, proof: 10 * time.Second, quiet: 3 * time.Minute}
 
 var (
 	errNoAnswer = errors.New("no answer")
@@ -44,16 +45,18 @@ var (
 // is followed by a new list: the server may have forgotten what happened meanwhile (410 Gone), or
 // may be one whose data was restored from an earlier day. Such a server takes a watch that begins at a
 // version which it has yet to reach, and says nothing, or one at a version which it has reached again, and says
-// nothing of what came before: unless the last watch ended at its time and had brought something, the server
-// is asked first whether it has the history that is known (witness.go).
+// nothing of what came before: unless the last watch ended at its time and had brought something, the next one
+// has to show first that the server has the history that is known (witness.go).
 func (s *Sieve[T]) Run(ctx context.Context) {
 	var wait backoff
 	for failures, listed := 0, false; ctx.Err() == nil; {
 		var err error
+		s.outage.enter(ctx)
 		listed, err = s.turn(ctx, listed, func() { failures = 0; s.fine() })
 		if ctx.Err() != nil {
 			return
 		}
+		s.outage.left(err)
 		if err != nil {
 			failures++
 			// Once is nothing: a list expires, a server restarts, a connection breaks.
@@ -75,24 +78,32 @@ func (s *Sieve[T]) Run(ctx context.Context) {
 // go on from there.
 func (s *Sieve[T]) turn(ctx context.Context, listed bool, well func()) (goOn bool, err error) {
 	s.began = time.Now()
-	if listed && s.doubt {
-		if listed, err = s.upToDate(ctx); err != nil {
-			return listed, err
-		}
+	if listed && s.doubt && !s.small && s.witness.before() != "" {
+		return s.watch(ctx, well, fromWitness)
 	}
-	if !listed {
+	if s.streams() && (!listed || s.doubt) {
+		goOn, err = s.watch(ctx, well, fromNothing)
+		if s.brokenStreams++; !errors.Is(err, errNoAnswer) && !errors.Is(err, errCutShort) {
+			s.brokenStreams = 0
+		}
+		if !s.refusesStreams || err != nil {
+			return goOn, err
+		}
+		listed = false
+	}
+	if !listed || s.doubt {
 		if err := s.list(ctx); err != nil {
 			return false, err
 		}
 	}
 	s.began = time.Now()
-	return s.watch(ctx, well)
+	return s.watch(ctx, well, fromVersion)
 }
 
 // list reads all pages. Objects are told as they come; those that are gone, after the last page.
 func (s *Sieve[T]) list(ctx context.Context) error {
 	fresh := map[string]bool{}
-	s.witness = witness{}
+	s.witness, s.reading = witness{}, 0
 	for options := (metav1.ListOptions{Limit: s.pace.page}); ; {
 		page, err := s.source.List(ctx, options)
 		if err != nil {
@@ -111,6 +122,7 @@ func (s *Sieve[T]) list(ctx context.Context) error {
 			break
 		}
 	}
+	s.length, s.brokenStreams = s.reading, 0
 	s.forget(fresh)
 	s.sync()
 	s.doubt = false
@@ -125,20 +137,28 @@ func (s *Sieve[T]) sync() {
 	}
 }
 
-// watch begins a watch and follows it to its end. It answers whether the next watch can go on from
-// there. well is called when this one works.
-func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error) {
+// watch begins a watch and follows it to its end. It reports whether the next watch can go on from there. well is
+// called when this one works.
+func (s *Sieve[T]) watch(ctx context.Context, well func(), from start) (goOn bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.doubt = true
 	lasts := s.pace.watch + rand.N(s.pace.watch)
 	seconds := int64(lasts/time.Second) + 1
 	guard := time.AfterFunc(s.pace.answer, func() { cancel(errNoAnswer) })
-	w, err := s.source.Watch(ctx, metav1.ListOptions{
-		ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
-	})
+	options := metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
+	switch from {
+	case fromWitness:
+		options.ResourceVersion = s.witness.before()
+	case fromNothing:
+		options = initialOptions(options)
+	}
+	w, err := s.source.Watch(ctx, options)
 	guard.Stop()
 	switch {
+	case from == fromNothing && refusesWatchList(err):
+		s.refusesStreams = true
+		return false, nil
 	case context.Cause(ctx) == errNoAnswer && err != nil:
 		return false, fmt.Errorf("watch: %w within %s", errNoAnswer, s.pace.answer)
 	case err != nil:
@@ -146,6 +166,9 @@ func (s *Sieve[T]) watch(ctx context.Context, well func()) (goOn bool, err error
 		return apierrors.IsTooManyRequests(err), fmt.Errorf("watch: %w", err)
 	}
 	defer w.Stop()
+	if begun, err := s.begin(ctx, w, from); !begun {
+		return false, err
+	}
 	s.watched.Store(true)
 	defer s.watched.Store(false)
 	goOn, silent, err := s.follow(ctx, w, lasts, well)
@@ -207,22 +230,21 @@ func (s *Sieve[T]) event(event watch.Event) {
 		return
 	}
 	s.version = item.GetResourceVersion()
-	switch {
-	case event.Type == watch.Bookmark:
-	case event.Type == watch.Deleted:
-		if s.drop(item) {
-			s.witness.deleted(item)
-		}
-	case s.keep(item):
-		s.witness.wrote(item)
-		s.put(item)
-	default:
-		s.witness.wrote(item)
-		s.drop(item)
+	if event.Type == watch.Bookmark {
+		return
 	}
+	s.witness.saw(item)
+	if event.Type == watch.Deleted || !s.keep(item) {
+		s.drop(item)
+		return
+	}
+	s.put(item)
 }
 
-func (s *Sieve[T]) hear() { s.heard.Store(time.Now().UnixNano()) }
+func (s *Sieve[T]) hear() {
+	s.heard.Store(time.Now().UnixNano())
+	s.outage.ended()
+}
 
 // newer compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
 // One that is no number counts as newer.

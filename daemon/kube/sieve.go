@@ -23,8 +23,6 @@ type Object interface {
 type ListWatcher interface {
 	List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// One lists the object of this name alone, wherever selectors would leave it.
-	One(ctx context.Context, namespace, name string, options metav1.ListOptions) (runtime.Object, error)
 }
 
 // Sieve follows a resource and holds only what keep says yes to. Everything else is forgotten as
@@ -38,6 +36,8 @@ type Sieve[T Object] struct {
 	onChange func(old, new T)
 	fail     func(error) // an error was met again
 	fine     func()      // all is well (again)
+	outage   *outage
+	small    bool // few objects: read whole with a watch (watchlist.go)
 
 	synced  chan struct{}
 	refresh chan struct{}
@@ -53,6 +53,10 @@ type Sieve[T Object] struct {
 	doubt   bool      // whether the server still is as far as that
 	began   time.Time // the list or the watch under way
 	pace    pace
+
+	length, reading int  // objects of the last whole list, and of the one that is being read
+	brokenStreams   int  // watch-lists one after the other that had no response, or broke off: something on the way may keep them
+	refusesStreams  bool // the server does not know watch-lists
 }
 
 // NewSieve makes a sieve that does nothing before Run. A nil keep keeps all. onChange may be nil; a
@@ -67,7 +71,7 @@ func NewSieve[T Object](from ListWatcher, keep func(T) bool, onChange func(old, 
 	}
 	return &Sieve[T]{
 		source: from, keep: keep, lean: unmanaged[T], onChange: onChange,
-		fail: func(error) {}, fine: func() {},
+		fail: func(error) {}, fine: func() {}, outage: &outage{},
 		synced: make(chan struct{}), refresh: make(chan struct{}, 1),
 		items: map[string]T{}, pace: usualPace,
 	}
@@ -123,7 +127,8 @@ func (s *Sieve[T]) take(page runtime.Object, fresh map[string]bool) error {
 	return meta.EachListItem(page, func(o runtime.Object) error {
 		item, ok := o.(T)
 		if ok {
-			s.witness.wrote(item)
+			s.witness.saw(item)
+			s.reading++
 		}
 		if ok && s.keep(item) {
 			fresh[keyOf(item)] = true
@@ -166,18 +171,16 @@ func unmanaged[T Object](item T) T {
 	return copied
 }
 
-// drop reports whether the object was kept.
-func (s *Sieve[T]) drop(item T) bool {
+func (s *Sieve[T]) drop(item T) {
 	var none T
 	old, known := s.Get(keyOf(item))
 	if !known {
-		return false
+		return
 	}
 	s.mu.Lock()
 	delete(s.items, keyOf(item))
 	s.mu.Unlock()
 	s.onChange(old, none)
-	return true
 }
 
 func keyOf(o metav1.Object) string {

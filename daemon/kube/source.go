@@ -107,14 +107,6 @@ func (s *source) page(ctx context.Context, options metav1.ListOptions) ([]byte, 
 	}
 }
 
-// One lists one object of the resource, whatever its labels. In its namespace, the API server reads one key for that
-// (apiserver, registry/generic/registry, Store.ListPredicate).
-func (s *source) One(ctx context.Context, namespace, name string, options metav1.ListOptions) (runtime.Object, error) {
-	one, page := *s, s.empty()
-	one.namespace, one.labels, one.fields = namespace, "", "metadata.name="+name
-	return page, one.get(&options).Timeout(callTimeout).Do(ctx).Into(page)
-}
-
 // Watch has no time limit but the context's and the one in options.
 func (s *source) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true

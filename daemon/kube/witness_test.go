@@ -2,11 +2,14 @@ package kube
 
 import (
 	"context"
+	"strconv"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -17,35 +20,35 @@ func TestSieveKeepsItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, ns string)
 		want      []string
-		asked     int32
 	}{
-		"nothing happens":      {func(*testing.T, string) {}, nil, 1},
-		"the claim changes":    {func(t *testing.T, ns string) { setMark(t, ns, "a", "2") }, []string{"~a 2"}, 2},
-		"the claim goes":       {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "a") }, []string{"-a 1"}, 2},
-		"another claim goes":   {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "early") }, []string{"-early 1"}, 1},
-		"the claim comes back": {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "a"); newClaim(t, plane, ns, "a", "3") }, []string{"-a 1", "+a 3"}, 2},
+		"nothing happens":      {func(*testing.T, string) {}, nil},
+		"the claim changes":    {func(t *testing.T, ns string) { setMark(t, ns, "a", "2") }, []string{"~a 2"}},
+		"the claim goes":       {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "a") }, []string{"-a 1"}},
+		"another claim goes":   {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "early") }, []string{"-early 1"}},
+		"the claim comes back": {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "a"); newClaim(t, plane, ns, "a", "3") }, []string{"-a 1", "+a 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, d := namespace(t), &diary{}
 			newClaim(t, plane, ns, "early", "1")
-			client, _ := newClient(t, Options{})
+			client, w := newClient(t, Options{})
 			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
 			from.namespace = ns // no other test's claims
 			broken := &decorated{source: from, mode: brief, before: func() { c.meanwhile(t, ns) }}
 			running(t, NewSieve(broken, in(ns), d.told))
+			w.forget()
 			newClaim(t, plane, ns, "a", "1")
 			eventually(t, "the watch after the break", func() bool { return broken.watches.Load() == 2 })
 			newClaim(t, plane, ns, "b", "1")
 			d.expect(t, append(append([]string{"+early 1", "+a 1"}, c.want...), "+b 1")...)
-			if broken.lists.Load() != 1 || broken.asked.Load() != c.asked {
-				t.Errorf("%d lists, and %d requests for one object, want 1 and %d", broken.lists.Load(), broken.asked.Load(), c.asked)
+			if asked := w.requests(); broken.lists.Load() != 1 || w.count("watch") != len(asked) {
+				t.Errorf("%d lists, and %q, want watches alone", broken.lists.Load(), asked)
 			}
 		})
 	}
 }
 
-// The next watch begins where the witness was written: what came after it may be of another history. A claim that was
-// deleted then and is there again, with its UID, is one.
+// The next watch begins just before the last change that is known, a deletion here: what came after that may be of
+// another history.
 func TestSieveBeginsWithItsWitness(t *testing.T) {
 	ns, d := namespace(t), &diary{}
 	newClaim(t, plane, ns, "early", "1")
@@ -54,21 +57,61 @@ func TestSieveBeginsWithItsWitness(t *testing.T) {
 	from.namespace = ns
 	broken := &decorated{source: from, mode: longer}
 	s := running(t, NewSieve(broken, in(ns), d.told))
-	last := newClaim(t, plane, ns, "a", "1")
+	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+early 1", "+a 1")
 	deleteClaim(t, plane, ns, "early")
 	eventually(t, "the watch after the break", func() bool { return broken.watches.Load() == 2 })
-	if version, _ := broken.from.Load(int32(2)); version != broken.wrote.Load() {
-		t.Errorf("it began at %v, and the last write was at %v", version, broken.wrote.Load())
+	last, _ := broken.last.Load().(string)
+	if version, _ := broken.from.Load(int32(2)); last == "" || version != (witness{version: last}).before() {
+		t.Errorf("it began at %v, and the last change was at %v", version, last)
 	}
+	newClaim(t, plane, ns, "b", "1")
+	d.expect(t, "+early 1", "+a 1", "-early 1", "+b 1")
 	if kept, _ := s.Get(ns + "/a"); kept == nil || broken.lists.Load() != 1 {
 		t.Errorf("%d lists", broken.lists.Load())
 	}
-	w := witness{last: markOf(last), gone: []mark{markOf(last)}}
-	other := NewSieve(broken, in(ns), nil)
-	other.witness, other.version = w, last.ResourceVersion
-	if goOn, err := other.upToDate(t.Context()); goOn || err != nil {
-		t.Errorf("what was deleted is there, and it goes on: %v, %v", goOn, err)
+}
+
+// Whatever is not the last known change is another history, which is read anew.
+func TestSieveDoubtsItsWitness(t *testing.T) {
+	ns := namespace(t)
+	made := newClaim(t, plane, ns, "a", "1")
+	next := newClaim(t, plane, ns, "b", "1")
+	at := func(o metav1.Object, uid string, version int) witness {
+		number, err := strconv.Atoi(o.GetResourceVersion())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return witness{types.UID(uid), strconv.Itoa(number + version)}
+	}
+	for name, c := range map[string]struct {
+		of     witness
+		proven bool
+	}{
+		"the last change":         {at(next, string(next.UID), 0), true},
+		"a change before it":      {at(made, string(made.UID), 0), true},
+		"another object":          {at(next, string(made.UID), 0), false},
+		"nothing at this version": {at(made, string(made.UID), -1), false},
+		"no change that long":     {at(next, string(next.UID), 1_000_000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := newClient(t, Options{})
+			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
+			from.namespace = ns
+			s := NewSieve(from, in(ns), nil)
+			s.witness, s.pace.proof = c.of, time.Second
+			w, err := from.Watch(t.Context(), metav1.ListOptions{ResourceVersion: c.of.before(), AllowWatchBookmarks: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			if proven, err := s.resume(t.Context(), w); proven != c.proven || err != nil {
+				t.Errorf("proven: %v, %v; want %v", proven, err, c.proven)
+			}
+			if c.proven && s.version != c.of.version {
+				t.Errorf("it goes on at %s, want %s", s.version, c.of.version)
+			}
+		})
 	}
 }
 

@@ -67,7 +67,7 @@ var systems = map[string]System{
 		},
 	},
 	KubevirtCSI: {
-		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver"}, directory: byVolume,
+		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver", "hostpath-provisioner-operator"}, directory: byVolume,
 		params: map[string]string{"storagePool": paramPool},
 	},
 	Kubeboost: {

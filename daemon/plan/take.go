@@ -35,13 +35,15 @@ func takeTurn(f ClaimFacts) time.Duration {
 	}
 	span := min(takeSpan+f.Backlog/4, takeSpanBusy) + f.Lag
 	rank := -math.Log(lot(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
-	return f.Backlog + roomDelay(f.Free, f.Taken) + spaced(rank, span)
+	return f.Backlog + roomDelay(f.Free, f.Taken, span) + spaced(rank, span)
 }
 
-// roomDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room:
-// data that is not there yet does not show in the free space.
-func roomDelay(free uint64, taken int) time.Duration {
-	halvings := math.Log2(takeMost/float64(max(free, 1))) + math.Log2(float64(1+taken))
+// roomDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room: data
+// that is not there yet does not show in the free space. Where turns are wide apart because many claims wait, so is
+// that, or a node that took many would still be first as often as others.
+func roomDelay(free uint64, taken int, span time.Duration) time.Duration {
+	wider := float64(min(max(span, takeSpan), takeSpanBusy)) / float64(takeSpan)
+	halvings := math.Log2(takeMost/float64(max(free, 1))) + wider*math.Log2(float64(1+taken))
 	return time.Duration(max(0, halvings) * float64(takeHalving))
 }
 

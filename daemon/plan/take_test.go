@@ -16,6 +16,8 @@ type contest struct {
 	nodes int // of the cluster
 	free  []uint64
 	taken []int
+
+	backlog time.Duration
 }
 
 // turns are the nodes' turns for one claim.
@@ -25,7 +27,7 @@ func (c contest) turns(uid int) []time.Duration {
 	immediate(&f)
 	f.Claim.UID = types.UID(fmt.Sprint("uid-", uid))
 	for n := range all {
-		f.Node, f.Nodes, f.Free = fmt.Sprint("node-", n), c.nodes, c.free[n]
+		f.Node, f.Nodes, f.Free, f.Backlog = fmt.Sprint("node-", n), c.nodes, c.free[n], c.backlog
 		if c.taken != nil {
 			f.Taken = c.taken[n]
 		}
@@ -40,7 +42,7 @@ func equal(nodes int, free uint64) []uint64 { return slices.Repeat([]uint64{free
 // few of the nodes have a pool or a daemon that runs.
 func TestTakeTurn(t *testing.T) {
 	const seen, claims, room = 20 * time.Millisecond, 400, 100 << 30
-	base := roomDelay(room, 0)
+	base := roomDelay(room, 0, takeSpan)
 	for _, c := range []struct {
 		nodes, taking int
 		writes        float64       // at most, at the mean
@@ -75,11 +77,15 @@ func TestTakeTurn(t *testing.T) {
 	}
 }
 
-// In a burst of three claims for each of 100 equal nodes no node takes more than three times its share.
+// Of three claims for each of 100 equal nodes no node takes more than three times its share, whether they come one
+// after the other or at once.
 func TestTakeEvenly(t *testing.T) {
-	for round := range 20 {
+	for round := range 40 {
 		c := contest{nodes: 100, free: equal(100, 50<<30), taken: make([]int, 100)}
 		for uid := range 300 {
+			if round%2 == 1 {
+				c.backlog = min(time.Duration(uid)*TakeSlot(100), TakeBacklog)
+			}
 			all := c.turns(1000*round + uid)
 			c.taken[slices.Index(all, slices.Min(all))]++
 		}

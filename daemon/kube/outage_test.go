@@ -1,0 +1,96 @@
+package kube
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// While the server is away one sieve asks for all, and all go on when it has its response.
+func TestOneAsksForAll(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	g.open()
+	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), Node: "node-a"})
+	claims, nodes := running(t, c.Claims(nil, nil)), running(t, c.OwnNode(nil))
+	volumes, classes := running(t, c.Volumes("node-a", nil).WatchList()), running(t, c.Classes(nil))
+	watched := func() bool {
+		return claims.Watched() && nodes.Watched() && volumes.Watched() && classes.Watched()
+	}
+	eventually(t, "all watches", watched)
+	var mu sync.Mutex
+	tries, flying, most := 0, 0, 0
+	w.spoilWith(func(*http.Request) (*http.Response, error) {
+		mu.Lock()
+		tries, flying = tries+1, flying+1
+		most = max(most, flying)
+		mu.Unlock()
+		time.Sleep(time.Second) // as a connection that is not answered at once
+		mu.Lock()
+		defer mu.Unlock()
+		flying--
+		return nil, errors.New("connection refused")
+	})
+	g.shut()
+	eventually(t, "four tries", func() bool { mu.Lock(); defer mu.Unlock(); return tries >= 4 })
+	w.spoilWith(nil)
+	if most > 1 {
+		t.Errorf("%d sieves asked at the same time", most)
+	}
+	g.open()
+	eventually(t, "all watches again", watched)
+}
+
+func TestOutage(t *testing.T) {
+	broken := errors.New("connection refused")
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+	var o outage
+	entered := func() bool {
+		done := make(chan struct{})
+		go func() { o.enter(t.Context()); close(done) }()
+		select {
+		case <-done:
+			return true
+		case <-time.After(20 * time.Millisecond):
+			return false
+		}
+	}
+	o.left(refused) // the server's own word is no outage
+	if !entered() {
+		t.Error("one resource's refusal keeps another from being asked for")
+	}
+	o.left(broken)
+	if entered() {
+		t.Error("asked again at once")
+	}
+	o.mu.Lock()
+	o.notTill = time.Now()
+	o.mu.Unlock()
+	eventually(t, "one asks", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.probe != nil })
+	if entered() {
+		t.Error("two ask at a time")
+	}
+	o.left(refused) // a server that has only just come
+	if entered() {
+		t.Error("asked again at once after a refusal by a server that came back")
+	}
+	o.mu.Lock()
+	o.notTill = time.Now()
+	o.mu.Unlock()
+	eventually(t, "one asks again", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.probe != nil })
+	for range 2 { // they gave up waiting for the server's word, without an error; one of those that wait is next each time
+		o.left(nil)
+	}
+	if !entered() {
+		t.Error("a sieve that ended without an error keeps another from asking")
+	}
+	o.ended()
+	if !entered() {
+		t.Error("the server is back, and it waits")
+	}
+}
