@@ -28,6 +28,22 @@ type adoption struct {
 	told         plan.Told
 	dryRun, undo bool
 	asJSON       bool
+	driver       string // of CSI volumes, "" for the others
+}
+
+// kubeletDirectory is where kubelet keeps the sockets of drivers, unless it has another --root-dir.
+const kubeletDirectory = "/var/lib/kubelet"
+
+// wrong says what contradicts itself on the command line.
+func (a adoption) wrong() error {
+	told := a.told.HasData || a.told.Released || a.told.Outside || len(a.told.Stopped) > 0
+	switch {
+	case a.undo && (told || a.driver != ""):
+		return usageError{errors.New("--undo asks for no further word")}
+	case a.driver != "" && (len(a.told.Stopped) > 0 || a.told.Outside):
+		return usageError{errors.New("--from-csi looks itself whether the driver runs: no word replaces that")}
+	}
+	return nil
 }
 
 func (p *program) adoptCommand() *cobra.Command {
@@ -40,11 +56,14 @@ func (p *program) adoptCommand() *cobra.Command {
 			"made, one that the configuration names in aliases. It writes a record for each and marks its\n" +
 			"object; from then on the daemon removes, archives or keeps it as it does its own. Directories\n" +
 			"are not touched. --undo takes record and marks away again, from those and from volumes that the\n" +
-			"daemon made under another provisioner's name, so that the other program can have them.",
+			"daemon made under another provisioner's name, so that the other program can have them.\n\n" +
+			"Volumes of a CSI driver are taken over with --from-csi, once the driver and the pods that use them\n" +
+			"are stopped: each PersistentVolume is replaced by one of the pool, of the same name and for the\n" +
+			"same claim. What was cut off is finished by the next call.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if a.undo && (a.told.HasData || a.told.Released || a.told.Outside || len(a.told.Stopped) > 0) {
-				return usageError{errors.New("--undo asks for no further word")}
+			if err := a.wrong(); err != nil {
+				return err
 			}
 			cfg, err := p.load()
 			if err != nil {
@@ -64,11 +83,15 @@ func (p *program) adoptCommand() *cobra.Command {
 	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
 	flags.BoolVar(&a.told.Outside, "yes-nothing-runs-outside", false, "no other program runs outside of the cluster, where nothing shows it")
 	flags.BoolVar(&a.told.Released, "released", false, "take volumes too that are removed as soon as somebody is responsible for them")
+	flags.StringVar(&a.driver, "from-csi", "", "take the volumes of this CSI `driver`, and no others")
 	flags.BoolVar(&a.asJSON, "json", false, "print JSON")
 	return c
 }
 
 func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) error {
+	if a.driver != "" && pool.Scope != config.ScopeNode {
+		return fmt.Errorf("pool %q has scope %s, and a CSI driver's volumes are one node's", pool.Name, pool.Scope)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, adoptDeadline, fmt.Errorf("not done within %s", adoptDeadline))
 	defer cancel()
 	looking, done := context.WithTimeout(ctx, poolDeadline)
@@ -95,18 +118,22 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 		return err
 	}
 	work := adopt.Run
-	if a.undo {
+	switch {
+	case a.undo:
 		work = adopt.Undo
+	case a.driver != "":
+		work = adopt.FromCSI
 	}
-	rows, err := work(ctx, adopt.Options{
-		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, OnDelete: pool.OnDelete},
+	rows, wrong := work(ctx, adopt.Options{
+		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
 		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
 		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, API: client, Mounts: table, Told: a.told, DryRun: a.dryRun,
+		Driver: a.driver, Kubelet: kubeletDirectory,
 	})
-	if err != nil {
-		return err
+	if wrong != nil && len(rows) == 0 {
+		return wrong
 	}
-	if err := p.tellAdopted(rows, a); err != nil {
+	if err := errors.Join(p.tellAdopted(rows, a), wrong); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rows, func(r adopt.Row) bool { return r.Action == plan.Refuse }) {
@@ -188,7 +215,10 @@ var adoptReasonHints = []struct{ reason, hint string }{
 	{plan.AdoptOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
 	{plan.AdoptNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
 	{plan.AdoptReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
-	{plan.AdoptCSI, "copy its data into a new claim; the CSI driver is needed until then"},
+	{plan.AdoptCSI, "stop the driver and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
+	{plan.AdoptDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
+	{plan.AdoptDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
+	{plan.AdoptUsed, "stop these pods, then run this again"},
 }
 
 func adoptHints(w io.Writer, rows []adopt.Row) {

@@ -20,12 +20,15 @@ func TestAdoptWithoutACluster(t *testing.T) {
 	s.call("adopt", "fast", "--undo")
 	s.says("words that contradict each other")
 	s.call("adopt", "fast", "--undo", "--released")
+	s.call("adopt", "fast", "--undo", "--from-csi", "d")
+	s.call("adopt", "fast", "--from-csi", "d", "--stopped", "d")
 	golden(t, "adopt-no-cluster", s.b.String())
 }
 
 // Every reason that has a hint is one that a volume can have, and all of them have one.
 func TestAdoptHints(t *testing.T) {
-	want := []string{plan.AdoptNotAlias, plan.AdoptNoAffinity, plan.AdoptRunning, plan.AdoptNotKnown, plan.AdoptOutside, plan.AdoptReleased, plan.AdoptCSI}
+	want := []string{plan.AdoptNotAlias, plan.AdoptNoAffinity, plan.AdoptRunning, plan.AdoptNotKnown, plan.AdoptOutside, plan.AdoptReleased, plan.AdoptCSI,
+		plan.AdoptDriverRuns, plan.AdoptDriverNotKnown, plan.AdoptUsed}
 	known := map[string]bool{}
 	for _, h := range adoptReasonHints {
 		known[h.reason] = true

@@ -33,6 +33,16 @@ type API interface {
 	// GetVolume and GetNode answer nil without an error for what does not exist.
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	// GetClaim answers nil without an error for one that does not exist.
+	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	// CSIDrivers are those that kubelet has registered on a node.
+	CSIDrivers(ctx context.Context, node string) ([]string, error)
+	// CheckVolume says whether the server would take an object, whatever has its name.
+	CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error
+	// CreateVolume returns the object that has the name already, if there is one.
+	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
+	// DeleteVolume deletes an object only if it is as given; a conflict otherwise.
+	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 	// MarkVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
 	MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error)
 }
@@ -48,6 +58,8 @@ type Options struct {
 	API         API
 	Mounts      []mounts.Mount // of this host
 	Told        plan.Told
+	Driver      string // FromCSI: the CSI driver's name
+	Kubelet     string // FromCSI: kubelet's directory, where drivers have their sockets
 	DryRun      bool
 }
 
@@ -73,9 +85,9 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 	}
 	var rows []Row
 	for _, v := range s.volumes {
-		row, err := s.settle(ctx, v)
-		if err != nil {
-			return rows, err
+		row := s.settle(ctx, v)
+		if ctx.Err() != nil {
+			return append(rows, row), context.Cause(ctx)
 		}
 		if row.Action != plan.Ignore {
 			rows = append(rows, row)
@@ -89,24 +101,24 @@ const tries = 5
 
 // settle decides about one volume and does it. When the object was changed meanwhile, by another node's call
 // or by kube-controller-manager, it is decided on anew, by what it is now.
-func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) (Row, error) {
+func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) Row {
 	for try := 1; ; try++ {
 		facts, err := s.facts(ctx, v)
 		if err != nil {
-			return Row{}, err
+			return rowOf(v, plan.AdoptVerdict{}).after(err)
 		}
 		verdict := plan.ForAdoption(facts)
 		row := rowOf(v, verdict)
 		switch {
 		case s.DryRun:
-			return row, nil
+			return row
 		case verdict.Stale:
 			if err := s.Hands.Forget(ctx, s.Identity, v.Name); err != nil {
 				row.Message = err.Error()
 			}
-			return row, nil
+			return row
 		case verdict.Action != plan.Adopt:
-			return row, nil
+			return row
 		}
 		err = s.adopt(ctx, v)
 		if apierrors.IsConflict(err) && try < tries {
@@ -115,7 +127,7 @@ func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) (Row, e
 				continue
 			}
 		}
-		return row.after(err), nil
+		return row.after(err)
 	}
 }
 
@@ -179,6 +191,7 @@ type survey struct {
 	volumes   []*corev1.PersistentVolume // all that may lie in the pool, by name
 	claimants map[string][]string        // by entry of the pool: whose data lies there
 	recorded  map[string]string          // by directory: the volume whose record has it
+	begun     []string                   // volumes whose records have the object that was replaced
 	running   map[string]string          // by provisioner: what shows that its program runs
 	notKnown  string                     // why nobody can tell
 }
@@ -201,7 +214,7 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 		for _, entry := range o.entries(v) {
 			s.claimants[entry] = append(s.claimants[entry], v.Name)
 		}
-		if plan.ForAdoption(known).Action != plan.Ignore {
+		if o.Driver == "" && plan.ForAdoption(known).Action != plan.Ignore && o.has(ctx, v) || plan.OfDriver(v, o.Driver) {
 			s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
 		}
 	})
@@ -212,6 +225,9 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	inventory, err := o.Hands.List(ctx, o.Identity)
 	for _, v := range inventory.Volumes {
 		s.recorded[v.Record.Directory] = v.Record.PV
+		if v.Record.Replaced != "" && v.Place == volume.InPool && !v.Record.Retained {
+			s.begun = append(s.begun, v.Record.PV)
+		}
 	}
 	if err == nil {
 		s.lookForPrograms(ctx)
@@ -222,6 +238,10 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 // lookForPrograms asks who of the other programs runs. Whoever may not look at pods cannot tell.
 func (s *survey) lookForPrograms(ctx context.Context) {
 	provisioners := map[string]bool{}
+	if s.Driver != "" {
+		provisioners[s.Driver] = true
+		s.lookForDriver(ctx)
+	}
 	for _, v := range s.volumes {
 		provisioners[v.Annotations[plan.ProvisionedBy]] = true
 	}
@@ -233,7 +253,10 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 		}
 	})
 	if err != nil {
-		s.notKnown = err.Error()
+		s.notKnown = err.Error() // the driver's registration does not tell of its provisioner
+	}
+	if s.Driver != "" {
+		return
 	}
 	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not look at
 	// other namespaces' locks: then the pods have to do.
@@ -260,7 +283,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (plan.Ad
 	if directory == "" {
 		return f, nil
 	}
-	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory)
+	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory, kubelets)
 	record, place, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
 	switch {
 	case errors.Is(err, volume.ErrNotRecorded):
@@ -300,5 +323,6 @@ func planRecord(r volume.Record, place volume.Place) *plan.Record {
 	return &plan.Record{
 		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
 		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
+		Replaced: r.Replaced != "",
 	}
 }

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,76 @@ type cluster struct {
 	mark    error                          // why volumes cannot be marked
 	after   int                            // how many marks go well before that
 	between func(*corev1.PersistentVolume) // what somebody else does before an object is marked
+
+	claims  map[string]*corev1.PersistentVolumeClaim // by name
+	inPods  []*corev1.Pod
+	drivers []string
+	unread  error        // why drivers cannot be read
+	refuses error        // why no new object is taken
+	changes int          // how many times an object was changed
+	dies    func() error // asked before and after each change, panics to play a crash
+}
+
+func (c *cluster) GetClaim(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, error) {
+	return c.claims[name].DeepCopy(), nil
+}
+
+func (c *cluster) CSIDrivers(context.Context, string) ([]string, error) { return c.drivers, c.unread }
+
+func (c *cluster) CheckVolume(context.Context, *corev1.PersistentVolume) error { return c.refuses }
+
+// change is one write to the server's memory, that a crash may come before or after.
+func (c *cluster) change(write func() error) error {
+	for _, do := range []func() error{c.dies, write, c.dies} {
+		if do == nil {
+			continue
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) conflict(name string) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, name, errors.New("the object has been modified"))
+}
+
+func (c *cluster) CreateVolume(_ context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
+	err = c.change(func() error {
+		if existing = c.volumes[pv.Name].DeepCopy(); existing != nil {
+			return nil
+		}
+		made := pv.DeepCopy()
+		c.changes++
+		made.UID, made.ResourceVersion = types.UID(fmt.Sprint("made-", c.changes)), "1"
+		made.Finalizers = append(made.Finalizers, "kubernetes.io/pv-protection")
+		slices.Sort(made.Finalizers)
+		made.Finalizers = slices.Compact(made.Finalizers)
+		made.Status.Phase = corev1.VolumeBound
+		c.volumes[pv.Name] = made
+		return nil
+	})
+	return existing, err
+}
+
+func (c *cluster) DeleteVolume(_ context.Context, pv *corev1.PersistentVolume) error {
+	return c.change(func() error {
+		now := c.volumes[pv.Name]
+		switch {
+		case now == nil || now.UID != pv.UID:
+			return nil
+		case now.ResourceVersion != pv.ResourceVersion:
+			return c.conflict(pv.Name)
+		case len(now.Finalizers) == 0:
+			delete(c.volumes, pv.Name)
+		default:
+			going := metav1.Now()
+			now.DeletionTimestamp = &going
+			now.ResourceVersion += "-"
+		}
+		return nil
+	})
 }
 
 func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
@@ -50,7 +121,12 @@ func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVol
 	return nil
 }
 
-func (c *cluster) EachPod(context.Context, string, string, func(*corev1.Pod)) error { return c.pods }
+func (c *cluster) EachPod(_ context.Context, _, _ string, visit func(*corev1.Pod)) error {
+	for _, pod := range c.inPods {
+		visit(pod)
+	}
+	return c.pods
+}
 
 func (c *cluster) EachLock(context.Context, string, func(*coordinationv1.Lease)) error {
 	return errors.New("leases is forbidden")
@@ -72,14 +148,19 @@ func (c *cluster) MarkVolume(_ context.Context, pv *corev1.PersistentVolume, m p
 		return nil, c.mark
 	}
 	c.after = max(0, c.after-1)
-	if pv.ResourceVersion != c.volumes[pv.Name].ResourceVersion {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("the object has been modified"))
+	if c.volumes[pv.Name] == nil || pv.ResourceVersion != c.volumes[pv.Name].ResourceVersion || pv.UID != c.volumes[pv.Name].UID {
+		return nil, c.conflict(pv.Name)
 	}
 	now := pv.DeepCopy()
 	now.ResourceVersion, now.Finalizers = pv.ResourceVersion+".", m.Finalizers
 	now.Labels, now.Annotations = changed(now.Labels, m.Labels), changed(now.Annotations, m.Annotations)
-	c.volumes[pv.Name] = now
-	return now.DeepCopy(), nil
+	now.Spec.PersistentVolumeReclaimPolicy = cmp.Or(m.Reclaim, now.Spec.PersistentVolumeReclaimPolicy)
+	return now.DeepCopy(), c.change(func() error {
+		if c.volumes[pv.Name] = now; now.DeletionTimestamp != nil && len(now.Finalizers) == 0 {
+			delete(c.volumes, pv.Name)
+		}
+		return nil
+	})
 }
 
 func changed(in map[string]string, by map[string]*string) map[string]string {

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -11,10 +12,29 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
+// seen is a volume of a CSI driver whose directories are known as what it is on this host, and any other as it is.
+func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	if plan.OfDriver(v, o.Driver) || plan.OfDriver(v, plan.KubevirtCSI) {
+		return plan.OfHost(v, o.Pool)
+	}
+	return v
+}
+
+// has reports whether the pool has the directory of a CSI driver's volume, of which only that tells where its data is.
+// Of others the path does.
+func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
+	if v.Spec.CSI == nil {
+		return true
+	}
+	directory := plan.AdoptDirectory(o.Pool, plan.OfHost(v, o.Pool))
+	return directory != "" && o.Hands.Usable(ctx, o.Identity, directory) == nil
+}
+
 // entries are the entries of the pool in which a volume's data lies: by its path as it is written, and by
 // what that path means on the filesystem, which a bind mount may show elsewhere. Paths are compared with the
 // table of mounts; none is opened.
 func (o Options) entries(v *corev1.PersistentVolume) []string {
+	v = o.seen(v)
 	var all []string
 	written := plan.EntryOf(o.Pool, v)
 	if written != "" {
@@ -37,14 +57,15 @@ func (o Options) entries(v *corev1.PersistentVolume) []string {
 }
 
 // shown is where else a directory of the pool, or a part of it, is mounted. What shows more than the
-// directory, the whole filesystem for instance, is no sign that this one is used there.
-func (o Options) shown(directory string) string {
+// directory, the whole filesystem for instance, is no sign that this one is used there, nor is a mount point that
+// is told to be usual.
+func (o Options) shown(directory string, usual func(point string) bool) string {
 	here, known := mounts.Locate(o.Mounts, o.Pool.Path+"/"+directory)
 	if !known {
 		return ""
 	}
 	i := slices.IndexFunc(o.Mounts, func(m mounts.Mount) bool {
-		return mounts.Location{Major: m.Major, Minor: m.Minor, Path: m.Root}.In(here) && !kubelets(m.Point)
+		return mounts.Location{Major: m.Major, Minor: m.Minor, Path: m.Root}.In(here) && !usual(m.Point)
 	})
 	if i < 0 {
 		return ""

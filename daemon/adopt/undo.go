@@ -25,31 +25,43 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 		if !plan.Returnable(v.Record.Provisioner, o.Provisioner, o.Aliases) {
 			continue
 		}
-		record := planRecord(v.Record, v.Place)
-		pv, err := o.API.GetVolume(ctx, record.PV)
-		if err != nil {
-			return rows, err
-		}
-		verdict := plan.ForReturn(*record, pv, o.Node)
-		if verdict.Action == plan.Ignore {
-			continue
-		}
 		row := Row{
-			Volume: record.PV, Claim: record.Namespace + "/" + record.Claim, Path: o.Pool.Path + "/" + record.Directory,
-			Provisioner: v.Record.Provisioner, Action: verdict.Action, Message: verdict.Message,
+			Volume: v.Record.PV, Claim: v.Record.Namespace + "/" + v.Record.Claim, Path: o.Pool.Path + "/" + v.Record.Directory,
+			Provisioner: v.Record.Provisioner, Action: plan.Return,
 		}
-		if verdict.Action == plan.Return && !o.DryRun {
-			// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
-			// next call forgets it.
-			_, err := o.API.MarkVolume(ctx, pv, plan.ReturnMarks(pv))
-			if err == nil {
-				err = o.Hands.Forget(ctx, o.Identity, record.PV)
-			}
-			row = row.after(err)
+		if v.Record.Replaced != "" {
+			row = o.giveBack(ctx, v, row)
+		} else {
+			row = o.giveUp(ctx, v, row)
 		}
-		rows = append(rows, row)
+		if row.Action != plan.Ignore {
+			rows = append(rows, row)
+		}
+		if ctx.Err() != nil {
+			return rows, context.Cause(ctx)
+		}
 	}
 	return rows, nil
+}
+
+// giveUp takes the marks off one volume.
+func (o Options) giveUp(ctx context.Context, v volume.Volume, row Row) Row {
+	pv, err := o.API.GetVolume(ctx, row.Volume)
+	if err != nil {
+		return row.after(err)
+	}
+	verdict := plan.ForReturn(*planRecord(v.Record, v.Place), pv, o.Node)
+	row.Action, row.Message = verdict.Action, verdict.Message
+	if verdict.Action == plan.Return && !o.DryRun {
+		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
+		// next call forgets it.
+		_, err := o.API.MarkVolume(ctx, pv, plan.ReturnMarks(pv))
+		if err == nil {
+			err = o.Hands.Forget(ctx, o.Identity, row.Volume)
+		}
+		row = row.after(err)
+	}
+	return row
 }
 
 // leave gives up the objects that a call of this node took and did not record.
@@ -60,7 +72,7 @@ func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, 
 	}
 	var begun []*corev1.PersistentVolume
 	err := o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if !recorded[v.Name] && plan.Begun(v, o.Pool, o.Node) {
+		if !recorded[v.Name] && (plan.Begun(v, o.Pool, o.Node) || o.heldHere(ctx, v)) {
 			begun = append(begun, v.DeepCopy())
 		}
 	})
@@ -70,11 +82,21 @@ func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, 
 	var rows []Row
 	for _, v := range begun {
 		row := rowOf(v, plan.AdoptVerdict{Action: plan.Return})
+		marks := plan.ReturnMarks(v)
+		if plan.Held(v, o.Pool, o.Node) {
+			marks = plan.ReleaseMarks(v)
+		}
 		if !o.DryRun {
-			_, err := o.API.MarkVolume(ctx, v, plan.ReturnMarks(v))
+			_, err := o.API.MarkVolume(ctx, v, marks)
 			row = row.after(err)
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// heldHere reports whether a call of this node was about to replace a CSI driver's object whose data lies in the pool.
+// The object does not name the pool.
+func (o Options) heldHere(ctx context.Context, v *corev1.PersistentVolume) bool {
+	return v.Spec.CSI != nil && plan.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
 }

@@ -8,6 +8,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,13 +88,44 @@ func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	return node, nil
 }
 
-// MarkVolume changes labels, annotations and finalizers of a volume object, if it still is as given:
+// CSIDrivers are the CSI drivers that kubelet has registered on a node. A node without a CSINode has none.
+func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, err error) {
+	registered := &storagev1.CSINode{}
+	err = c.storage.Get().Resource("csinodes").Name(node).Timeout(callTimeout).Do(ctx).Into(registered)
+	switch {
+	case absent(err, node):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the CSI drivers of node %s: %w", node, err)
+	}
+	for _, driver := range registered.Spec.Drivers {
+		names = append(names, driver.Name)
+	}
+	return names, nil
+}
+
+// CheckVolume says whether the server would take an object of a name that another object still has: the server
+// validates it and asks its admission before it looks at the name (apiserver, pkg/registry/generic/registry,
+// Store.Create).
+func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
+	err := c.core.Post().Resource("persistentvolumes").Param("dryRun", metav1.DryRunAll).Body(pv).Timeout(callTimeout).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("the server would not take volume %s: %w", pv.Name, err)
+	}
+	return nil
+}
+
+// MarkVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
 // whoever changed it meanwhile is not overwritten, and that is an error. It returns the object as it is then.
 func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	change := map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
 		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,
-	}})
+	}}
+	if m.Reclaim != "" {
+		change["spec"] = map[string]any{"persistentVolumeReclaimPolicy": m.Reclaim}
+	}
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,10 @@ const (
 	AdoptOutside    = "MayRunOutside"
 	AdoptReleased   = "AboutToBeRemoved"
 	AdoptCSI        = "CSISource"
+
+	AdoptDriverRuns     = "DriverRuns"
+	AdoptDriverNotKnown = "DriverNotKnownToBeStopped"
+	AdoptUsed           = "InUse"
 )
 
 // Told is what the operator says on the command line.
@@ -61,6 +65,11 @@ type AdoptFacts struct {
 	Running     string  // what shows that the other program runs, "" if nothing does
 	NotKnown    string  // why nobody can tell, "" if one can
 	Told        Told
+
+	// Of volumes of a CSI driver only.
+	ReadOnly  bool   // as its object says
+	Used      string // a pod that uses its claim, "" if none does
+	ClaimGone bool   // the claim, by UID, does not exist any more
 }
 
 // AdoptVerdict is what becomes of one volume.
@@ -302,8 +311,11 @@ func mayRunOutside(f AdoptFacts) (AdoptVerdict, bool) {
 // aboutToBeRemoved: a released volume with policy Delete is removed as soon as somebody is responsible.
 func aboutToBeRemoved(f AdoptFacts) (AdoptVerdict, bool) {
 	phase := f.Volume.Status.Phase
-	over := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed
 	removes := f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	if f.ClaimGone { // which the phase may not say yet
+		phase = corev1.VolumeReleased
+	}
+	over := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed
 	return adoptRefuse(over && removes && !f.Told.Released, AdoptReleased, "it is %s and its policy is Delete: whoever is responsible removes its data", phase)
 }
 

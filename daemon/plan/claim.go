@@ -257,22 +257,29 @@ func accessMode(f ClaimFacts) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// populated: any other kind of source is a volume populator's, which makes a claim of its own, fills its volume
-// and has the volume bound to this claim (KEP-1495; lib-volume-populator).
+// populated: the populator makes a claim of its own, fills its volume and has the volume bound to this claim
+// (KEP-1495; lib-volume-populator).
 func populated(f ClaimFacts) (Verdict, bool) {
+	if !f.populators() {
+		return Verdict{}, false
+	}
+	from := f.Claim.Spec.DataSourceRef
+	return Verdict{Action: Wait, Reason: ReasonPopulator,
+		Message: fmt.Sprintf("waits for the populator of %.63q %.63q, which makes the volume and binds it", from.Kind, from.Name)}, true
+}
+
+// populators reports whether the claim's volume comes from a volume populator: its source is neither a claim nor
+// a snapshot.
+func (f ClaimFacts) populators() bool {
 	from := f.Claim.Spec.DataSourceRef
 	if from == nil {
-		return Verdict{}, false
+		return false
 	}
 	group := ""
 	if from.APIGroup != nil {
 		group = *from.APIGroup
 	}
-	if group == "" && from.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot" {
-		return Verdict{}, false
-	}
-	return Verdict{Action: Wait, Reason: ReasonPopulator,
-		Message: fmt.Sprintf("waits for the populator of %.63q %.63q, which makes the volume and binds it", from.Kind, from.Name)}, true
+	return !(group == "" && from.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot")
 }
 
 func dataSource(f ClaimFacts) (Verdict, bool) {

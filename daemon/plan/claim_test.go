@@ -167,6 +167,7 @@ func TestClaimPrecedence(t *testing.T) {
 		{"a claim by reference", []change{from("", "PersistentVolumeClaim")}, Refuse, ReasonDataSource, "dataSource"},
 		{"a snapshot by reference", []change{from("snapshot.storage.k8s.io", "VolumeSnapshot")}, Refuse, ReasonDataSource, "dataSource"},
 		{"a populator's, before closed", []change{closed, from("example.com", "Populator")}, Wait, ReasonPopulator, `waits for the populator of "Populator" "other", which makes the volume and binds it`},
+		{"a populator's on another node, which makes no volume either", []change{theirs, told(Inquiry{}), from("example.com", "Populator")}, Wait, "", ""},
 		{"a claim of another group is a populator's", []change{from("example.com", "PersistentVolumeClaim")}, Wait, ReasonPopulator, "populator"},
 		{"selector before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} }}, Refuse, ReasonSelector, "selector"},
 		{"attributes class before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("gold") }}, Refuse, ReasonAttributesClass,

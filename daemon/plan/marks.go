@@ -7,10 +7,11 @@ import (
 )
 
 // Marks are what a volume object's metadata is to become: nil values are taken off, finalizers are the
-// whole list.
+// whole list. Reclaim is its policy, "" for the one that it has.
 type Marks struct {
 	Labels, Annotations map[string]*string
 	Finalizers          []string
+	Reclaim             corev1.PersistentVolumeReclaimPolicy
 }
 
 // adopting is the value of AdoptingAnnotation: of a pool that all nodes share, each node may adopt.

@@ -60,6 +60,9 @@ func ForRecord(f RecordFacts) Verdict {
 	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Record.Unpublished:
 		// Empty or not: it had an object, so a pod of this or of another cluster may have it.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
+	case f.Record.Replaced && f.Record.Place == InPool:
+		// A pod had it before it was ours, empty or not, and adopt can make its object again.
+		return Verdict{Action: Keep, Reason: ReasonOrphaned}
 	case f.Unsure: // that no object is there proves nothing in another cluster
 		return Verdict{Action: Keep}
 	default:

@@ -55,6 +55,7 @@ type Record struct {
 	Retained  bool   // the volume object was let go and the data kept
 	// Unpublished: this node made it to publish it, and has not seen its object since. Of scope every-node only.
 	Unpublished bool
+	Replaced    bool // it has the object of another system in whose place this volume's was made, or is about to be made
 	Place       Place
 	Archived    bool // the record is in the archive, too
 }

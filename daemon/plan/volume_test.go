@@ -167,6 +167,8 @@ func TestForRecord(t *testing.T) {
 		{"half emptied", RecordFacts{}, Emptying, Finish},
 		{"retained by an operator", RecordFacts{Record: Record{Retained: true}}, InPool, Keep},
 		{"never published, nobody wants it", RecordFacts{}, InPool, Undo},
+		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: Record{Replaced: true}}, InPool, Keep},
+		{"the same, in the trash, and half emptied", RecordFacts{Record: Record{Replaced: true}}, Emptying, Finish},
 		{"never published, the claim went to another node", RecordFacts{Claim: moved}, InPool, Undo},
 		{"the claim has its volume under another node's name, which may be this node's former one", RecordFacts{Claim: bound, Volume: elsewhere}, InPool, Keep},
 		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, InTrash, Keep},

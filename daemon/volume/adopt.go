@@ -29,8 +29,8 @@ func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string)
 }
 
 // Adopt writes a record for a directory that is in the pool and has none; from then on it is ours. The
-// directory itself is not touched. One that is recorded the same is fine; what else is there is
-// ErrConflict, ErrPlace or ErrForeign.
+// directory itself is not touched. One that is recorded the same is fine, and takes the object that is replaced
+// from this record; what else is there is ErrConflict, ErrPlace or ErrForeign.
 //
 // Another process may work in the pool meanwhile: its Sweep can take a record that is being written
 // for one of a process that died. Then it is written again.
@@ -76,6 +76,10 @@ func (s *session) adopt(r Record) error {
 	if err := r.conflicts(old); err != nil {
 		return err
 	}
+	if r.Replaced != "" && old.Replaced != r.Replaced {
+		old.Replaced = r.Replaced
+		return s.rewrite(old)
+	}
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
@@ -96,13 +100,11 @@ func (s *session) adoptRecord(r Record) error {
 	}
 	s.pool.did("record durable")
 	volumes := s.dirs[volumesDir]
-	if err := moveOut(volumes, r.PV+newSuffix, volumes, r.PV+recordSuffix); err != nil {
+	if err := moveOut(volumes, s.newName(r.PV), volumes, r.PV+recordSuffix); err != nil {
 		return wrap("naming the record", err)
 	}
 	s.pool.did("record named")
-	err = s.sync(volumesDir)
-	s.pool.did("record's name durable")
-	return err
+	return s.durable("record's name durable", volumesDir)
 }
 
 // Forget drops the record of a volume whose directory is in the pool, and leaves the directory as it

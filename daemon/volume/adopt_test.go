@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,36 @@ func theirs(t testing.TB, r *rig) {
 func adopted(t testing.TB, r *rig) {
 	theirs(t, r)
 	must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
+}
+
+// replacing is the record with the object that it is adopted from.
+func replacing() Record {
+	r := spec(pv).Record
+	r.Replaced = `{"metadata":{"name":"pvc-1"}}`
+	return r
+}
+
+// What is replaced is noted in a record that is there already, kept by who does not know of it, and refused where
+// nobody could read the record any more.
+func TestAdoptReplaced(t *testing.T) {
+	r := onTmpfs(t)
+	adopted(t, r)
+	must(t, r.Adopt(t.Context(), r.id, replacing()))
+	for range 2 {
+		got, _, err := r.Lookup(t.Context(), r.id, pv)
+		if err != nil || got.Replaced != replacing().Replaced {
+			t.Errorf("%+v, %v", got, err)
+		}
+		must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
+	}
+	large := replacing()
+	large.Replaced = strings.Repeat("x", recordMax)
+	if err := r.Adopt(t.Context(), r.id, large); err == nil || !strings.Contains(err.Error(), "larger than one that is read") {
+		t.Error(err)
+	}
+	if got, _, err := r.Lookup(t.Context(), r.id, pv); err != nil || got.Replaced != replacing().Replaced {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // Adopted, then a volume like every other: removed, archived, retained, forgotten.
@@ -148,5 +179,22 @@ func TestAdoptBesideSweep(t *testing.T) {
 	inventory, err := r.List(t.Context(), r.id)
 	if err != nil || len(inventory.Volumes) != 300 || len(inventory.Foreign)+len(inventory.Leftovers)+len(inventory.Damaged) != 0 {
 		t.Errorf("%d volumes, %+v, %v", len(inventory.Volumes), inventory.Foreign, err)
+	}
+}
+
+// In a pool that daemons of several hosts work in each writes its records under names of its own, and gives that one its
+// final name: once.
+func TestAdoptInSharedPool(t *testing.T) {
+	r, _ := two(t, hosttest.Dir(t))
+	theirs(t, r)
+	named := 0
+	r.step = func(step string) {
+		if step == "record named" {
+			named++
+		}
+	}
+	must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
+	if got, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != InPool || got.PV != pv || named != 1 {
+		t.Errorf("%+v in %q, %v; named %d times", got, place, err, named)
 	}
 }

@@ -130,10 +130,10 @@ func (s *session) archiveRecord(r Record) error {
 	// The new name first: a filesystem that does not make a rename durable at once has the directory
 	// under both names then, not under none.
 	err = errors.Join(s.sync(archiveDir), s.sync(""))
-	s.pool.did("move durable")
 	if err != nil {
 		return err
 	}
+	s.pool.did("move durable")
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
@@ -145,9 +145,10 @@ func (s *session) archiveRecord(r Record) error {
 		return wrap("archiving the record", err)
 	}
 	s.pool.did("record moved")
-	err = errors.Join(s.sync(archiveDir), s.sync(volumesDir))
-	s.pool.did("record's move durable")
-	return err
+	if err := s.sync(archiveDir); err != nil {
+		return err
+	}
+	return s.durable("record's move durable", volumesDir)
 }
 
 // putBackArchived moves a directory out of the archive whose record is among the pool's.

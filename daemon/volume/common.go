@@ -139,9 +139,7 @@ func (s *session) makeDirectory(spec Spec) error {
 	if err := fsync(fd); err != nil {
 		return wrap("fsync of the directory", err)
 	}
-	err = s.sync("")
-	s.pool.did("pool durable")
-	return err
+	return s.durable("pool durable", "")
 }
 
 // bornMode is that of a directory that was made and not dressed yet.

@@ -58,6 +58,7 @@ var operations = []struct {
 	{"retain", data, func(r *rig) error { return r.Retain(context.Background(), r.id, pv) }},
 	{"published", unpublished, func(r *rig) error { return r.Published(context.Background(), r.id, pv) }},
 	{"adopt", theirs, func(r *rig) error { return r.Adopt(context.Background(), r.id, spec(pv).Record) }},
+	{"adopt, with what is replaced", adopted, func(r *rig) error { return r.Adopt(context.Background(), r.id, replacing()) }},
 	{"forget", adopted, func(r *rig) error { return r.Forget(context.Background(), r.id, pv) }},
 }
 

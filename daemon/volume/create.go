@@ -133,9 +133,7 @@ func (s *session) make(spec Spec) error {
 		// as long as staging/<pv> is there, everybody can tell.
 		if err = move(staging, spec.PV, s.root, spec.Directory); err == nil {
 			s.pool.did("renamed")
-			err = s.sync("")
-			s.pool.did("pool durable")
-			return err
+			return s.durable("pool durable", "")
 		}
 		if errors.Is(err, unix.EEXIST) {
 			err = ErrForeign

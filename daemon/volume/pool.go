@@ -207,6 +207,15 @@ func (s *session) sync(dirs ...string) error {
 	return together(calls...)
 }
 
+// durable is sync, after which a step is done. One that failed is not: what the disk has then nobody knows.
+func (s *session) durable(step string, dirs ...string) error {
+	err := s.sync(dirs...)
+	if err == nil {
+		s.pool.did(step)
+	}
+	return err
+}
+
 // together runs calls at the same time and waits for all of them.
 func together(calls ...func() error) error {
 	errs := make([]error, len(calls))

@@ -362,3 +362,21 @@ func TestNotPrepared(t *testing.T) {
 		t.Errorf("records that anybody can write: got %v, want ErrNotPrepared", err)
 	}
 }
+
+// A step that makes something durable is done only when it succeeded.
+func TestFailedSyncIsNoStep(t *testing.T) {
+	r := onTmpfs(t)
+	prepared(t, r)
+	var steps []string
+	r.Pool.step = func(step string) { steps = append(steps, step) }
+	must(t, r.on(t.Context(), r.id, pv, func(s *session) error {
+		must(t, s.durable("good", volumesDir))
+		if err := s.durable("bad", "no-such-directory"); err == nil {
+			t.Error("a directory that is not there was synced")
+		}
+		return nil
+	}))
+	if len(steps) != 1 || steps[0] != "good" {
+		t.Errorf("steps %q, want the one that succeeded", steps)
+	}
+}

@@ -12,7 +12,8 @@ import (
 // Version is the version of the records that this program writes; it reads all up to it.
 const Version = 1
 
-// recordMax bounds what is read of a record, in bytes: its longest valid fields take less than 4 KiB.
+// recordMax bounds what is read of a record, in bytes: its longest valid fields take less than 4 KiB,
+// but for an object that was replaced.
 const recordMax = 64 << 10
 
 // Record is the proof that a directory is ours: volumes/<pv>.json. Times are UTC.
@@ -36,6 +37,8 @@ type Record struct {
 	// Unpublished: whoever made it was to make its object, too, and did not see that since (Published). Only
 	// of scope every-node, where an empty directory without an object may still be in a pod.
 	Unpublished bool `json:"unpublished,omitempty"`
+	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is about to be made.
+	Replaced string `json:"replaced,omitempty"`
 }
 
 // Place is where a recorded volume's directory is.
@@ -75,6 +78,9 @@ func (p Place) wrong() error {
 func (r Record) encode() ([]byte, error) {
 	r.Version = Version
 	text, err := json.MarshalIndent(r, "", "  ")
+	if len(text) >= recordMax {
+		return nil, fmt.Errorf("a record of %d bytes is larger than one that is read, %d", len(text)+1, recordMax)
+	}
 	return append(text, '\n'), err
 }
 

@@ -17,7 +17,7 @@ func full() Record {
 	return Record{
 		Version: Version, PV: pv, Namespace: "default", Claim: "data", ClaimUID: "uid", Class: "fast", Provisioner: "hostpath-provisioner",
 		Node: "node-a", Scope: "node", Source: "hostPath", Reclaim: "Delete", OnDelete: "archive", Directory: pv, Requested: 1 << 30,
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true, Unpublished: true,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
 	}
 }
 

@@ -51,9 +51,7 @@ func (s *session) removeEmpty(r Record) error {
 		return fmt.Errorf("directory %q: %w", r.Directory, err)
 	}
 	s.pool.did("directory removed")
-	err = s.sync("")
-	s.pool.did("pool durable")
-	return err
+	return s.durable("pool durable", "")
 }
 
 // dropRecord forgets a volume whose directory is gone.
@@ -67,9 +65,7 @@ func (s *session) dropRecord(pv string) error {
 	if err != nil {
 		return wrap("removing the record", err)
 	}
-	err = s.sync(volumesDir)
-	s.pool.did("record's removal durable")
-	return err
+	return s.durable("record's removal durable", volumesDir)
 }
 
 func (s *session) dropStaging(pv string) error {
@@ -96,9 +92,7 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 			}
 		}
 		// Also when the rename was an earlier call's: that one may have died before it was durable.
-		err = s.sync(trashDir, "")
-		s.pool.did("move durable")
-		return err
+		return s.durable("move durable", trashDir, "")
 	})
 }
 
@@ -329,7 +323,5 @@ func (s *session) rewrite(r Record) error {
 		return err
 	}
 	s.pool.did("record named")
-	err = s.sync(volumesDir)
-	s.pool.did("record's name durable")
-	return err
+	return s.durable("record's name durable", volumesDir)
 }

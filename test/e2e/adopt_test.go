@@ -239,6 +239,9 @@ func TestAdoptTraps(t *testing.T) {
 			pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
 		}
 	}
+	w.must(os.Mkdir(filepath.Join(h.mount, "pvc-1"), 0o755))
+	w.must(os.Mkdir(filepath.Join(h.mount, "csi-1"), 0o755))
+	add(kubevirt, "csi-of-another-pool", csi("pvc-2"))
 	add(kubevirt, "csi", csi("pvc-1"))
 	add(kubevirt, "csi-inline", csi("csi-1"))
 	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })

@@ -259,7 +259,10 @@ func (h *host) strange(volumes []string) {
 		text, err := os.ReadFile(file)
 		h.w.must(err)
 		uid := strings.TrimPrefix(pv, "pvc-")
-		stranger := string(rune('1'+i)) + uid[1:]
+		stranger := string("12"[i]) + uid[1:]
+		if stranger == uid {
+			stranger = string("ab"[i]) + uid[1:]
+		}
 		renamed := strings.ReplaceAll(string(text), uid, stranger)
 		h.w.must(os.WriteFile(h.ours("volumes/pvc-"+stranger+".json"), []byte(renamed), 0o600))
 		h.w.must(os.Remove(file))

@@ -304,20 +304,18 @@ func (w *world) migrates(r recipe) {
 	})
 	p.programs(true)
 	class := p.asUpstream()
-	old := peer{provisioner: class.Provisioner, directory: byVolume} // whose volumes are not adopted
+	old := peer{provisioner: class.Provisioner, directory: byVolume} // a CSI driver
 	if p.peer != "" {
 		old = peerNamed(p.peer)
 	}
 	if old.modes = p.old; old.provisioner != class.Provisioner {
 		w.Fatalf("the class is of %s", class.Provisioner)
 	}
+	made, same := func(name string) *corev1.PersistentVolume { return old.made(p.host, name) }, w.unchanged
 	if p.peer == "" {
-		p.follow(p.forward)
-		p.works(old, class)
-		p.follow(p.back)
-		return
+		made, same = func(name string) *corev1.PersistentVolume { return p.madeByCSI(class.Provisioner, name) }, w.asBefore
 	}
-	one, two := old.made(p.host, "one"), old.made(p.host, "two")
+	one, two := made("one"), made("two")
 	theirs := old.directory(one.Name, w.namespace, "one")
 	p.follow(p.forward)
 	w.deleteClaim("two") // taken over: removed with its claim
@@ -331,7 +329,7 @@ func (w *world) migrates(r recipe) {
 	p.works(old, class, theirs, "ours/volumes/"+kept.Name+".json")
 	p.follow(p.back)
 	p.wantTree(theirs)
-	w.unchanged(one)
+	same(one)
 }
 
 // works plays the example claim and pod of the system's documents. kept is what the pool has beside.

@@ -1,0 +1,288 @@
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+)
+
+// FromCSI takes over the volumes of o.Driver whose data lies in the pool: in the place of each object one of this
+// pool's own is made, for the same claim. The directories stay as they are. Rows and error are Run's.
+func FromCSI(ctx context.Context, o Options) ([]Row, error) {
+	s, err := o.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := s.begun
+	for _, v := range s.volumes {
+		names = append(names, v.Name)
+	}
+	slices.Sort(names)
+	var rows []Row
+	for _, name := range slices.Compact(names) {
+		row := s.takeOver(ctx, name)
+		if row.Action != plan.Ignore {
+			rows = append(rows, row)
+		}
+		if ctx.Err() != nil {
+			return rows, context.Cause(ctx)
+		}
+	}
+	return rows, nil
+}
+
+// csiVolume is what is known of one of the driver's volumes.
+type csiVolume struct {
+	now   *corev1.PersistentVolume // the object of its name, nil if there is none
+	seen  *corev1.PersistentVolume // the driver's, as plan.OfHost has it; the recorded one where there is none
+	facts plan.AdoptFacts
+	lost  bool // the driver's object is gone, or going: whatever is decided, another one has to be made
+}
+
+// takeOver decides about one volume and does it, anew as often as somebody else changes the object.
+func (s *survey) takeOver(ctx context.Context, name string) Row {
+	for try := 1; ; try++ {
+		v, row, err := s.csiVolume(ctx, name)
+		switch {
+		case err != nil:
+			return row.after(err)
+		case row.Action != plan.Adopt, s.DryRun:
+			return row
+		}
+		if row.Notes, err = s.replace(ctx, v); apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
+			continue
+		}
+		return row.after(err)
+	}
+}
+
+// csiVolume reads one volume, and what the rules say of it.
+func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row Row, err error) {
+	row = Row{Volume: name, Action: plan.Refuse}
+	if v.now, err = s.API.GetVolume(ctx, name); err != nil {
+		return v, row, err
+	}
+	if v.now != nil {
+		row = rowOf(v.now, plan.AdoptVerdict{})
+	}
+	record, place, err := s.Hands.Lookup(ctx, s.Identity, name)
+	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, volume.ErrDamaged) {
+		return v, row, err
+	}
+	driven := v.now
+	if v.now == nil || !plan.OfDriver(v.now, s.Driver) {
+		if record.Replaced == "" {
+			row.Action = plan.Ignore
+			return v, row, nil
+		}
+		if driven, err = readOriginal(record.Replaced); err != nil {
+			return v, row, err
+		}
+		switch {
+		case !plan.OfDriver(driven, s.Driver):
+			row.Action = plan.Ignore
+			return v, row, nil
+		case v.now == nil:
+		case !plan.Succeeds(v.now, s.Pool, s.Node, planRecord(record, place)):
+			return v, row, errNotMadeHere
+		case v.now.DeletionTimestamp == nil || !plan.Held(v.now, s.Pool, s.Node): // else Undo was cut off
+			return v, s.settled(ctx, v.now), nil
+		}
+	}
+	v.seen, v.lost = plan.OfHost(driven, s.Pool), v.now == nil || v.now.DeletionTimestamp != nil
+	if v.facts, err = s.csiFacts(ctx, driven, v.seen); err != nil {
+		return v, rowOf(v.seen, plan.AdoptVerdict{}), err
+	}
+	v.facts.Told.Released = s.Told.Released || v.lost // what is made in that case is kept
+	return v, rowOf(v.seen, plan.ForTakeover(v.facts)), nil
+}
+
+var errNotMadeHere = errors.New("an object that was not made here has its name: look whose it is, and delete it or restore the driver's")
+
+// settled is the row of a volume that has its object. One that was held to be given back, and was not, is let go.
+func (s *survey) settled(ctx context.Context, v *corev1.PersistentVolume) Row {
+	row := rowOf(v, plan.AdoptVerdict{Action: plan.Ours})
+	if s.DryRun || !plan.Held(v, s.Pool, s.Node) {
+		return row
+	}
+	if _, err := s.API.MarkVolume(ctx, v, plan.ReleaseMarks(v)); err != nil {
+		row.Action, row.Message = plan.Refuse, err.Error()
+	}
+	return row
+}
+
+func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume) (plan.AdoptFacts, error) {
+	f, err := s.facts(ctx, seen)
+	if err != nil {
+		return f, err
+	}
+	f.ReadOnly = v.Spec.CSI.ReadOnly
+	if directory := plan.AdoptDirectory(s.Pool, seen); directory != "" { // kubelet's mounts are those of pods, too
+		f.Shown = s.shown(directory, func(string) bool { return false })
+	}
+	if ref := v.Spec.ClaimRef; ref != nil {
+		f.Used, f.ClaimGone, err = s.claim(ctx, ref.Namespace, ref.Name, string(ref.UID))
+	}
+	return f, err
+}
+
+// claim says which pod uses a volume's claim, and whether the claim is gone.
+func (o Options) claim(ctx context.Context, namespace, name, uid string) (used string, gone bool, err error) {
+	claim, err := o.API.GetClaim(ctx, namespace, name)
+	if err != nil {
+		return "", false, err
+	}
+	err = o.API.EachPod(ctx, namespace, "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
+		if slices.Contains(plan.PodClaimNames(pod, len(pod.Spec.Volumes)+1), name) && used == "" {
+			used = pod.Namespace + "/" + pod.Name
+		}
+	})
+	return used, claim == nil || string(claim.UID) != uid, err
+}
+
+// replace makes an object of ours in the place of the driver's. A crash leaves, after
+//
+//	holding        the driver's object with the policy Retain and its own in an annotation
+//	record         the same, and the object's text on the disk
+//	deletion       the same, being deleted: its finalizers hold it
+//	finalizers     no object; the claim is Lost until the next call
+//	new object     nothing missing
+//
+// Each is finished by the next call, or undone by Undo.
+func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err error) {
+	hostname := s.labels[plan.HostnameLabel]
+	if hostname == "" {
+		return nil, fmt.Errorf("node %s has no label %s, which the volume's affinity would name", s.Node, plan.HostnameLabel)
+	}
+	ours := plan.Successor(v.seen, s.Pool, s.Node, hostname)
+	if !v.lost {
+		if err := s.API.CheckVolume(ctx, ours); err != nil {
+			return nil, err
+		}
+		held, err := s.hold(ctx, v.now)
+		if err != nil {
+			return nil, err
+		}
+		record := s.record(plan.OfHost(held, s.Pool))
+		record.Source = cmp.Or(s.Pool.Source, plan.SourceHostPath)
+		if record.Replaced, err = original(held); err != nil {
+			return nil, err
+		}
+		if err := s.Hands.Adopt(ctx, s.Identity, record); err != nil {
+			return nil, err
+		}
+		v.now = held
+	}
+	if err := s.clear(ctx, v.now); err != nil {
+		return nil, err
+	}
+	if v.lost && v.facts.ClaimGone && !s.Told.Released {
+		ours.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		notes = append(notes, "its claim is gone, so it was made with the policy Retain")
+	}
+	existing, err := s.API.CreateVolume(ctx, ours)
+	if err != nil || existing == nil {
+		return notes, err
+	}
+	record, place, err := s.Hands.Lookup(ctx, s.Identity, ours.Name)
+	if err == nil && !plan.Succeeds(existing, s.Pool, s.Node, planRecord(record, place)) {
+		err = errNotMadeHere
+	}
+	return notes, err
+}
+
+// original is the text of an object for the record, readOriginal reads it.
+func original(held *corev1.PersistentVolume) (string, error) {
+	text, err := json.Marshal(plan.Original(held))
+	return string(text), err
+}
+
+func readOriginal(text string) (*corev1.PersistentVolume, error) {
+	v := &corev1.PersistentVolume{}
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return nil, fmt.Errorf("the object that was replaced: %w", err)
+	}
+	if v.Spec.CSI == nil {
+		return nil, fmt.Errorf("the object that was replaced, %q, has no CSI source", v.Name)
+	}
+	return v, nil
+}
+
+// hold has the object's policy be Retain, which its own provisioner takes for a volume to leave alone.
+func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	if plan.Held(v, o.Pool, o.Node) {
+		return v, nil
+	}
+	return o.API.MarkVolume(ctx, v, plan.HoldMarks(v, o.Pool, o.Node))
+}
+
+// clear deletes a held object, if nobody changed it since, and takes off the finalizers that would keep it: Kubernetes'
+// own as long as its claim is bound, a provisioner's for ever. Nil is an object that is gone.
+func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error {
+	if held == nil {
+		return nil
+	}
+	if held.DeletionTimestamp == nil {
+		if err := o.API.DeleteVolume(ctx, held); err != nil {
+			return err
+		}
+	}
+	now, err := o.API.GetVolume(ctx, held.Name)
+	switch {
+	case err != nil, now == nil:
+		return err
+	case now.UID != held.UID || now.DeletionTimestamp == nil:
+		return apierrors.NewConflict(corev1.Resource("persistentvolumes"), held.Name, errors.New("it is another object now"))
+	}
+	if other := plan.OthersFinalizer(now); other != "" {
+		return fmt.Errorf("it has the finalizer %q by now: its owner has to take it off first", other)
+	}
+	_, err = o.API.MarkVolume(ctx, now, plan.Marks{Labels: map[string]*string{}, Annotations: map[string]*string{}, Finalizers: []string{}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// lookForDriver looks whether the driver runs, beside its pods: what kubelet has registered on this node, and the
+// sockets that the usual manifests have. That there are none shows nothing.
+func (s *survey) lookForDriver(ctx context.Context) {
+	registered, err := s.API.CSIDrivers(ctx, s.Node)
+	switch {
+	case err != nil:
+		s.notKnown = err.Error()
+	case slices.Contains(registered, s.Driver):
+		s.running[s.Driver] = fmt.Sprintf("kubelet of node %s has it registered", s.Node)
+	}
+	for _, socket := range []string{
+		"plugins_registry/" + s.Driver + "-reg.sock", "plugins/" + s.Driver + "/csi.sock", "plugins/csi-hostpath/csi.sock",
+	} {
+		if at := path.Join(s.Kubelet, socket); s.running[s.Driver] == "" && answers(ctx, at) {
+			s.running[s.Driver] = "a process answers at " + at
+		}
+	}
+}
+
+// answers reports whether a process accepts connections there.
+func answers(ctx context.Context, socket string) bool {
+	ctx, done := context.WithTimeout(ctx, time.Second)
+	defer done()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	}
+	return conn.Close() == nil
+}

@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A volume object keeps its source for life (pkg/apis/core/validation: spec.persistentvolumesource is immutable),
+// so the data of a CSI driver is taken over by a new object in the place of the driver's: of the same name and for
+// the same claim, by UID. kube-controller-manager calls the claim Lost while neither object is there, and Bound
+// again when one is (pkg/controller/volume/persistentvolume, syncBoundClaim).
+
+const (
+	// AdoptedFromCSI is the value of AdoptedAnnotation on an object that was made in the place of a CSI driver's.
+	AdoptedFromCSI = "from-csi"
+	// HeldAnnotation is on an object that is about to be replaced: its reclaim policy, which is Retain meanwhile.
+	HeldAnnotation = "hostpath-provisioner/reclaim-policy"
+	// pvProtection is the finalizer that Kubernetes itself puts on a volume object.
+	pvProtection = "kubernetes.io/pv-protection"
+)
+
+// takeoverRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
+// it. No word of the operator outweighs that the driver runs or that the volume is in use.
+var takeoverRules = []adoptRule{
+	csiInline, notInPool, onAnotherNode, madeByNobody, notAnAlias,
+	adoptBlock, csiReadOnly, csiDeleting, adoptNoClaim, crookedPath, othersAdopted, othersAdopting,
+	adoptRecord, othersFinalizers, sharedDirectory, unusableDirectory, mountedElsewhere, noAffinity,
+	driverRuns, volumeUsed, aboutToBeRemoved,
+}
+
+// ForTakeover decides whether this node replaces the object of a CSI driver's volume.
+func ForTakeover(f AdoptFacts) AdoptVerdict {
+	for _, rule := range takeoverRules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return AdoptVerdict{Action: Adopt}
+}
+
+// OfDriver reports whether a volume object has the source of this CSI driver.
+func OfDriver(v *corev1.PersistentVolume, driver string) bool {
+	return v.Spec.CSI != nil && driver != "" && v.Spec.CSI.Driver == driver
+}
+
+// OfHost is a CSI driver's volume as the rules see it: its data is the directory of the pool that its handle names,
+// and its reclaim policy the one that it had before it was held.
+func OfHost(v *corev1.PersistentVolume, pool Pool) *corev1.PersistentVolume {
+	seen := v.DeepCopy()
+	directory := corev1.HostPathDirectory
+	seen.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: pool.Path + "/" + v.Spec.CSI.VolumeHandle, Type: &directory},
+	}
+	seen.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(v)
+	if seen.Annotations[ProvisionedBy] == "" { // an object that was made by hand names its driver as well
+		if seen.Annotations == nil {
+			seen.Annotations = map[string]string{}
+		}
+		seen.Annotations[ProvisionedBy] = v.Spec.CSI.Driver
+	}
+	return seen
+}
+
+// OwnPolicy is a volume's reclaim policy, also while it is held.
+func OwnPolicy(v *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
+	if held := corev1.PersistentVolumeReclaimPolicy(v.Annotations[HeldAnnotation]); held == corev1.PersistentVolumeReclaimDelete {
+		return held
+	}
+	return v.Spec.PersistentVolumeReclaimPolicy
+}
+
+// Held reports whether a call of this node was about to replace the object.
+func Held(v *corev1.PersistentVolume, pool Pool, node string) bool {
+	return v.Annotations[HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
+}
+
+// HoldMarks are those of an object that is about to be replaced. Whoever takes it for its own has nothing to
+// remove meanwhile.
+func HoldMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
+	m := AdoptingMarks(v, pool, node)
+	policy := string(OwnPolicy(v))
+	m.Annotations[HeldAnnotation], m.Reclaim = &policy, corev1.PersistentVolumeReclaimRetain
+	return m
+}
+
+// ReleaseMarks undo HoldMarks.
+func ReleaseMarks(v *corev1.PersistentVolume) Marks {
+	return Marks{
+		Labels: map[string]*string{}, Annotations: map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil},
+		Finalizers: slices.Clone(v.Finalizers), Reclaim: OwnPolicy(v),
+	}
+}
+
+// Original is an object as it was before it was held, with all that is needed to make it again.
+func Original(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	was := v.DeepCopy()
+	was.ObjectMeta = metav1.ObjectMeta{
+		Name: v.Name, Labels: v.Labels, Annotations: without(v.Annotations, AdoptingAnnotation, HeldAnnotation),
+		Finalizers: v.Finalizers, OwnerReferences: v.OwnerReferences,
+	}
+	was.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(v)
+	was.Status = corev1.PersistentVolumeStatus{}
+	return was
+}
+
+func without(annotations map[string]string, keys ...string) map[string]string {
+	left := map[string]string{}
+	for key, value := range annotations {
+		if !slices.Contains(keys, key) {
+			left[key] = value
+		}
+	}
+	return left
+}
+
+// Successor is the object that takes the place of a CSI driver's, given as OfHost has it. hostname is the value of
+// this node's label.
+func Successor(seen *corev1.PersistentVolume, pool Pool, node, hostname string) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: seen.Name, Labels: without(seen.Labels), Annotations: without(seen.Annotations, AdoptingAnnotation, HeldAnnotation),
+			Finalizers: []string{Finalizer},
+		},
+		Spec: *seen.Spec.DeepCopy(),
+	}
+	for key, value := range labels(pool, node) {
+		v.Labels[key] = value
+	}
+	v.Annotations[AdoptedAnnotation] = AdoptedFromCSI
+	v.Spec.PersistentVolumeSource = source(pool, volumePath(seen))
+	v.Spec.NodeAffinity = affinity(hostname)
+	if pool.Source != SourceLocal { // see mountOptions
+		v.Spec.MountOptions = nil
+	}
+	clean(v)
+	return v
+}
+
+// Predecessor is the driver's object that takes the place of ours again: what may have changed since is as ours
+// has it. Without ours (nil), it is as it was.
+func Predecessor(original, ours *corev1.PersistentVolume) *corev1.PersistentVolume {
+	v := original.DeepCopy()
+	if ours != nil {
+		v.Spec.ClaimRef, v.Spec.Capacity = ours.Spec.ClaimRef.DeepCopy(), ours.Spec.Capacity.DeepCopy()
+		v.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(ours)
+	}
+	clean(v)
+	return v
+}
+
+// clean: the version of the claim is another one by now, and nobody compares it.
+func clean(v *corev1.PersistentVolume) {
+	if v.Spec.ClaimRef != nil {
+		v.Spec.ClaimRef.ResourceVersion = ""
+	}
+}
+
+// Succeeds reports whether an object is the one that was made in the place of a CSI driver's on this node.
+func Succeeds(v *corev1.PersistentVolume, pool Pool, node string, record *Record) bool {
+	return record.Replaced && labelledFor(v, pool, node) && volumePath(v) == pool.Path+"/"+record.Directory && v.Spec.ClaimRef != nil
+}
+
+// csiInline: a handle that begins with "csi" is one of an inline volume, which ends with its pod.
+func csiInline(f AdoptFacts) (AdoptVerdict, bool) {
+	handle := strings.TrimPrefix(volumePath(f.Volume), f.Pool.Path+"/")
+	return adoptRefuse(strings.HasPrefix(handle, "csi") && !f.Elsewhere(), "", "handle %q is one of an inline volume, which its pod takes along", handle)
+}
+
+// csiReadOnly: no hostPath volume is read-only by its object.
+func csiReadOnly(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.ReadOnly, "", "it is read-only, which a volume of this pool would not be")
+}
+
+// csiDeleting: a deletion that a call of this node began is finished, no other.
+func csiDeleting(f AdoptFacts) (AdoptVerdict, bool) {
+	began := Held(f.Volume, f.Pool, f.Node) && f.Record != nil && f.Record.Replaced
+	return adoptRefuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
+}
+
+// OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's, "" if there is
+// none. That of the old external provisioner goes with its object: nobody is left who would take it off.
+func OthersFinalizer(v *corev1.PersistentVolume) string {
+	for _, f := range v.Finalizers {
+		if f != pvProtection && f != Finalizer {
+			return f
+		}
+	}
+	return ""
+}
+
+func othersFinalizers(f AdoptFacts) (AdoptVerdict, bool) {
+	other := OthersFinalizer(f.Volume)
+	return adoptRefuse(other != "", "", "it has the finalizer %q: its owner has to take it off first", other)
+}
+
+// driverRuns: a driver mounts volumes by the object that kubelet read, and its provisioner removes the data of an
+// object that is deleted. So no call goes on beside it, however far an earlier one came.
+func driverRuns(f AdoptFacts) (AdoptVerdict, bool) {
+	if f.Running != "" {
+		return adoptRefuse(true, AdoptDriverRuns, "its driver runs: %s", f.Running)
+	}
+	return adoptRefuse(f.NotKnown != "", AdoptDriverNotKnown, "nobody can tell whether its driver runs: %s", f.NotKnown)
+}
+
+func volumeUsed(f AdoptFacts) (AdoptVerdict, bool) {
+	return adoptRefuse(f.Used != "", AdoptUsed, "pod %s uses it", f.Used)
+}

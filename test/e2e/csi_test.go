@@ -1,0 +1,441 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// csiDriver is kubevirt's. Tests that run at the same time have drivers of their own names.
+const csiDriver = "kubevirt.io.hostpath-provisioner"
+
+func (w *world) ownDriver() (driver, flag string) {
+	return w.namespace + ".csi", "--from-csi=" + w.namespace + ".csi"
+}
+
+// ofCSI is a volume object as kubevirt's CSI driver and its external provisioner leave it.
+func ofCSI(h *host, csiDriver string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Finalizers = []string{finalizer}
+		pv.Annotations = map[string]string{
+			"pv.kubernetes.io/provisioned-by":                            csiDriver,
+			"volume.kubernetes.io/provisioner-deletion-secret-name":      "",
+			"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+		}
+		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: csiDriver, VolumeHandle: filepath.Base(pv.Spec.HostPath.Path),
+			VolumeAttributes: map[string]string{"storagePool": "fast", "storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + csiDriver},
+		}}
+		pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
+	}
+}
+
+// madeByCSI is a bound claim with such a volume, and a file in its directory.
+func (h *host) madeByCSI(driver, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	h.w.Helper()
+	p := peer{provisioner: driver, directory: byVolume, shape: func(*host, *corev1.PersistentVolume) {}}
+	pv := p.volume(h, name)
+	h.w.must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
+	h.w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	for _, f := range append([]func(*corev1.PersistentVolume){ofCSI(h, driver)}, change...) {
+		f(pv)
+	}
+	return p.publish(h, pv)
+}
+
+// inode tells a directory from a copy.
+func (h *host) inode(name string) uint64 {
+	h.w.Helper()
+	info, err := os.Stat(filepath.Join(h.mount, name))
+	h.w.must(err)
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+// keepsData wants a volume's directory to be the one that it was, with what is in it.
+func (h *host) keepsData(pv *corev1.PersistentVolume, inode uint64) {
+	h.w.Helper()
+	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
+	if now := h.inode(pv.Name); err != nil || string(data) != pv.Spec.ClaimRef.Name || now != inode {
+		h.w.Errorf("%s has %q, %v, inode %d, was %d", pv.Name, data, err, now, inode)
+	}
+}
+
+// rebound waits until the claim is bound, by both sides, and answers its volume.
+func (w *world) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.PersistentVolume {
+	w.Helper()
+	ref := pv.Spec.ClaimRef
+	_, err := w.WaitClaim(w.soon(), ref.Namespace, ref.Name, func(c *corev1.PersistentVolumeClaim) bool {
+		if c.Status.Phase == corev1.ClaimLost && nudge { // a claim that is changed is looked at; else after pvclaimbinder-sync-period
+			_, _ = w.Client().CoreV1().PersistentVolumeClaims(c.Namespace).Patch(w.ctx, c.Name, types.MergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"labels":{"seen":"%s"}}}`, c.ResourceVersion), metav1.PatchOptions{})
+		}
+		return c.UID == ref.UID && c.Spec.VolumeName == pv.Name && c.Status.Phase == corev1.ClaimBound
+	})
+	w.must(err)
+	now, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeBound)
+	w.must(err)
+	return now
+}
+
+// asBefore wants an object to be what it was, but for what the server gives to each new one.
+func (w *world) asBefore(was *corev1.PersistentVolume) {
+	w.Helper()
+	was, now := was.DeepCopy(), w.rebound(was, true)
+	for _, v := range []*corev1.PersistentVolume{was, now} {
+		v.UID, v.ResourceVersion, v.ManagedFields, v.CreationTimestamp = "", "", nil, metav1.Time{}
+		v.Status.LastPhaseTransitionTime, v.Spec.ClaimRef.ResourceVersion = nil, ""
+		slices.Sort(v.Finalizers)
+	}
+	if now.String() != was.String() {
+		w.Errorf("back as\n%s\nwas\n%s", now, was)
+	}
+}
+
+// externalProvisioner is what the driver's provisioner does, sooner than that would: the directory of a volume of
+// the driver's source whose policy is Delete goes as soon as its claim or its object does.
+func (h *host) externalProvisioner() {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			all, err := h.w.Client().CoreV1().PersistentVolumes().List(h.w.ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for _, v := range all.Items {
+				if v.Spec.CSI != nil && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+					strings.Contains(v.Spec.StorageClassName, h.w.namespace) && (v.DeletionTimestamp != nil || v.Status.Phase == corev1.VolumeReleased) {
+					os.RemoveAll(filepath.Join(h.mount, v.Spec.CSI.VolumeHandle))
+				}
+			}
+		}
+	})
+	h.w.Cleanup(func() { close(stop); done.Wait() })
+}
+
+// The whole way: refused as long as the driver runs or a pod uses the volume, then taken over beside a running
+// daemon, used by a pod again, removed with its claim; and given back.
+func TestAdoptFromCSI(t *testing.T) {
+	const fromCSI = "--from-csi=" + csiDriver
+	w := newWorld(t)
+	h := w.newHost("a").aliased(csiDriver).run()
+	one, two := h.madeByCSI(csiDriver, "one"), h.madeByCSI(csiDriver, "two")
+	inode := h.inode(one.Name)
+	h.externalProvisioner()
+	var story strings.Builder
+	call := func(args ...string) {
+		t.Helper()
+		out, code := h.Call(append([]string{"adopt", "fast"}, args...)...)
+		story.WriteString("$ adopt fast " + strings.Join(args, " ") + "\n" + h.told(out, one, two))
+		if refused := strings.Contains(out, "refused: "); (code != 0) != refused {
+			t.Errorf("adopt %q: exit code %d\n%s", args, code, out)
+		}
+	}
+	call()
+	_, err := w.Client().StorageV1().CSINodes().Create(w.ctx, &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: h.node},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: csiDriver, NodeID: h.node, TopologyKeys: []string{"topology.hostpath.csi/node"}}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	call(fromCSI)
+	_, err = w.Client().StorageV1().CSINodes().Patch(w.ctx, h.node, types.MergePatchType, []byte(`{"spec":{"drivers":[]}}`), metav1.PatchOptions{})
+	w.must(err)
+	w.pod("user", nil, "one")
+	call(fromCSI, "--dry-run")
+	w.deletePod("user")
+	w.eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0
+	})
+	call(fromCSI)
+	call(fromCSI)
+	call()
+	golden(t, "adopt-csi", story.String())
+
+	for _, pv := range []*corev1.PersistentVolume{one, two} {
+		now := w.rebound(pv, false)
+		if now.Spec.HostPath == nil || now.Spec.HostPath.Path != filepath.Join(h.mount, pv.Name) || now.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy {
+			t.Errorf("%s is %s", pv.Name, now)
+		}
+	}
+	h.keepsData(one, inode)
+	w.pod("again", nil, "one")
+	pod, err := w.WaitPodScheduled(w.soon(), w.namespace, "again")
+	w.must(err)
+	if pod.Spec.NodeName != h.node {
+		t.Errorf("the pod is on %q", pod.Spec.NodeName)
+	}
+	w.deleteClaim("two")
+	w.must(w.WaitVolumeGone(w.soon(), two.Name))
+	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
+
+	if out, code := h.Call("adopt", "fast", "--undo"); code != 1 || !strings.Contains(out, "pod "+w.namespace+"/again uses it") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	w.deletePod("again")
+	w.eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0
+	})
+	h.adopts("--undo")
+	w.asBefore(one)
+	h.keepsData(one, inode)
+	h.wantTree(one.Name)
+}
+
+// mortal is a server between a call and the API server that kills the call at the n-th request that changes a
+// volume object: before it is passed on, or when it is done and before it is answered.
+type mortal struct {
+	sync.Mutex
+	n     int
+	after bool
+	kill  func()
+	died  bool
+}
+
+func (h *host) mortal() (m *mortal, kubeconfig string) {
+	w := h.w
+	w.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", h.Path("kubeconfig")) // with the rights that a daemon has
+	w.must(err)
+	upstream, err := rest.TransportFor(config)
+	w.must(err)
+	target, err := url.Parse(config.Host)
+	w.must(err)
+	m = &mortal{}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = upstream
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") || !strings.Contains(r.URL.Path, "/persistentvolumes") {
+			proxy.ServeHTTP(rw, r)
+			return
+		}
+		m.Lock()
+		defer m.Unlock()
+		m.n--
+		switch {
+		case m.died:
+		case m.n != 0:
+			proxy.ServeHTTP(rw, r)
+		case m.after:
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			fallthrough
+		default:
+			m.died = true
+			m.kill()
+		}
+	}))
+	w.Cleanup(server.Close)
+	file := filepath.Join(h.Path("etc"), "mortal")
+	through := clientcmdapi.NewConfig()
+	through.Clusters["c"], through.Contexts["c"] = &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.Context{Cluster: "c"}
+	through.CurrentContext = "c"
+	w.must(clientcmd.WriteToFile(*through, file))
+	return m, file
+}
+
+// dies calls and kills at the n-th change.
+func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...string) bool {
+	h.w.Helper()
+	cmd := h.Command(append(args, "--kubeconfig", kubeconfig)...)
+	m.Lock()
+	m.n, m.after, m.died = n, after, false
+	dead := make(chan struct{})
+	m.kill = func() { cmd.Process.Kill(); <-dead }
+	h.w.must(cmd.Start())
+	m.Unlock()
+	cmd.Wait()
+	close(dead)
+	m.Lock()
+	defer m.Unlock()
+	return m.died
+}
+
+// Killed at each request that changes an object, before and after it, forwards and back, with the old provisioner
+// at work and the daemon running; the next call, in either direction, finishes. At no moment is the data removed.
+func TestAdoptFromCSIKilled(t *testing.T) {
+	w := newWorld(t)
+	driver, fromCSI := w.ownDriver()
+	h := w.newHost("a").aliased(driver).run()
+	h.externalProvisioner()
+	m, kubeconfig := h.mortal()
+	pv := h.madeByCSI(driver, "data")
+	inode := h.inode(pv.Name)
+	forward, back := []string{"adopt", "fast", fromCSI}, []string{"adopt", "fast", "--undo"}
+	does := func(args []string) {
+		t.Helper()
+		if out, code := h.Call(args...); code != 0 {
+			t.Fatalf("%q: exit code %d\n%s", args, code, out)
+		}
+	}
+	half, deaths := 0, 0
+	for _, way := range [][3][]string{{forward, forward, back}, {forward, back, nil}, {back, back, nil}, {back, forward, back}} {
+		for n, after := 1, false; ; after = !after {
+			if way[0][2] == "--undo" {
+				does(forward)
+			}
+			died := m.dies(h, kubeconfig, n, after, way[0]...)
+			h.keepsData(pv, inode)
+			if out, _ := h.Call("volumes"); strings.Contains(out, "half adopted") {
+				half++
+			}
+			for _, next := range way[1:] {
+				if next != nil {
+					does(next)
+				}
+			}
+			h.keepsData(pv, inode)
+			w.asBefore(pv)
+			if !died {
+				if n < 5 {
+					t.Errorf("%q makes %d changes", way[0], n-1)
+				}
+				break
+			}
+			deaths++
+			if after {
+				n++
+			}
+		}
+	}
+	t.Logf("%d deaths, %d of them told by volumes", deaths, half)
+	if half == 0 {
+		t.Error("volumes told of none")
+	}
+	h.wantTree(pv.Name)
+}
+
+// On two nodes at once, which both have a directory of each handle and take the word that they have the data: each
+// volume has one node, and the other one has no record of it.
+func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
+	w := newWorld(t)
+	driver, fromCSI := w.ownDriver()
+	a := w.newHost("a").aliased(driver)
+	b, inB := a.beside("b")
+	var names []string
+	for _, name := range []string{"v", "w", "x", "y", "z"} {
+		pv := a.madeByCSI(driver, name, func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = nil })
+		w.must(os.Mkdir(inB(pv.Name), 0o777))
+		names = append(names, pv.Name)
+	}
+	if out, code := a.Call("adopt", "fast", fromCSI); code != 1 || strings.Count(out, "no affinity") != len(names) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	var both sync.WaitGroup
+	said := make([]string, 2)
+	for i, h := range []*host{a, b} {
+		both.Go(func() { said[i], _ = h.Call("adopt", "fast", fromCSI, word) })
+	}
+	both.Wait()
+	owned := map[string][]string{}
+	for _, name := range names {
+		v := w.volume(name)
+		if v.Spec.HostPath == nil {
+			t.Errorf("%s is nobody's:\n%s\n%s", name, said[0], said[1])
+		}
+		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")
+	}
+	for h, records := range map[*host]string{a: a.ours("volumes"), b: inB(".hostpath-provisioner", "volumes")} {
+		slices.Sort(owned[h.node])
+		if got := entries(t, records); !slices.Equal(got, owned[h.node]) {
+			t.Errorf("%s has the records %q and the volumes %q", h.node, got, owned[h.node])
+		}
+	}
+}
+
+// The claim that Kubernetes calls Lost is deleted before the call is made again: the data stays.
+func TestAdoptFromCSIClaimDeleted(t *testing.T) {
+	w := newWorld(t)
+	driver, fromCSI := w.ownDriver()
+	h := w.newHost("a").aliased(driver).run()
+	m, kubeconfig := h.mortal()
+	pv := h.madeByCSI(driver, "data")
+	inode := h.inode(pv.Name)
+	if !m.dies(h, kubeconfig, 4, false, "adopt", "fast", fromCSI) {
+		t.Fatal("it did not die")
+	}
+	_, err := w.WaitClaim(w.soon(), w.namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
+	w.must(err)
+	w.deleteClaim("data")
+	w.must(w.WaitClaimGone(w.soon(), w.namespace, "data"))
+	out, code := h.Call("adopt", "fast", fromCSI)
+	if code != 0 || !strings.Contains(out, "its claim is gone, so it was made with the policy Retain") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	now, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
+	w.must(err)
+	if now.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		t.Errorf("%s", now)
+	}
+	h.made("later", w.class("c", immediate)) // the daemon has seen what came before it
+	h.keepsData(pv, inode)
+}
+
+// A policy of the cluster lets nobody make hostPath volumes: the driver's object stays as it is.
+func TestAdoptFromCSIForbidden(t *testing.T) {
+	w := newWorld(t)
+	driver, fromCSI := w.ownDriver()
+	h := w.newHost("a").aliased(driver)
+	pv := h.madeByCSI(driver, "data")
+	before := w.object(pv.Name)
+	policies := w.Client().AdmissionregistrationV1()
+	name := w.namespace + "-no-hostpath"
+	fail := admissionv1.Fail
+	_, err := policies.ValidatingAdmissionPolicies().Create(w.ctx, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("!has(object.spec.hostPath) || object.metadata.name != %q", pv.Name), Message: "no hostPath here"}},
+		},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	t.Cleanup(func() {
+		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
+	w.eventually("the policy is at work", func() bool {
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "no hostPath here")
+	})
+	if out, code := h.Call("adopt", "fast", fromCSI); code != 1 || !strings.Contains(out, "refused: the server would not take volume") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if now := w.object(pv.Name); now != before {
+		t.Errorf("got\n%s\nwant\n%s", now, before)
+	}
+}
