@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -32,7 +32,8 @@ deps: ## what tests and the demonstration need from the distribution's packages
 deps-systemd: deps # and for packages and the booted systemd
 	@sh test/systemd/deps.sh
 
-demo: deps build $(BUILD)/controlplane ## the main job, step by step, on a throwaway real control plane
+# On the cluster that KUBECONFIG names nothing of Kubernetes is compiled.
+demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, step by step, on a throwaway real control plane
 	@$(GO) run $(GOFLAGS) ./test/demo
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
@@ -71,6 +72,9 @@ footprint: build $(BUILD)/controlplane ## memory and bytes beside 20,000 claims 
 
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh
+
+test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets
+	@sh test/nodes/run.sh upstream
 
 test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
 	@$(GO) run $(GOFLAGS) ./test/storm $(STORMFLAGS)

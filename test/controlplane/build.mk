@@ -16,6 +16,10 @@ $(BUILD)/kubectl: controlplane-force
 $(BUILD)/kubelet: controlplane-force
 	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/kubelet
 
+# Kubernetes' own tests, in a module of their own; go decides what is up to date.
+$(BUILD)/upstream: controlplane-force
+	@test/upstream/build.sh $@
+
 # Only for a cluster made by kubeadm.
 KUBEADM := $(addprefix $(BUILD)/,kubeadm kube-apiserver kube-controller-manager kube-scheduler)
 $(KUBEADM): controlplane-force

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -128,6 +129,9 @@ func (w *world) applyClass(ctx context.Context) {
 	w.later(func(ctx context.Context) error {
 		return w.client.CoreV1().Namespaces().Delete(ctx, w.namespace, metav1.DeleteOptions{})
 	})
+	if !w.own {
+		w.later(w.removeAll)
+	}
 }
 
 // apply makes a claim and a pod that uses it.
@@ -269,16 +273,17 @@ func (w *world) deleteVolume(ctx context.Context, claim *corev1.PersistentVolume
 	}
 	w.showf("gone: volume %s and %s", directory, filepath.Join(w.mount, directory))
 	w.showf("kept: %s", filepath.Join(w.mount, got[0]))
-	if os.Getenv("KEEP") != "1" {
-		w.later(func(ctx context.Context) error {
-			return w.removeAll(ctx)
-		})
-	}
 	w.call(0, "volumes")
 }
 
-// removeAll removes the claims that are left while the daemon still runs.
+// removeAll removes the claims that are left while the daemon still runs, wherever the story ended: a volume
+// whose pool is not mounted would stay. A cluster of its own goes as a whole.
 func (w *world) removeAll(ctx context.Context) error {
+	if exec.Command("mountpoint", "--quiet", w.mount).Run() != nil {
+		if out, err := exec.Command("mount", "-o", "loop,nosuid,nodev", w.image.File, w.mount).CombinedOutput(); err != nil {
+			return fmt.Errorf("mount %s: %w: %s", w.mount, err, out)
+		}
+	}
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	if err := w.client.CoreV1().Pods(w.namespace).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
@@ -291,6 +296,8 @@ func (w *world) removeAll(ctx context.Context) error {
 		if err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Delete(ctx, c.Name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
+	}
+	for _, c := range claims.Items {
 		if err := w.cluster.WaitVolumeGone(ctx, "pvc-"+string(c.UID)); err != nil {
 			return err
 		}

@@ -1,8 +1,9 @@
 // Package nodes proves the daemon's work with real pods: two nodes on this machine, each with its own
 // kubelet, container runtime, pool and daemon, joined to a real control plane.
 //
-// Its test wants packages that CI may lack and minutes that a developer may not have, so it has a
-// build tag and a target of its own, "make test-nodes". With the tag it never skips.
+// Its tests want packages that CI may lack and minutes that a developer may not have, so they have a
+// build tag and targets of their own: "make test-nodes" for the story of TestNodes, "make test-upstream"
+// for Kubernetes' own tests (test/upstream). With the tag they never skip.
 //
 // Everything runs in PID, mount, network and IPC namespaces made for the run: when the first process
 // of the PID namespace ends, however it ends, the kernel ends every other one, and with them go the

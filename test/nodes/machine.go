@@ -81,6 +81,9 @@ func beMachine() error {
 	if err := shieldSysctls(os.Getenv(machineDirEnv)); err != nil {
 		return err
 	}
+	if err := beFirst(); err != nil {
+		return err
+	}
 	// Shared, as systemd has them: containers then get what they would on a real host.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing mounts: %w", err)
@@ -88,6 +91,15 @@ func beMachine() error {
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// beFirst puts the holder's /proc directory in the place of the first process's. A host's namespaces are
+// those of its process 1, and a privileged pod enters them by /proc/1/ns, as Kubernetes' own tests do.
+func beFirst() error {
+	if err := syscall.Mount(fmt.Sprintf("/proc/%d", os.Getpid()), "/proc/1", "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("standing for process 1: %w", err)
+	}
+	return nil
 }
 
 func shieldSysctls(dir string) error {

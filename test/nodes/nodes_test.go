@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,9 +33,12 @@ func TestNodes(t *testing.T) {
 		{"two nodes, each with its own kubelet and containerd", twoNodes},
 		{"a pod on each node runs, before there is any provisioner", plainPods},
 		{"a pool and a daemon on each node, with the rights that manifests gives", install},
+		{"KUBECONFIG=... make demo on node-a: its pods run, and nothing of it stays", demonstration},
+		{"the same, interrupted while its pool is unmounted", demonstrationStopped},
 		{"a pod on each node writes to its WaitForFirstConsumer claim, as a user that is not root", waitForConsumer},
 		{"an Immediate claim is provisioned on one node, and its pod follows", immediate},
 		{"source local: kubelet applies fsGroup, which lets a user write that the mode alone does not", local},
+		{"ReadWriteOncePod: the scheduler refuses a second pod, kubelet with source local only", oncePod},
 		{"a pod that is made again finds the data", again},
 		{"daemon, kubelet and containerd are killed: pods go on, and new ones find the data", killed},
 		{"a claim is deleted: its directory goes, and nothing on the other node changes", deletion},
@@ -294,17 +296,7 @@ func empty(ctx context.Context, w *world) {
 		if left := w.volumes(h); len(left) > 0 {
 			w.Fatalf("%s has %v", h.name, left)
 		}
-		// The purge goes on behind the deletion, and nothing tells of its end.
-		err := eventually(ctx, "the purge on "+h.name, func() error {
-			for _, dir := range []string{"trash", "staging", "volumes"} {
-				entries, err := os.ReadDir(h.path(poolDir, ".hostpath-provisioner", dir))
-				if err != nil || len(entries) > 0 {
-					return fmt.Errorf("%s: %v %w", dir, entries, err)
-				}
-			}
-			return nil
-		})
-		w.must(err, "purging")
+		w.purged(ctx, h)
 		w.onHost(h, 0, "volumes")
 		_, code, err := h.daemon.Stop(ctx)
 		if err != nil || code != 0 {

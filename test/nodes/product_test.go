@@ -30,9 +30,9 @@ const (
 )
 
 // install puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare,
-// check. Its node name is not configured: it has to find the one that kubelet has.
-func (w *world) install(ctx context.Context, h *host, mib int) {
-	h.image = hosttest.Mkfs(w, "ext4", mib)
+// check. Its node name is not configured: it has to find the one that kubelet has. mkfs are mkfs.ext4's arguments.
+func (w *world) install(ctx context.Context, h *host, mib int, mkfs ...string) {
+	h.image = hosttest.Mkfs(w, "ext4", mib, mkfs...)
 	dir := h.file("daemon")
 	w.must(os.Mkdir(dir, 0o700), "making the daemon's directory")
 	wrapper, err := h.wrap()
@@ -195,6 +195,25 @@ func (w *world) volumes(h *host) []string {
 		}
 	}
 	return names
+}
+
+// purged waits until nothing is left in a host's pool. The purge goes on behind the deletion, and nothing
+// tells of its end.
+func (w *world) purged(ctx context.Context, h *host) {
+	w.Helper()
+	err := eventually(ctx, "the purge on "+h.name, func() error {
+		for _, dir := range []string{"trash", "staging", "volumes"} {
+			entries, err := os.ReadDir(h.path(poolDir, ".hostpath-provisioner", dir))
+			if err != nil || len(entries) > 0 {
+				return fmt.Errorf("%s: %v %w", dir, entries, err)
+			}
+		}
+		if left := w.volumes(h); len(left) > 0 {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+	w.must(err, "purging")
 }
 
 // deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It answers

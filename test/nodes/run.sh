@@ -1,5 +1,6 @@
 #!/bin/sh
-# Real pods on two real nodes; see doc.go. Usage, from anywhere: make test-nodes, or sh test/nodes/run.sh
+# Real pods on two real nodes; see doc.go. Usage, from anywhere: make test-nodes, make test-upstream, or
+# sh test/nodes/run.sh [upstream] [flags of go test]
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -7,8 +8,15 @@ if [ "$(id -u)" != 0 ]; then
 	echo "test-nodes: this makes namespaces and mounts; run it as root" >&2
 	exit 1
 fi
-for built in controlplane kubelet hostpath-provisioner; do
-	test -x ".build/$built" || make ".build/$built"
+built='controlplane kubelet hostpath-provisioner'
+tests='-skip ^TestUpstream$ -timeout 15m'
+if [ "${1-}" = upstream ]; then
+	shift
+	built="$built kubectl upstream"
+	tests='-run ^TestUpstream$ -timeout 23m'
+fi
+for each in $built; do
+	test -e ".build/$each" || make ".build/$each"
 done
 
 cni() { ls /usr/lib/cni/ptp /usr/libexec/cni/ptp /opt/cni/bin/ptp 2>/dev/null | grep -q .; }
@@ -33,5 +41,6 @@ fi
 
 export CGO_ENABLED=0
 go vet -trimpath -tags nodes ./test/nodes
+go build -trimpath -o .build/demo ./test/demo # one of the steps
 cd test/nodes
-exec go test -trimpath -tags nodes -count=1 -timeout 15m "$@"
+exec go test -trimpath -tags nodes -count=1 $tests "$@"

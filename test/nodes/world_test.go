@@ -47,11 +47,16 @@ type host struct {
 
 // step runs a part of the story. The next one stands on it, so the first that fails is the last.
 func (w *world) step(ctx context.Context, title string, do func(context.Context, *world)) {
+	w.stepFor(ctx, 2*time.Minute, title, do)
+}
+
+// stepFor is a step that may take that long.
+func (w *world) stepFor(ctx context.Context, limit time.Duration, title string, do func(context.Context, *world)) {
 	outer := w.T
 	begin := time.Now()
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(w.begin).Seconds(), title)
 	held := outer.Run(title, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		w.T = t
 		do(ctx, w)

@@ -1,0 +1,53 @@
+//go:build nodes
+
+package nodes
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case, and kubelet, for
+// a pod that the scheduler has not placed, with source local only.
+func oncePod(ctx context.Context, w *world) {
+	w.claimOnce(ctx, "once", "hostpath-provisioner")
+	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, on(w.a))).Name)
+	w.refusedBy(ctx, w.pod("once-scheduled", "once", nil, on(w.a)), "FailedScheduling")
+	w.createPod(ctx, w.pod("once-placed", "once", []string{"once-first"}, placed(w.a)))
+	w.ready(ctx, "once-placed")
+	w.deleteClaim(ctx, "once", "once-first", "once-placed")
+
+	w.claimOnce(ctx, "once-local", "local")
+	w.ready(ctx, w.createPod(ctx, w.pod("local-first", "once-local", nil, on(w.a), fsGroup)).Name)
+	w.refusedBy(ctx, w.pod("local-scheduled", "once-local", nil, on(w.a), fsGroup), "FailedScheduling")
+	w.refusedBy(ctx, w.pod("local-placed", "once-local", nil, placed(w.a), fsGroup), "FailedMount")
+	w.deleteClaim(ctx, "once-local", "local-first")
+}
+
+// placed gives the pod to a node's kubelet without the scheduler.
+func placed(h *host) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) { s.NodeName = h.name }
+}
+
+func (w *world) claimOnce(ctx context.Context, name, class string) {
+	w.Helper()
+	claim := cluster.Claim(w.namespace, name, class, "8Mi")
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	_, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim, metav1.CreateOptions{})
+	w.must(err, "creating a claim")
+}
+
+// refusedBy makes the pod, waits for the event that refuses it for its claim's access mode, and deletes it.
+func (w *world) refusedBy(ctx context.Context, pod *corev1.Pod, reason string) {
+	w.Helper()
+	pod = w.createPod(ctx, pod)
+	if event := w.event(ctx, pod, reason); !strings.Contains(event.Message, "ReadWriteOncePod") {
+		w.Fatalf("the event does not name ReadWriteOncePod")
+	}
+	w.deletePod(ctx, pod.Name)
+}

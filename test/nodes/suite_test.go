@@ -1,0 +1,79 @@
+package nodes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A report as ginkgo writes it, with every state that it has.
+const report = `[{"SpecReports": [
+ {"LeafNodeType": "SynchronizedBeforeSuite", "State": "passed"},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: a]", "subPath"], "LeafNodeType": "It", "LeafNodeText": "one", "State": "passed"},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: a]"], "LeafNodeType": "It", "LeafNodeText": "two", "State": "skipped",
+  "Failure": {"Message": "Driver \"a\" does not provide raw block - skipping"}},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: a]"], "LeafNodeType": "It", "LeafNodeText": "deselected", "State": "skipped"},
+ {"ContainerHierarchyTexts": ["External Storage [Driver: b]"], "LeafNodeType": "It", "LeafNodeText": "three", "State": "timedout",
+  "Failure": {"Message": "no pod"}},
+ {"ContainerHierarchyTexts": ["[sig-apps] StatefulSet"], "LeafNodeType": "It", "LeafNodeText": "four", "State": "passed"},
+ {"LeafNodeType": "SynchronizedAfterSuite", "State": "panicked", "Failure": {"Message": "nil map"}}
+]}]`
+
+func TestReadReport(t *testing.T) {
+	parts, err := readReport([]byte(report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `StatefulSet            1 passed, 0 failed, 0 skipped
+a                      1 passed, 0 failed, 1 skipped
+b                      0 passed, 1 failed, 0 skipped
+suite                  0 passed, 1 failed, 0 skipped
+skipped            1: the driver does not provide raw block - skipping
+`
+	if got := describe(parts); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got, want := parts["b"].failed[0], "timedout: External Storage [Driver: b] three\nno pod"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := readReport([]byte("[")); err == nil {
+		t.Error("half a report was read")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	expected := map[string]int{"a": 2, "b": 1}
+	for name, c := range map[string]struct {
+		parts map[string]tally
+		want  string // none: it holds
+	}{
+		"as expected":              {map[string]tally{"a": {passed: 2, skipped: []string{"x"}}, "b": {passed: 1}}, ""},
+		"nothing ran":              {map[string]tally{}, "a: 0 tests passed, want 2\nb: 0 tests passed, want 1"},
+		"everything was skipped":   {map[string]tally{"a": {skipped: []string{"x", "y"}}, "b": {passed: 1}}, "a: 0 tests passed, want 2"},
+		"one less":                 {map[string]tally{"a": {passed: 1}, "b": {passed: 1}}, "a: 1 tests passed, want 2"},
+		"one more":                 {map[string]tally{"a": {passed: 3}, "b": {passed: 1}}, "a: 3 tests passed, want 2"},
+		"one failed":               {map[string]tally{"a": {passed: 2, failed: []string{"x"}}, "b": {passed: 1}}, "x"},
+		"the suite itself failed":  {map[string]tally{"a": {passed: 2}, "b": {passed: 1}, "suite": {failed: []string{"x"}}}, "x"},
+		"a driver that is unknown": {map[string]tally{"a": {passed: 2}, "b": {passed: 1}, "c": {passed: 1}}, "c: 1 tests passed, want 0"},
+	} {
+		got := ""
+		if err := judge(c.parts, expected); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestReadExpected(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "expected")
+	for text, good := range map[string]bool{"a 1\nb 22\n": true, "": false, "a\n": false, "a 0\n": false, "a 1\n\n": false} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readExpected(file); (err == nil) != good {
+			t.Errorf("%q: %v %v", text, got, err)
+		}
+	}
+}
