@@ -49,6 +49,8 @@ type Health struct {
 	Ready       bool      // claims can be provisioned: the same as /readyz
 	APIUp       bool      // the API was read, and nothing is wrong with it now
 	LastSuccess time.Time // when the API server last took a request or sent something; zero is never
+
+	DroppedNormal, DroppedWarning int64 // events on objects for which there was no room, since the last reload
 }
 
 // New makes a registry with the daemon's, the Go runtime's and the process's metrics.
@@ -199,10 +201,16 @@ var (
 	ready   = prometheus.NewDesc(namespace+"_ready", "1 if claims can be provisioned, 0 if they wait for the daemon or for the API; pools have pool_open.", nil, nil)
 	apiUp   = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
 	apiLast = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
+	dropped = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
 )
 
 // Describe is part of prometheus.Collector.
-func (healthOf) Describe(ch chan<- *prometheus.Desc) { ch <- ready; ch <- apiUp; ch <- apiLast }
+func (healthOf) Describe(ch chan<- *prometheus.Desc) {
+	ch <- ready
+	ch <- apiUp
+	ch <- apiLast
+	ch <- dropped
+}
 
 // Collect is part of prometheus.Collector.
 func (h healthOf) Collect(ch chan<- prometheus.Metric) {
@@ -213,6 +221,8 @@ func (h healthOf) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, boolean(now.Ready))
 	ch <- prometheus.MustNewConstMetric(apiUp, prometheus.GaugeValue, boolean(now.APIUp))
 	ch <- prometheus.MustNewConstMetric(apiLast, prometheus.GaugeValue, last)
+	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedNormal), "Normal")
+	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedWarning), "Warning")
 }
 
 // Expect gives each pool its series before there is anything to count.

@@ -200,3 +200,17 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 		t.Errorf("%d series of volumes removed, want %d from the start", n, want)
 	}
 }
+
+// Events for which there was no room are counted where somebody can see it.
+func TestDroppedEventsAreTold(t *testing.T) {
+	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }})
+	want := `
+# HELP hostpath_provisioner_events_dropped_total Events on claims, volumes and pods that were not written, because too many waited for the API.
+# TYPE hostpath_provisioner_events_dropped_total counter
+hostpath_provisioner_events_dropped_total{type="Normal"} 7
+hostpath_provisioner_events_dropped_total{type="Warning"} 2
+`
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), "hostpath_provisioner_events_dropped_total"); err != nil {
+		t.Error(err)
+	}
+}
