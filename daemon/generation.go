@@ -32,6 +32,7 @@ const (
 type generation struct {
 	d          *daemon
 	cfg        config.Config
+	self       plan.Self
 	client     *kube.Client
 	gate       *gate.Gate
 	controller *controller.Controller
@@ -53,10 +54,16 @@ type generation struct {
 	badReload    atomic.Value // string: why the file on disk is not what is in force
 }
 
+// Self is the daemon that a configuration describes, as the rules see it.
+func Self(cfg config.Config) plan.Self {
+	return plan.Self{Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Node: cfg.Node}
+}
+
 // newGeneration connects everything and starts nothing, so that a configuration that cannot work is
 // known before the one in force is given up.
 func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
-	g := &generation{d: d, cfg: cfg, mounts: make(chan struct{}, 1)}
+	self := Self(cfg)
+	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1)}
 	g.trouble.Store("")
 	if d.Kubeconfig != "" { // config warned about the configured one
 		if warning := kube.KubeconfigWarning(d.Kubeconfig); warning != "" {
@@ -65,7 +72,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	var err error
 	g.client, err = kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Namespace: cfg.Namespace,
+		Kubeconfig: cfg.Kubeconfig, Self: self, Namespace: cfg.Namespace,
 		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble, OnRefused: d.metrics.Refused,
 	})
 	if err != nil {
@@ -73,12 +80,10 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	g.gate = gate.New(g.poolNames()...)
 	keep := func(c *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaim(c, cfg.Provisioner, cfg.Node, cfg.Aliases...) ||
-			g.ofAllNodes(c) && plan.KeepClaimOfAll(c, cfg.Provisioner, cfg.Aliases...) || g.others.admit(c)
+		return self.KeepClaim(c) ||
+			g.ofAllNodes(c) && self.KeepClaimOfAll(c) || g.others.admit(c)
 	}
-	g.others = newOthers(func(c *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaimOfOther(c, cfg.Provisioner, cfg.Node, cfg.Aliases...)
-	})
+	g.others = newOthers(self.KeepClaimOfOther)
 	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) {
 		if g.others.changed(was, now) {
 			g.claims.Refresh()
@@ -89,7 +94,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Identity: identity(cfg.Node),
+		Self: self, Identity: identity(cfg.Node),
 		Pools: d.pools(cfg, func() string { return g.controller.Cluster() }),
 		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,

@@ -21,7 +21,7 @@ func elsewhere(namespace string, i int) *corev1.PersistentVolumeClaim {
 // What one namespace has does not use up the room of the others, and all is read again when there is room.
 func TestOthersAreBounded(t *testing.T) {
 	o := newOthers(func(c *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaimOfOther(c, plan.DefaultProvisioner, "node-a")
+		return plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}.KeepClaimOfOther(c)
 	})
 	for i := range othersOfNamespace {
 		if !o.admit(elsewhere("a", i)) || !o.admit(elsewhere("a", i)) {

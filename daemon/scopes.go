@@ -119,7 +119,7 @@ func (g *generation) classOfAll(class *storagev1.StorageClass) bool {
 	for _, p := range g.cfg.Pools {
 		pools = append(pools, planPool(p))
 	}
-	pool, refusal := plan.Resolve(class, pools, g.cfg.Aliases...)
+	pool, refusal := g.self.Resolve(class, pools)
 	return refusal == nil && pool.OfAllNodes()
 }
 

@@ -99,7 +99,7 @@ func TestYAML(t *testing.T) {
 				t.Errorf("%s: %v in\n%s", b.in, err, doc)
 			}
 			if class, is := object.(*storagev1.StorageClass); is {
-				if _, refusal := plan.Resolve(class, pools); refusal != nil || !ours(class.Provisioner) {
+				if _, refusal := (plan.Self{}).Resolve(class, pools); refusal != nil || !ours(class.Provisioner) {
 					t.Errorf("%s: class %s: %+v", b.in, class.Name, refusal)
 				}
 			}
@@ -125,7 +125,7 @@ func TestAdoptedVolume(t *testing.T) {
 	}
 	pv.Status.Phase, pv.Spec.ClaimRef = corev1.VolumeReleased, &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "u-1"}
 	pool := plan.Pool{Name: pv.Labels[plan.PoolLabel], Path: "/srv/fast"}
-	facts := plan.VolumeFacts{Volume: &pv, Provisioner: plan.DefaultProvisioner, Node: "node-a", Pool: &pool, Record: &plan.Record{PV: pv.Name, Directory: pv.Name, Place: plan.InPool}}
+	facts := plan.VolumeFacts{Volume: &pv, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Pool: &pool, Record: &plan.Record{PV: pv.Name, Directory: pv.Name, Place: plan.InPool}}
 	if v := plan.ForVolume(facts); v.Action != plan.Ignore {
 		t.Errorf("as it is made: %+v", v)
 	}

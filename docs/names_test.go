@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 
 // Every parameter of a class is explained; plan's own refusal lists them.
 func TestParameters(t *testing.T) {
-	_, refusal := plan.Resolve(class(map[string]string{"no-such": ""}), nil)
+	_, refusal := plan.Self{}.Resolve(class(map[string]string{"no-such": ""}), nil)
 	_, known, _ := strings.Cut(refusal.Message, "known are ")
 	documented := firstCells(t, "configuration.md", "StorageClass")
 	documented = slices.DeleteFunc(documented, func(name string) bool { // the second table has the class's own fields

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
@@ -101,7 +102,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 		return closedError{pool, f}
 	}
 	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, UserAgent: name + "/" + p.version(),
+		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
 	})
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	rows, wrong := work(ctx, adopt.Options{
 		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
 		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
-		Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, API: client, Mounts: table, Told: a.told, DryRun: a.dryRun,
+		Self: daemon.Self(cfg), API: client, Mounts: table, Told: a.told, DryRun: a.dryRun,
 		Driver: a.driver, Kubelet: kubeletDirectory,
 	})
 	if wrong != nil && len(rows) == 0 {

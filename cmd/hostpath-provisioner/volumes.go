@@ -147,7 +147,7 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 	defer cancel()
 	trouble := make(chan error, 1)
 	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Node: cfg.Node, Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, UserAgent: name + "/" + version,
+		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + version,
 		OnTrouble: func(err error) {
 			select {
 			case trouble <- err:

@@ -49,18 +49,16 @@ type API interface {
 
 // Options are one pool of one node, and what the operator says.
 type Options struct {
-	Pool        plan.Pool
-	Hands       *volume.Pool
-	Identity    mounts.Identity // of the pool's directory, as it was checked
-	Node        string
-	Provisioner string
-	Aliases     []string
-	API         API
-	Mounts      []mounts.Mount // of this host
-	Told        plan.Told
-	Driver      string // FromCSI: the CSI driver's name
-	Kubelet     string // FromCSI: kubelet's directory, where drivers have their sockets
-	DryRun      bool
+	Pool     plan.Pool
+	Hands    *volume.Pool
+	Identity mounts.Identity // of the pool's directory, as it was checked
+	plan.Self
+	API     API
+	Mounts  []mounts.Mount // of this host
+	Told    plan.Told
+	Driver  string // FromCSI: the CSI driver's name
+	Kubelet string // FromCSI: kubelet's directory, where drivers have their sockets
+	DryRun  bool
 }
 
 // Row is what became of one volume, or would.
@@ -272,7 +270,7 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 // known is what can be said of a volume without the disk.
 func (s *survey) known(v *corev1.PersistentVolume) plan.AdoptFacts {
 	return plan.AdoptFacts{
-		Volume: v, Pool: s.Pool, Node: s.Node, NodeLabels: s.labels, Provisioner: s.Provisioner, Aliases: s.Aliases,
+		Volume: v, Pool: s.Pool, Self: s.Self, NodeLabels: s.labels,
 		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Told: s.Told,
 	}
 }

@@ -217,7 +217,7 @@ func site(t *testing.T) (Options, *cluster) {
 	}}
 	return Options{
 		Pool: plan.Pool{Name: "fast", Path: path, Scope: plan.ScopeNode, OnDelete: plan.OnDeleteArchive}, Hands: hands, Identity: id,
-		Node: "node-a", Provisioner: plan.DefaultProvisioner, Aliases: []string{plan.Kubevirt}, API: c,
+		Self: plan.Self{Provisioner: plan.DefaultProvisioner, Aliases: []string{plan.Kubevirt}, Node: "node-a"}, API: c,
 	}, c
 }
 

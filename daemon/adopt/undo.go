@@ -22,7 +22,7 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 		return rows, err
 	}
 	for _, v := range inventory.Volumes {
-		if !plan.Returnable(v.Record.Provisioner, o.Provisioner, o.Aliases) {
+		if !o.Returnable(v.Record.Provisioner) {
 			continue
 		}
 		row := Row{

@@ -74,7 +74,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		if facts.ClassOf, err = c.classOf(ctx, name); err != nil {
 			return facts, verdict, err
 		}
-		if plan.Answers(facts.ClassOf, c.Provisioner, c.Aliases) {
+		if c.Serves(facts.ClassOf) {
 			return facts, plan.Verdict{Action: plan.Wait, After: lag}, nil // the watch of classes has not brought it yet
 		}
 		verdict = plan.ForClaim(facts)
@@ -105,7 +105,7 @@ func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolum
 
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
 	f := plan.ClaimFacts{
-		Claim: claim, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node,
+		Claim: claim, Self: c.Self,
 		Age: c.ledger.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
@@ -117,7 +117,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 		return f
 	}
 	f.Class = class
-	f.Pool, f.Refusal = plan.Resolve(class, c.planPools(), c.Aliases...)
+	f.Pool, f.Refusal = c.Resolve(class, c.planPools())
 	if f.Refusal == nil {
 		state := c.Gate.State(f.Pool.Name)
 		reason, why := state.Closed()

@@ -31,18 +31,16 @@ type PoolParts struct {
 
 // Options is the controllers' world.
 type Options struct {
-	Node        string
-	Provisioner string
-	Aliases     []string // other provisioners' names, whose claims and volumes are ours too
-	Identity    string   // of this daemon as the holder of leases: one for the host's time since it started
-	Pools       []PoolParts
-	World       World
-	API         API
-	Speaker     Speaker
-	Observer    Observer
-	Gate        *gate.Gate
-	Mounts      <-chan struct{} // something changed in the mount table
-	Log         *slog.Logger
+	plan.Self
+	Identity string // of this daemon as the holder of leases: one for the host's time since it started
+	Pools    []PoolParts
+	World    World
+	API      API
+	Speaker  Speaker
+	Observer Observer
+	Gate     *gate.Gate
+	Mounts   <-chan struct{} // something changed in the mount table
+	Log      *slog.Logger
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
 	// take to answer. Both must be positive.
 	Tick, Deadline time.Duration
@@ -282,7 +280,7 @@ func (c *Controller) poolOf(claim *corev1.PersistentVolumeClaim) string {
 	if !known {
 		return ""
 	}
-	pool, refusal := plan.Resolve(class, c.planPools(), c.Aliases...)
+	pool, refusal := c.Resolve(class, c.planPools())
 	if refusal != nil {
 		return ""
 	}

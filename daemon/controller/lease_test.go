@@ -74,7 +74,7 @@ func holding(t *testing.T, s *leases, records ...plan.Record) (*Controller, *roo
 	g, ear := gate.New("fast"), &listener{}
 	g.Set(hostcheck.Report{Pool: "fast", Marker: "m"}, time.Now())
 	c := New(Options{
-		Node: "node-a", Identity: "node-a_boot", Provisioner: "p", API: s, Gate: g, Speaker: ear, Observer: deafObserver{},
+		Self: plan.Self{Provisioner: "p", Node: "node-a"}, Identity: "node-a_boot", API: s, Gate: g, Speaker: ear, Observer: deafObserver{},
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast", Scope: plan.ScopeShared}, Disk: &shelf{records: records}}},
 		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},

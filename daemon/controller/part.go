@@ -66,7 +66,7 @@ func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentV
 
 func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
 	state := c.Gate.State(r.Name)
-	f := plan.PartFacts{Volume: pv, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node, Pool: c.poolWithClass(r, pv), Free: state.Report.Free}
+	f := plan.PartFacts{Volume: pv, Self: c.Self, Pool: c.poolWithClass(r, pv), Free: state.Report.Free}
 	_, f.Full = state.Closed()
 	if !state.Removable() {
 		f.Closed = f.Full
@@ -84,7 +84,7 @@ func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.Persiste
 // was changed since, leaves the pool's own: who has the volume already keeps what he has.
 func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := c.World.Classes.Get(plan.VolumeClass(pv)); known {
-		if pool, refusal := plan.Resolve(class, c.planPools(), c.Aliases...); refusal == nil && pool.Name == r.Name {
+		if pool, refusal := c.Resolve(class, c.planPools()); refusal == nil && pool.Name == r.Name {
 			return pool
 		}
 	}

@@ -190,8 +190,8 @@ func (c *Controller) record(ctx context.Context, r *room, record plan.Record, wi
 
 func (c *Controller) recordFacts(ctx context.Context, r *room, record plan.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
-		Record: record, Provisioner: c.Provisioner, Aliases: c.Aliases, Scope: r.Scope,
-		Node: c.Node, Former: c.Gate.State(r.Name).Report.Mark.Former(),
+		Record: record, Self: c.Self, Scope: r.Scope,
+		Former: c.Gate.State(r.Name).Report.Mark.Former(),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels

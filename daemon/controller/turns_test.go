@@ -71,7 +71,7 @@ func TestTakeLooksFirst(t *testing.T) {
 	claim.Annotations = map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	f := plan.ClaimFacts{
-		Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Provisioner: plan.DefaultProvisioner, Node: "node-a",
+		Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"},
 		NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Free: 1 << 30, Age: time.Minute,
 		Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }},
 	}

@@ -128,7 +128,7 @@ func stand(a *api, disk Disk) (*Controller, *room) {
 	g := gate.New("fast")
 	g.Set(hostcheck.Report{Pool: "fast", Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
-		Node: "node-a", API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
+		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
 		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Disk: disk}},
 		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
 	})

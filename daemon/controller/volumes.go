@@ -86,7 +86,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 }
 
 func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
-	f := plan.VolumeFacts{Volume: pv, Provisioner: c.Provisioner, Aliases: c.Aliases, Node: c.Node}
+	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
 		return f, err

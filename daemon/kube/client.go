@@ -33,10 +33,8 @@ type Options struct {
 	// Kubeconfig is the path of the kubeconfig. Token and certificate files that it names are read
 	// again when they change; the file itself by FollowKubeconfig.
 	Kubeconfig string
-	// Node is this node's name, Provisioner the StorageClass.provisioner that is answered to.
-	Node, Provisioner string
-	// Aliases are further provisioner names that are answered to.
-	Aliases []string
+	// Self is this node, and whose classes, claims and volumes are watched.
+	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.
 	Namespace string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
@@ -172,7 +170,7 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = labels
 	keep := func(pv *corev1.PersistentVolume) bool {
-		return plan.Answers(pv.Annotations[plan.ProvisionedBy], c.options.Provisioner, c.options.Aliases)
+		return c.options.Serves(pv.Annotations[plan.ProvisionedBy])
 	}
 	return sieve(c, source, keep, plan.LeanVolume, onChange)
 }
@@ -181,7 +179,7 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve[*storagev1.StorageClass] {
 	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
 	keep := func(class *storagev1.StorageClass) bool {
-		return plan.Answers(class.Provisioner, c.options.Provisioner, c.options.Aliases)
+		return c.options.Serves(class.Provisioner)
 	}
 	return sieve(c, source, keep, plan.LeanClass, onChange).WatchList()
 }

@@ -133,7 +133,7 @@ func TestLeaseDamage(t *testing.T) {
 // The watch brings the leases of the pools that were asked for, of the daemon's provisioner and in its namespace alone.
 func TestLeases(t *testing.T) {
 	ctx := t.Context()
-	c, _ := newClient(t, Options{Namespace: "default", Provisioner: "watched"})
+	c, _ := newClient(t, Options{Namespace: "default", Self: plan.Self{Provisioner: "watched"}})
 	elsewhere, _ := newClient(t, Options{Namespace: "kube-public"})
 	for _, w := range []struct {
 		c                 *Client

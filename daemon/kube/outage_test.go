@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // While the server is away one sieve asks for all, and all go on when it has its response.
@@ -16,7 +18,7 @@ func TestOneAsksForAll(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	g.open()
-	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), Node: "node-a"})
+	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), Self: plan.Self{Node: "node-a"}})
 	claims, nodes := running(t, c.Claims(nil, nil)), running(t, c.OwnNode(nil))
 	volumes, classes := running(t, c.Volumes("node-a", nil).WatchList()), running(t, c.Classes(nil))
 	watched := func() bool {

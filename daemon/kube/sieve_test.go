@@ -251,7 +251,7 @@ func TestSieveWaitsForNoAnswer(t *testing.T) {
 
 func TestOwnThingsOnly(t *testing.T) {
 	ctx := t.Context()
-	c, w := newClient(t, Options{Node: "own-node", Provisioner: "example.test/ours"})
+	c, w := newClient(t, Options{Self: plan.Self{Provisioner: "example.test/ours", Node: "own-node"}})
 	for _, name := range []string{"own-node", "own-node-2"} {
 		if err := plane.AddNode(ctx, name, nil); err != nil {
 			t.Fatal(err)

@@ -139,7 +139,7 @@ func TestServerRestoredAndOvertaken(t *testing.T) {
 	h.make("early")
 	again(func() { earlierDay(t, dir) })
 
-	c, _ := newClient(t, Options{Kubeconfig: private.Kubeconfig(), Namespace: "default", Provisioner: "p"})
+	c, _ := newClient(t, Options{Kubeconfig: private.Kubeconfig(), Namespace: "default", Self: plan.Self{Provisioner: "p"}})
 	claims, volumes, leases := newStopper[*corev1.PersistentVolumeClaim](), newStopper[*corev1.PersistentVolume](), newStopper[*coordinationv1.Lease]()
 	s := running(t, c.Claims(in("default"), claims.told))
 	v := running(t, c.Volumes("node-a", volumes.told))

@@ -51,20 +51,18 @@ type Told struct {
 
 // AdoptFacts is everything that a decision about a volume of another system depends on.
 type AdoptFacts struct {
-	Volume      *corev1.PersistentVolume
-	Pool        Pool
-	Node        string
-	NodeLabels  map[string]string
-	Provisioner string
-	Aliases     []string
-	Record      *Record // nil: the disk has no record of it
-	Unreadable  string  // why the record cannot be read, "" if it can or there is none
-	Other       string  // another volume with the same directory, "" if there is none
-	Shown       string  // where else its directory, or a part of it, is mounted, "" if nowhere
-	Unusable    string  // why the directory is not one that can be adopted, "" if it is
-	Running     string  // what shows that the other program runs, "" if nothing does
-	NotKnown    string  // why nobody can tell, "" if one can
-	Told        Told
+	Self
+	Volume     *corev1.PersistentVolume
+	Pool       Pool
+	NodeLabels map[string]string
+	Record     *Record // nil: the disk has no record of it
+	Unreadable string  // why the record cannot be read, "" if it can or there is none
+	Other      string  // another volume with the same directory, "" if there is none
+	Shown      string  // where else its directory, or a part of it, is mounted, "" if nowhere
+	Unusable   string  // why the directory is not one that can be adopted, "" if it is
+	Running    string  // what shows that the other program runs, "" if nothing does
+	NotKnown   string  // why nobody can tell, "" if one can
+	Told       Told
 
 	// Of volumes of a CSI driver only.
 	ReadOnly  bool   // as its object says

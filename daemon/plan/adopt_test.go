@@ -27,8 +27,8 @@ func adoptable() AdoptFacts {
 			},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 		},
-		Pool: testPool("fast"), Node: us, NodeLabels: map[string]string{HostnameLabel: "host-a", "topology.hostpath.csi/node": us},
-		Provisioner: DefaultProvisioner, Aliases: []string{Kubevirt, MaZderMind, Microk8s, KubevirtCSI, Torchbox},
+		Pool: testPool("fast"), NodeLabels: map[string]string{HostnameLabel: "host-a", "topology.hostpath.csi/node": us},
+		Self: Self{Provisioner: DefaultProvisioner, Aliases: []string{Kubevirt, MaZderMind, Microk8s, KubevirtCSI, Torchbox}, Node: us},
 	}
 }
 
@@ -314,7 +314,7 @@ func TestForReturn(t *testing.T) {
 		t.Errorf("no object and no directory: %+v", got)
 	}
 	for recorded, want := range map[string]bool{Rancher: true, "alias.example/x": true, DefaultProvisioner: false, "": false, "other.example/x": false} {
-		if got := Returnable(recorded, DefaultProvisioner, []string{"alias.example/x"}); got != want {
+		if got := (Self{Provisioner: DefaultProvisioner, Aliases: []string{"alias.example/x"}}).Returnable(recorded); got != want {
 			t.Errorf("%q: %t", recorded, got)
 		}
 	}

@@ -102,18 +102,13 @@ func SystemOf(provisioner string) (System, bool) {
 	return s, known
 }
 
-// Answers says whether a provisioner's name is one that this daemon answers to.
-func Answers(name, provisioner string, aliases []string) bool {
-	return name == provisioner || slices.Contains(aliases, name)
-}
-
 // translate gives a class of another system our words for its parameters. What it does not know, our
 // own rules judge.
-func translate(class *storagev1.StorageClass, pools []Pool, aliases []string) (*storagev1.StorageClass, *Refusal) {
+func (s Self) translate(class *storagev1.StorageClass, pools []Pool) (*storagev1.StorageClass, *Refusal) {
 	system, known := SystemOf(class.Provisioner)
 	switch {
 	case known:
-	case slices.Contains(aliases, class.Provisioner):
+	case slices.Contains(s.Aliases, class.Provisioner):
 		system = plain
 	default:
 		return class, nil

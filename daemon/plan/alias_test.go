@@ -42,7 +42,7 @@ func TestAliases(t *testing.T) {
 		t.Run(c.provisioner, func(t *testing.T) {
 			f := ready()
 			of(c.provisioner, c.params...)(&f)
-			if f.Pool, f.Refusal = Resolve(f.Class, []Pool{testPool("fast"), testPool("slow")}[:1+len(c.params)/2], f.Aliases...); f.Refusal != nil {
+			if f.Pool, f.Refusal = f.Resolve(f.Class, []Pool{testPool("fast"), testPool("slow")}[:1+len(c.params)/2]); f.Refusal != nil {
 				t.Fatal(*f.Refusal)
 			}
 			if v := ForClaim(f); v.Action != Provision {
@@ -70,7 +70,7 @@ func TestAliases(t *testing.T) {
 
 // A name without its alias is nobody's business, in each of the three places where it is asked.
 func TestNamesThatAreNotOurs(t *testing.T) {
-	f, v, r := ready(), released(), RecordFacts{Node: us, Provisioner: DefaultProvisioner, Record: Record{PV: "pvc-u-1", ClaimUID: "u-1"}}
+	f, v, r := ready(), released(), RecordFacts{Self: self, Record: Record{PV: "pvc-u-1", ClaimUID: "u-1"}}
 	of(Rancher)(&f)
 	v.Volume.Annotations[ProvisionedBy], r.Claim = Rancher, f.Claim
 	for aliases, want := range map[string]bool{"": false, Microk8s: false, Microk8s + " " + Rancher: true} {
@@ -79,7 +79,7 @@ func TestNamesThatAreNotOurs(t *testing.T) {
 		if got := ForClaim(f).Action != Ignore; got != want {
 			t.Errorf("%q: claim %t", names, got)
 		}
-		if got := KeepClaim(f.Claim, DefaultProvisioner, us, names...); got != want {
+		if got := f.KeepClaim(f.Claim); got != want {
 			t.Errorf("%q: kept %t", names, got)
 		}
 		if got := ForVolume(v).Action == Delete; got != want {
@@ -121,7 +121,7 @@ func TestAliasParameters(t *testing.T) {
 			f := ready()
 			of(c.provisioner, c.params...)(&f)
 			f.Class.Name = "c"
-			pool, refusal := Resolve(f.Class, pools, f.Aliases...)
+			pool, refusal := f.Resolve(f.Class, pools)
 			got := pool.Name
 			if refusal != nil {
 				got = refusal.Reason + " " + refusal.Message
@@ -136,7 +136,7 @@ func TestAliasParameters(t *testing.T) {
 // A class of another system is only read: others look at the same object.
 func TestTranslateChangesNothing(t *testing.T) {
 	class := &storagev1.StorageClass{Provisioner: Torchbox, Parameters: map[string]string{"PVDIR": "/srv/fast/"}}
-	if _, refusal := Resolve(class, []Pool{testPool("fast")}); refusal != nil || class.Parameters["PVDIR"] != "/srv/fast/" || len(class.Parameters) != 1 {
+	if _, refusal := self.Resolve(class, []Pool{testPool("fast")}); refusal != nil || class.Parameters["PVDIR"] != "/srv/fast/" || len(class.Parameters) != 1 {
 		t.Errorf("%+v, %q", refusal, class.Parameters)
 	}
 }
@@ -144,7 +144,7 @@ func TestTranslateChangesNothing(t *testing.T) {
 // A parameter that other rules judge comes to them under our name.
 func TestTranslateCase(t *testing.T) {
 	class := &storagev1.StorageClass{Provisioner: Torchbox, Parameters: map[string]string{"CEPHFSQUOTA": "true", "Other": "x"}}
-	got, refusal := translate(class, nil, nil)
+	got, refusal := self.translate(class, nil)
 	if want := map[string]string{"cephFSQuota": "true", "Other": "x"}; refusal != nil || !maps.Equal(got.Parameters, want) {
 		t.Errorf("%+v, %q, want %q", refusal, got.Parameters, want)
 	}
@@ -157,7 +157,7 @@ func TestNamingPrefix(t *testing.T) {
 	pool.Directory = func(pv, _, claim string) (string, error) { return claim + "-" + pv, nil }
 	f := ready()
 	of(Kubevirt)(&f)
-	got, refusal := Resolve(f.Class, []Pool{pool})
+	got, refusal := f.Resolve(f.Class, []Pool{pool})
 	if refusal != nil {
 		t.Fatal(*refusal)
 	}
@@ -171,7 +171,7 @@ func TestLongName(t *testing.T) {
 	f := ready()
 	of(MaZderMind)(&f)
 	f.Claim.Name = strings.Repeat("x", 250)
-	f.Pool, f.Refusal = Resolve(f.Class, []Pool{testPool("fast")})
+	f.Pool, f.Refusal = f.Resolve(f.Class, []Pool{testPool("fast")})
 	v := ForClaim(f)
 	if v.Reason != ReasonBadName || !strings.Contains(v.Message, "has 266 bytes, a name has at most 255") {
 		t.Errorf("%+v", v)

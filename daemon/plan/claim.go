@@ -34,27 +34,25 @@ type Verdict struct {
 
 // ClaimFacts is everything that a decision about a claim depends on.
 type ClaimFacts struct {
-	Claim       *corev1.PersistentVolumeClaim
-	Class       *storagev1.StorageClass  // nil: the class does not exist, or is not ours
-	ClassOf     string                   // of a class that is not ours: its provisioner, "" if it does not exist
-	Volume      *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
-	Provisioner string
-	Aliases     []string // other provisioners' names, whose claims are ours too
-	Node        string
-	NodeLabels  map[string]string // nil: the cluster does not know this node
-	Nodes       int               // that the cluster has
-	Pool        Pool              // what Resolve answered
-	Refusal     *Refusal
-	Closed      string        // why the pool takes no work, "" if it is open
-	Held        bool          // it is closed because another daemon of this host works in it
-	Leads       bool          // this daemon works in the pool: always, but in one of scope shared
-	Silent      bool          // nor does it speak for those that cannot
-	Free        uint64        // bytes that new volumes may take
-	Taken       int           // Immediate claims that this node took lately
-	Backlog     time.Duration // how long the Immediate claims that came before this one keep the API server busy
-	Inquiry     *Inquiry      // nil: the API server was not asked
-	Lag         time.Duration // by which other nodes' writes came too late lately to be seen before this node's turn
-	Age         time.Duration // since this daemon first saw the claim as it is: undecided, or with this node chosen
+	Self
+	Claim      *corev1.PersistentVolumeClaim
+	Class      *storagev1.StorageClass  // nil: the class does not exist, or is not ours
+	ClassOf    string                   // of a class that is not ours: its provisioner, "" if it does not exist
+	Volume     *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
+	NodeLabels map[string]string        // nil: the cluster does not know this node
+	Nodes      int                      // that the cluster has
+	Pool       Pool                     // what Resolve answered
+	Refusal    *Refusal
+	Closed     string        // why the pool takes no work, "" if it is open
+	Held       bool          // it is closed because another daemon of this host works in it
+	Leads      bool          // this daemon works in the pool: always, but in one of scope shared
+	Silent     bool          // nor does it speak for those that cannot
+	Free       uint64        // bytes that new volumes may take
+	Taken      int           // Immediate claims that this node took lately
+	Backlog    time.Duration // how long the Immediate claims that came before this one keep the API server busy
+	Inquiry    *Inquiry      // nil: the API server was not asked
+	Lag        time.Duration // by which other nodes' writes came too late lately to be seen before this node's turn
+	Age        time.Duration // since this daemon first saw the claim as it is: undecided, or with this node chosen
 }
 
 type claimRule func(ClaimFacts) (Verdict, bool)
@@ -78,26 +76,26 @@ func ForClaim(f ClaimFacts) Verdict {
 	return Verdict{Action: Provision}
 }
 
-// KeepClaim says whether a claim may concern this node, from the claim alone: what it refuses is
+// KeepClaim reports whether a claim may concern this node, from the claim alone: what it refuses is
 // forgotten at once, so that memory does not grow with the cluster's claims.
-func KeepClaim(c *corev1.PersistentVolumeClaim, provisioner, node string, aliases ...string) bool {
+func (s Self) KeepClaim(c *corev1.PersistentVolumeClaim) bool {
 	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
 		return false
 	}
-	if asked := askedProvisioner(c); asked != "" && !Answers(asked, provisioner, aliases) {
+	if asked := askedProvisioner(c); asked != "" && !s.Serves(asked) {
 		return false
 	}
 	if named := c.Annotations[ProvisionOnNode]; named != "" {
-		return named == node
+		return named == s.Node
 	}
 	selected := c.Annotations[SelectedNode]
-	return askedProvisioner(c) != "" && (selected == "" || selected == node)
+	return askedProvisioner(c) != "" && (selected == "" || selected == s.Node)
 }
 
 // KeepClaimOfAll is KeepClaim for a claim whose class leads to a pool that is OfAllNodes: every claim
 // concerns this node until it has its volume, whichever node was chosen for it.
-func KeepClaimOfAll(c *corev1.PersistentVolumeClaim, provisioner string, aliases ...string) bool {
-	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && Answers(askedProvisioner(c), provisioner, aliases)
+func (s Self) KeepClaimOfAll(c *corev1.PersistentVolumeClaim) bool {
+	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && s.Serves(askedProvisioner(c))
 }
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
@@ -185,7 +183,7 @@ func notOurs(f ClaimFacts) (Verdict, bool) {
 	if asked == "" && f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class) {
 		asked = f.Class.Provisioner
 	}
-	return Verdict{Action: Ignore}, !Answers(asked, f.Provisioner, f.Aliases)
+	return Verdict{Action: Ignore}, !f.Serves(asked)
 }
 
 // otherNode: what another node was chosen for is not ours. A volume of scope every-node is as good

@@ -19,6 +19,8 @@ const (
 
 // ready is a claim that this node can provision at once: the scheduler chose it, the pool is open.
 // Each case changes what it is about.
+var self = Self{Provisioner: DefaultProvisioner, Node: us}
+
 func ready() ClaimFacts {
 	class, wait := "fast", storagev1.VolumeBindingWaitForFirstConsumer
 	claim := &corev1.PersistentVolumeClaim{
@@ -34,7 +36,7 @@ func ready() ClaimFacts {
 	return ClaimFacts{
 		Claim: claim,
 		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: DefaultProvisioner, VolumeBindingMode: &wait},
-		Node:  us, Provisioner: DefaultProvisioner, NodeLabels: map[string]string{HostnameLabel: "host-a"},
+		Self:  self, NodeLabels: map[string]string{HostnameLabel: "host-a"},
 		Pool: testPool("fast"), Free: 10 << 30,
 	}
 }
@@ -245,7 +247,7 @@ func TestKeepClaim(t *testing.T) {
 	for _, c := range cases {
 		claim := ready().Claim
 		c.change(claim)
-		if got := KeepClaim(claim, DefaultProvisioner, us); got != c.keep {
+		if got := self.KeepClaim(claim); got != c.keep {
 			t.Errorf("%s: keep is %v, want %v", c.name, got, c.keep)
 		}
 	}
@@ -263,7 +265,7 @@ func TestKeepAgreesWithDecision(t *testing.T) {
 						immediate(&f)
 					}
 					f.Claim.Annotations = map[string]string{StorageProvisioner: asked, SelectedNode: selected, ProvisionOnNode: named}
-					keep, v := KeepClaim(f.Claim, DefaultProvisioner, us) || KeepClaimOfOther(f.Claim, DefaultProvisioner, us), ForClaim(f)
+					keep, v := self.KeepClaim(f.Claim) || self.KeepClaimOfOther(f.Claim), ForClaim(f)
 					if !keep && v.Action != Ignore {
 						t.Errorf("asked %q, selected %q, named %q, waits %v: forgotten, yet the verdict is %s", asked, selected, named, wait, v.Action)
 					}

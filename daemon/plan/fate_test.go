@@ -135,7 +135,7 @@ func TestNothingWholeGoesWithoutItsObject(t *testing.T) {
 						}
 						n++
 						r.Scope = scope
-						f := RecordFacts{Record: *r, Volume: object, Claim: claim, Tombstone: tombstone, Provisioner: DefaultProvisioner, Node: us, Scope: scope}
+						f := RecordFacts{Record: *r, Volume: object, Claim: claim, Tombstone: tombstone, Self: self, Scope: scope}
 						got := ForRecord(f)
 						for _, fault := range recordFaults(f, got) {
 							t.Errorf("%s: %s %s of %+v, object %v, claim %v, tombstone %+v", fault, got.Action, got.Reason, *r, object != nil, claim != nil, tombstone)

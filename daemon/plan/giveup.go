@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Returnable says whether a record is of a volume that another system could take over: adopted from
+// Returnable reports whether a record is of a volume that another system could take over: adopted from
 // it, or made under its name.
-func Returnable(recordedBy, provisioner string, aliases []string) bool {
+func (s Self) Returnable(recordedBy string) bool {
 	_, known := SystemOf(recordedBy)
-	return recordedBy != provisioner && recordedBy != "" && (known || slices.Contains(aliases, recordedBy))
+	return recordedBy != s.Provisioner && recordedBy != "" && (known || slices.Contains(s.Aliases, recordedBy))
 }
 
 // ForReturn decides whether this node can give a volume up: its object as it was, its directory

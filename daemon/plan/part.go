@@ -12,16 +12,14 @@ import (
 
 // PartFacts is everything that a decision about this node's part of a volume depends on.
 type PartFacts struct {
-	Volume      *corev1.PersistentVolume // as the watch brought it: nothing is destroyed here
-	Provisioner string
-	Aliases     []string // other provisioners' names, whose volumes are ours too
-	Node        string
-	Pool        Pool    // the pool of this node that the volume's label names, with its class's settings
-	Closed      string  // why nothing can be read in the pool, "" if that is possible
-	Full        string  // why nothing new may be made in the pool, "" if it takes work
-	Free        uint64  // bytes that new volumes may take
-	Record      *Record // nil: the disk has no record of it
-	Unreadable  string  // why the record cannot be read, "" if it can or there is none
+	Self
+	Volume     *corev1.PersistentVolume // as the watch brought it: nothing is destroyed here
+	Pool       Pool                     // the pool of this node that the volume's label names, with its class's settings
+	Closed     string                   // why nothing can be read in the pool, "" if that is possible
+	Full       string                   // why nothing new may be made in the pool, "" if it takes work
+	Free       uint64                   // bytes that new volumes may take
+	Record     *Record                  // nil: the disk has no record of it
+	Unreadable string                   // why the record cannot be read, "" if it can or there is none
 }
 
 type partRule func(PartFacts) (Verdict, bool)
@@ -63,7 +61,7 @@ func InUse(v *corev1.PersistentVolume) bool {
 // before; its name is still the first one's.
 func partNotOurs(f PartFacts) (Verdict, bool) {
 	v, ref := f.Volume, f.Volume.Spec.ClaimRef
-	ours := Answers(v.Annotations[ProvisionedBy], f.Provisioner, f.Aliases) && v.Labels[ScopeLabel] == ScopeEveryNode &&
+	ours := f.Serves(v.Annotations[ProvisionedBy]) && v.Labels[ScopeLabel] == ScopeEveryNode &&
 		v.Spec.HostPath != nil && ref != nil && ref.UID != ""
 	return Verdict{Action: Ignore}, !ours
 }

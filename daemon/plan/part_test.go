@@ -24,7 +24,7 @@ func wanted() PartFacts {
 	every(&f)
 	pv := NewVolume(f, "pvc-u-1")
 	pv.Status.Phase = corev1.VolumeBound
-	return PartFacts{Volume: pv, Provisioner: DefaultProvisioner, Node: us, Pool: f.Pool, Free: 10 << 30}
+	return PartFacts{Volume: pv, Self: self, Pool: f.Pool, Free: 10 << 30}
 }
 
 func TestPartPrecedence(t *testing.T) {

@@ -56,10 +56,9 @@ const (
 
 var knownParams = []string{paramCephFS, paramMode, paramOnDelete, paramPool, paramPvDir, paramSource}
 
-// Resolve finds the pool that a class asks for, with the class's own settings put over the pool's. aliases are the
-// other provisioners' names whose classes are ours too.
-func Resolve(class *storagev1.StorageClass, pools []Pool, aliases ...string) (Pool, *Refusal) {
-	class, refusal := translate(class, pools, aliases)
+// Resolve finds the pool that a class asks for, with the class's own settings put over the pool's.
+func (s Self) Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
+	class, refusal := s.translate(class, pools)
 	if refusal != nil {
 		return Pool{}, refusal
 	}

@@ -146,7 +146,7 @@ func TestResolve(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			class := &storagev1.StorageClass{Parameters: c.params}
-			got, refusal := Resolve(class, c.pools)
+			got, refusal := self.Resolve(class, c.pools)
 			if refusal == nil {
 				refusal = &Refusal{}
 			}
@@ -172,7 +172,7 @@ func TestResolveMountOptions(t *testing.T) {
 		if c.provisioner == Torchbox {
 			class.Parameters[paramPvDir] = "/srv/fast"
 		}
-		_, refusal := Resolve(class, []Pool{ready().Pool})
+		_, refusal := self.Resolve(class, []Pool{ready().Pool})
 		if refused := refusal != nil && refusal.Reason == ReasonBadParameter && strings.Contains(refusal.Message, "mountOptions"); refused != c.refused || refusal != nil && !refused {
 			t.Errorf("%s, source %q: %+v", c.provisioner, c.source, refusal)
 		}
@@ -181,7 +181,7 @@ func TestResolveMountOptions(t *testing.T) {
 
 func TestResolveOverrides(t *testing.T) {
 	class := &storagev1.StorageClass{Parameters: map[string]string{"source": "local", "mode": "2770", "onDelete": "archive", "cephFSQuota": "true"}}
-	got, refusal := Resolve(class, []Pool{testPool("fast")})
+	got, refusal := self.Resolve(class, []Pool{testPool("fast")})
 	if refusal != nil || got.Source != SourceLocal || got.OnDelete != OnDeleteArchive || !got.CephFS || got.Mode.String() != "grwxrwx---" {
 		t.Errorf("got %+v (mode %s), %+v", got, got.Mode, refusal)
 	}

@@ -16,16 +16,14 @@ const (
 // RecordFacts is everything that a decision about a record depends on. It is asked only when the
 // API was read and the pool is open.
 type RecordFacts struct {
-	Record      Record
-	Volume      *corev1.PersistentVolume      // the object of this name, read from the API just now
-	Claim       *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
-	Tombstone   *Tombstone                    // the volume's, read from the API just now, of scope every-node only
-	Provisioner string
-	Aliases     []string // other provisioners' names, whose claims are ours too
-	Node        string
-	Former      []string          // names that this node had before, by the operator's word
-	NodeLabels  map[string]string // of this node's Node, nil if they are not known
-	Scope       string            // of the pool that has the record
+	Self
+	Record     Record
+	Volume     *corev1.PersistentVolume      // the object of this name, read from the API just now
+	Claim      *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
+	Tombstone  *Tombstone                    // the volume's, read from the API just now, of scope every-node only
+	Former     []string                      // names that this node had before, by the operator's word
+	NodeLabels map[string]string             // of this node's Node, nil if they are not known
+	Scope      string                        // of the pool that has the record
 	// Object is a volume object of another name for the record's claim, read from the API just now, "" if
 	// there is none.
 	Object string
@@ -111,8 +109,8 @@ func (f RecordFacts) wanted() bool {
 	if bound := f.Claim.Spec.VolumeName == f.Record.PV; bound || f.Record.Place == Emptying {
 		return bound
 	}
-	return KeepClaim(f.Claim, f.Provisioner, f.Node, f.Aliases...) ||
-		f.shared() && KeepClaimOfAll(f.Claim, f.Provisioner, f.Aliases...)
+	return f.KeepClaim(f.Claim) ||
+		f.shared() && f.KeepClaimOfAll(f.Claim)
 }
 
 // shared: whatever other nodes have to do with the volume, its directory is this one.

@@ -121,11 +121,11 @@ func TestInherited(t *testing.T) {
 
 func TestKeepClaimOfAll(t *testing.T) {
 	f := shared()
-	if !KeepClaimOfAll(f.Claim, DefaultProvisioner) || KeepClaim(f.Claim, DefaultProvisioner, us) {
+	if !self.KeepClaimOfAll(f.Claim) || self.KeepClaim(f.Claim) {
 		t.Error("a claim that was given to another node concerns all, if its pool does, and else not us")
 	}
 	f.Claim.Spec.VolumeName = "pvc-u-1"
-	if KeepClaimOfAll(f.Claim, DefaultProvisioner) || KeepClaimOfAll(shared().Claim, "x") {
+	if self.KeepClaimOfAll(f.Claim) || (Self{Provisioner: "x"}).KeepClaimOfAll(shared().Claim) {
 		t.Error("a claim that has its volume, or is another provisioner's, concerns nobody here")
 	}
 }

@@ -43,15 +43,15 @@ type Inquiry struct {
 
 // KeepClaimOfOther reports whether a claim concerns this node only if the node that was chosen for it does
 // nothing.
-func KeepClaimOfOther(c *corev1.PersistentVolumeClaim, provisioner, node string, aliases ...string) bool {
+func (s Self) KeepClaimOfOther(c *corev1.PersistentVolumeClaim) bool {
 	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
 		return false
 	}
 	asked, chosen := askedProvisioner(c), Chosen(c)
-	if asked == "" && c.Annotations[ProvisionOnNode] == "" || asked != "" && !Answers(asked, provisioner, aliases) {
+	if asked == "" && c.Annotations[ProvisionOnNode] == "" || asked != "" && !s.Serves(asked) {
 		return false
 	}
-	return chosen != "" && chosen != node
+	return chosen != "" && chosen != s.Node
 }
 
 // NodeNamePossible reports whether the API server could have a Node of that name.

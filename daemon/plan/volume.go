@@ -65,17 +65,15 @@ func (r Record) whole() bool { return r.Place == InTrash || r.Place == InArchive
 
 // VolumeFacts is everything that a decision about a volume object depends on.
 type VolumeFacts struct {
+	Self
 	Volume      *corev1.PersistentVolume // read from the API just now
 	ClaimExists bool                     // the claim it is bound to exists, by UID
-	Provisioner string
-	Aliases     []string // other provisioners' names, whose volumes are ours too
-	Node        string
-	Pool        *Pool   // the pool its label names, nil if this node has none of that name
-	Closed      string  // why the pool takes no work, "" if it is open
-	Record      *Record // nil: the disk has no record of it
-	Unreadable  string  // why the record cannot be read, "" if it can or there is none
-	Silent      bool    // the pool is shared, and this daemon neither works in it nor speaks for all
-	Foreign     bool    // there is a directory where the object points, and no record of it
+	Pool        *Pool                    // the pool its label names, nil if this node has none of that name
+	Closed      string                   // why the pool takes no work, "" if it is open
+	Record      *Record                  // nil: the disk has no record of it
+	Unreadable  string                   // why the record cannot be read, "" if it can or there is none
+	Silent      bool                     // the pool is shared, and this daemon neither works in it nor speaks for all
+	Foreign     bool                     // there is a directory where the object points, and no record of it
 }
 
 type volumeRule func(VolumeFacts) (Verdict, bool)
@@ -143,7 +141,7 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 	if OnEveryNode(f.Volume) { // everybody's who has, or could have, a directory of it
 		ours = ours && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
 	}
-	return Verdict{Action: Ignore}, !ours || !Answers(f.Volume.Annotations[ProvisionedBy], f.Provisioner, f.Aliases)
+	return Verdict{Action: Ignore}, !ours || !f.Serves(f.Volume.Annotations[ProvisionedBy])
 }
 
 // cameBack: the volume was removed, and then the API server was restored to a day on which its claim

@@ -14,7 +14,7 @@ func released() VolumeFacts {
 	pv := NewVolume(ready(), "pvc-u-1")
 	pv.Status.Phase = corev1.VolumeReleased
 	return VolumeFacts{
-		Volume: pv, Provisioner: DefaultProvisioner, Node: us, Pool: &pool,
+		Volume: pv, Self: self, Pool: &pool,
 		Record: &Record{PV: "pvc-u-1", Directory: "pvc-u-1", OnDelete: OnDeleteDelete, Place: InPool},
 	}
 }

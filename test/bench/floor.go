@@ -97,7 +97,7 @@ func (f *floor) connect(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	f.facts = plan.ClaimFacts{
-		Class: class, Provisioner: f.provisioner, Node: f.node, NodeLabels: node.Labels,
+		Class: class, Self: plan.Self{Provisioner: f.provisioner, Node: f.node}, NodeLabels: node.Labels,
 		Pool: plan.Pool{Name: poolName, Path: f.pool, Source: plan.SourceHostPath},
 	}
 	return nil
@@ -112,7 +112,7 @@ func (f *floor) follow(ctx context.Context, work chan<- *corev1.PersistentVolume
 	}
 	done := map[types.UID]bool{}
 	take := func(claim *corev1.PersistentVolumeClaim) {
-		if plan.KeepClaim(claim, f.provisioner, f.node) && claim.Annotations[plan.SelectedNode] == f.node && !done[claim.UID] {
+		if (plan.Self{Provisioner: f.provisioner, Node: f.node}).KeepClaim(claim) && claim.Annotations[plan.SelectedNode] == f.node && !done[claim.UID] {
 			done[claim.UID] = true
 			work <- claim
 		}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -16,16 +14,15 @@ import (
 func main() { os.Exit(run(os.Args[1])) }
 
 func run(kubeconfig string) int {
-	ctx, node := context.Background(), "node-a"
-	c, err := kube.New(kube.Options{Kubeconfig: kubeconfig, Node: node, Provisioner: plan.DefaultProvisioner})
+	ctx := context.Background()
+	self := plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}
+	c, err := kube.New(kube.Options{Kubeconfig: kubeconfig, Self: self})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	claims := c.Claims(func(claim *corev1.PersistentVolumeClaim) bool {
-		return plan.KeepClaim(claim, plan.DefaultProvisioner, node)
-	}, nil)
-	volumes := c.Volumes(plan.NodeLabelValue(node), nil)
+	claims := c.Claims(self.KeepClaim, nil)
+	volumes := c.Volumes(plan.NodeLabelValue(self.Node), nil)
 	go claims.Run(ctx)
 	go volumes.Run(ctx)
 	<-claims.Synced()
