@@ -8,7 +8,7 @@
 //	                        |  \----> gate <-- controller/pools <-- hostcheck <-- mounts
 //	                        \-------> volume  the hands, beneath one pool at a time
 //
-// A claim: kube's sieve brings it, controller gathers facts, plan.ForClaim decides, volume.Create makes
+// A claim: kube's informer brings it, controller gathers facts, plan.ForClaim decides, volume.Create makes
 // the directory (record, staging, rename), kube creates the PersistentVolume, an event says so.
 //
 // A mount event: mounts.Watch says that something changed, each pool is looked at again, the gate

@@ -38,13 +38,13 @@ type generation struct {
 	controller *controller.Controller
 	mounts     chan struct{}
 
-	claims  *kube.Sieve[*corev1.PersistentVolumeClaim]
-	classes *kube.Sieve[*storagev1.StorageClass]
-	volumes *kube.Sieve[*corev1.PersistentVolume]
-	common  []*kube.Sieve[*corev1.PersistentVolume] // volumes that are not one node's, by scope
-	nodes   *kube.Sieve[*corev1.Node]
-	others  *others                            // of the claims, those of other nodes
-	leases  *kube.Sieve[*coordinationv1.Lease] // of shared pools; nil without one
+	claims  *kube.Informer[*corev1.PersistentVolumeClaim]
+	classes *kube.Informer[*storagev1.StorageClass]
+	volumes *kube.Informer[*corev1.PersistentVolume]
+	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
+	nodes   *kube.Informer[*corev1.Node]
+	others  *others                               // of the claims, those of other nodes
+	leases  *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
@@ -73,7 +73,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	var err error
 	g.client, err = kube.New(kube.Options{
 		Kubeconfig: cfg.Kubeconfig, Self: self, Namespace: cfg.Namespace,
-		UserAgent: "hostpath-provisioner/" + d.Version, OnTrouble: g.onTrouble, OnRefused: d.metrics.Refused,
+		UserAgent: "hostpath-provisioner/" + d.Version, OnHealth: g.onTrouble, OnRefused: d.metrics.Refused,
 	})
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.others = newOthers(self.KeepClaimOfOther)
 	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) {
 		if g.others.changed(was, now) {
-			g.claims.Refresh()
+			g.claims.Relist()
 		}
 		g.controller.ClaimChanged(was, now)
 	})
@@ -109,7 +109,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstones, g.followKubeconfig}
+	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}

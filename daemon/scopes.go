@@ -21,7 +21,7 @@ import (
 // commonScopes are those whose volumes are not one node's.
 var commonScopes = []string{plan.ScopeShared, plan.ScopeEveryNode}
 
-// watchVolumes makes a sieve of this node's volumes, and one of the volumes of each other scope that
+// watchVolumes makes an informer of this node's volumes, and one of the volumes of each other scope that
 // a configured pool has, in those pools alone.
 func (g *generation) watchVolumes() {
 	changed := func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) }
@@ -127,7 +127,7 @@ func (g *generation) classOfAll(class *storagev1.StorageClass) bool {
 // depends on their classes.
 func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 	if len(g.common) > 0 && now != nil && g.classOfAll(now) {
-		g.claims.Refresh()
+		g.claims.Relist()
 	}
 	g.controller.ClassChanged(was, now)
 }

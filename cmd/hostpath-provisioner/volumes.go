@@ -148,7 +148,7 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 	trouble := make(chan error, 1)
 	client, err := kube.New(kube.Options{
 		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + version,
-		OnTrouble: func(err error) {
+		OnHealth: func(err error) {
 			select {
 			case trouble <- err:
 			default:
@@ -159,7 +159,7 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 		return objects{err: err}
 	}
 	var all objects
-	list := func(watches []*kube.Sieve[*corev1.PersistentVolume], into *[]*corev1.PersistentVolume) error {
+	list := func(watches []*kube.Informer[*corev1.PersistentVolume], into *[]*corev1.PersistentVolume) error {
 		for _, volumes := range watches {
 			go volumes.Run(ctx)
 			select {
@@ -186,8 +186,8 @@ func askAPI(ctx context.Context, cfg config.Config, version string) objects {
 }
 
 // watches are of this node's volumes, and of those of all nodes in the pools that have such.
-func watches(client *kube.Client, cfg config.Config) []*kube.Sieve[*corev1.PersistentVolume] {
-	all := []*kube.Sieve[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
+func watches(client *kube.Client, cfg config.Config) []*kube.Informer[*corev1.PersistentVolume] {
+	all := []*kube.Informer[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
 	for _, p := range cfg.Pools {
 		if p.Scope != config.ScopeNode {
 			all = append(all, client.VolumesOfScope(p.Scope, []string{p.Name}, nil))
@@ -198,7 +198,7 @@ func watches(client *kube.Client, cfg config.Config) []*kube.Sieve[*corev1.Persi
 
 // beyond are of volumes that were made when the pools had another scope. Of other nodes' pools of the same names
 // they bring some, too.
-func beyond(client *kube.Client, cfg config.Config) (all []*kube.Sieve[*corev1.PersistentVolume]) {
+func beyond(client *kube.Client, cfg config.Config) (all []*kube.Informer[*corev1.PersistentVolume]) {
 	for _, p := range cfg.Pools {
 		switch p.Scope {
 		case config.ScopeShared:

@@ -44,8 +44,8 @@ type Reader interface {
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
-	// EventSaid answers when an event was written last, by any daemon; zero is never.
-	EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
+	// EventLastWritten answers when an event was written last, by any daemon; zero is never.
+	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
 	// ClassProvisioner is the provisioner of a class, "" if there is no such class.

@@ -106,7 +106,7 @@ func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolume
 
 // remind says what other daemons may have said: their event is this one, word for word.
 func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
-	said, err := c.API.EventSaid(ctx, claimRef(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
+	said, err := c.API.EventLastWritten(ctx, claimRef(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
 	if err != nil || time.Since(said) < plan.RemindEvery {
 		return err
 	}

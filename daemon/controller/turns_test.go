@@ -109,7 +109,7 @@ func (a *asking) NodeExists(_ context.Context, name string) (bool, error) {
 	return a.node, nil
 }
 
-func (a *asking) EventSaid(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
+func (a *asking) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
 	return a.said, nil
 }
 

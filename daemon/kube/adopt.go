@@ -52,7 +52,7 @@ func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordina
 }
 
 func each[T any](ctx context.Context, from *source, visit func(T)) error {
-	for options := (metav1.ListOptions{Limit: usualPace.page}); ; {
+	for options := (metav1.ListOptions{Limit: defaultTimings.pageSize}); ; {
 		page, err := from.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", from.resource, err)

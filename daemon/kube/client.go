@@ -39,10 +39,10 @@ type Options struct {
 	Namespace string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
-	// OnTrouble may be nil. It is called with what keeps the client from its work, once for each
+	// OnHealth may be nil. It is called with what keeps the client from its work, once for each
 	// trouble however often it is met, and with nil when none is left. Calls are serial; it must
 	// neither block nor call the client.
-	OnTrouble func(error)
+	OnHealth func(error)
 	// OnRefused may be nil. It is called with the reason of each request that the API server refused, or
 	// "Unreachable"; concurrently.
 	OnRefused func(reason string)
@@ -57,17 +57,17 @@ type Client struct {
 	core    rest.Interface // the API group "" at v1
 	storage rest.Interface // storage.k8s.io at v1
 	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
-	coordination rest.Interface
-	params       runtime.ParameterCodec
-	decoder      runtime.Decoder // of what the server sends, protobuf or JSON
-	connection   *connection
-	heard        []func() time.Time // when each sieve was last told something
-	trouble      *trouble
-	traffic      traffic
-	outage       outage
-	graves       *graves
-	thinEvery    time.Duration // a test has a shorter one
-	events       *events
+	coordination        rest.Interface
+	params              runtime.ParameterCodec
+	decoder             runtime.Decoder // of what the server sends, protobuf or JSON
+	connection          *connection
+	heard               []func() time.Time // when each sieve was last told something
+	health              *health
+	inFlight            inFlight
+	breaker             breaker
+	tombstones          *tombstoneGC
+	tombstoneGCInterval time.Duration // a test has a shorter one
+	events              *eventWriter
 }
 
 // New reads the kubeconfig and makes no request: a server that is away is no error here. Errors name
@@ -88,7 +88,7 @@ func New(o Options) (*Client, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
-	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), connection: sends, trouble: newTrouble(o.OnTrouble)}
+	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), connection: sends, health: newHealth(o.OnHealth)}
 	c.decoder = serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
@@ -99,7 +99,7 @@ func New(o Options) (*Client, error) {
 	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
-	c.events, c.graves, c.thinEvery = newEvents(c), newGraves(), thinEvery
+	c.events, c.tombstones, c.tombstoneGCInterval = newEventWriter(c), newTombstoneGC(), tombstoneGCInterval
 	return c, nil
 }
 
@@ -138,22 +138,22 @@ func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, pa
 }
 
 // Claims is a sieve of the claims of all namespaces, each as plan.LeanClaim leaves it. onChange may be nil.
-func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Sieve[*corev1.PersistentVolumeClaim] {
+func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Informer[*corev1.PersistentVolumeClaim] {
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
-	return sieve(c, source, keep, plan.LeanClaim, onChange)
+	return newInformer(c, source, keep, plan.LeanClaim, onChange)
 }
 
 // Volumes is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
 // (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
 // provisioner names on the same node share it. onChange may be nil.
-func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.NodeLabel+"="+node, onChange)
 }
 
 // VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases in these pools
 // whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be
 // nil.
-func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	labels := plan.ScopeLabel + "=" + scope
 	if len(pools) > 0 {
 		labels += "," + plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
@@ -162,40 +162,40 @@ func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old,
 }
 
 // VolumesOfPool is a sieve of all volumes of Options.Provisioner and Options.Aliases in pools of this name.
-func (c *Client) VolumesOfPool(pool string) *Sieve[*corev1.PersistentVolume] {
+func (c *Client) VolumesOfPool(pool string) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.PoolLabel+"="+pool, nil)
 }
 
-func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Sieve[*corev1.PersistentVolume] {
+func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = labels
 	keep := func(pv *corev1.PersistentVolume) bool {
 		return c.options.Serves(pv.Annotations[plan.ProvisionedBy])
 	}
-	return sieve(c, source, keep, plan.LeanVolume, onChange)
+	return newInformer(c, source, keep, plan.LeanVolume, onChange)
 }
 
 // Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
-func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Sieve[*storagev1.StorageClass] {
+func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Informer[*storagev1.StorageClass] {
 	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
 	keep := func(class *storagev1.StorageClass) bool {
 		return c.options.Serves(class.Provisioner)
 	}
-	return sieve(c, source, keep, plan.LeanClass, onChange).WatchList()
+	return newInformer(c, source, keep, plan.LeanClass, onChange).WatchList()
 }
 
 // OwnNode is a sieve of the one Node that Options.Node names, if it exists. onChange may be nil.
-func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Sieve[*corev1.Node] {
+func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1.Node] {
 	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	source.fields = "metadata.name=" + c.options.Node
-	return sieve(c, source, nil, plan.LeanNode, onChange).WatchList()
+	return newInformer(c, source, nil, plan.LeanNode, onChange).WatchList()
 }
 
-func sieve[T Object](c *Client, from *source, keep func(T) bool, lean func(T) T, onChange func(old, new T)) *Sieve[T] {
-	s := NewSieve(from, keep, onChange)
-	s.lean, s.outage = lean, &c.outage
-	s.fail = func(err error) { c.trouble.met(from.resource, err) }
-	s.fine = func() { c.trouble.over(from.resource) }
-	c.heard = append(c.heard, s.LastHeard)
+func newInformer[T Object](c *Client, from *source, keep func(T) bool, transform func(T) T, onChange func(old, new T)) *Informer[T] {
+	s := NewInformer(from, keep, onChange)
+	s.transform, s.breaker = transform, &c.breaker
+	s.onError = func(err error) { c.health.failed(from.resource, err) }
+	s.onHealthy = func() { c.health.recovered(from.resource) }
+	c.heard = append(c.heard, s.LastContact)
 	return s
 }

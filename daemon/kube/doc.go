@@ -2,7 +2,7 @@
 // creates and removes volume objects, and writes events. Everything of client-go stays in here.
 //
 // What a node costs must not grow with the cluster. The library's informers hold every claim there
-// is, so a Sieve replaces them: it asks its keep function about each object and forgets the others
+// is, so a Informer replaces them: it asks its keep function about each object and forgets the others
 // at once. For the same reason there is no typed clientset here, which brings the types of fifty API
 // groups with it; one rest.RESTClient for each of the three groups that we use is enough.
 //

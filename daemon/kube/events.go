@@ -17,19 +17,19 @@ import (
 )
 
 // events writes notes, one after the other.
-type events struct {
-	client *Client
-	wake   chan struct{}
-	turn   chan struct{} // held by who writes: the background's writer or a flush
+type eventWriter struct {
+	client  *Client
+	wake    chan struct{}
+	writing chan struct{} // held by who writes: the background's writer or a flush
 
 	mu    sync.Mutex
-	notes notes
+	queue eventQueue
 }
 
-func newEvents(c *Client) *events {
-	return &events{
-		client: c, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		notes: notes{known: map[string]*note{}},
+func newEventWriter(c *Client) *eventWriter {
+	return &eventWriter{
+		client: c, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1),
+		queue: newEventQueue(),
 	}
 }
 
@@ -37,16 +37,16 @@ func newEvents(c *Client) *events {
 // corev1.EventTypeNormal or EventTypeWarning. The same thing said again is counted, and the count
 // written once a minute at most.
 func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string) {
-	n := note{namespace: ref.Namespace, about: ref, kind: kind, reason: reason, message: message}
+	n := event{namespace: ref.Namespace, regarding: ref, eventType: kind, reason: reason, message: message}
 	if n.namespace == "" {
 		n.namespace = metav1.NamespaceDefault // where the events of cluster-wide objects are
 	}
 	e := c.events
 	e.mu.Lock()
-	kept := e.notes.add(n, time.Now())
+	kept := e.queue.add(n, time.Now())
 	e.mu.Unlock()
 	if !kept {
-		c.trouble.met("event queue", errors.New("it is full of warnings; the oldest are dropped"))
+		c.health.failed("event queue", errors.New("it is full of warnings; the oldest are dropped"))
 	}
 	select {
 	case e.wake <- struct{}{}:
@@ -54,10 +54,10 @@ func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string)
 	}
 }
 
-// EventSaid answers when this event was written last, by whichever daemon: those that say the same about the
+// EventLastWritten answers when this event was written last, by whichever daemon: those that say the same about the
 // same object write one event. Zero is never, or long ago.
-func (c *Client) EventSaid(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error) {
-	n := note{about: ref, kind: kind, reason: reason, message: words.Line(message, words.MessageMax)}
+func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error) {
+	n := event{regarding: ref, eventType: kind, reason: reason, message: words.Line(message, words.MessageMax)}
 	there, name := &corev1.Event{}, eventName(n)
 	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(there)
 	if absent(err, name) {
@@ -71,14 +71,14 @@ func (c *Client) EventsDropped() (normal, warning int64) {
 	e := c.events
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.notes.dropped[0], e.notes.dropped[1]
+	return e.queue.dropped[0], e.queue.dropped[1]
 }
 
 // RunEvents writes events until ctx ends. What is left then is Flush's.
 func (c *Client) RunEvents(ctx context.Context) {
 	var wait backoff
 	for ctx.Err() == nil {
-		n, after := c.events.next(c.traffic.busy(time.Now()), false)
+		n, after := c.events.next(c.inFlight.busy(time.Now()), false)
 		if n == nil {
 			c.events.sleep(ctx, after)
 			continue
@@ -87,7 +87,7 @@ func (c *Client) RunEvents(ctx context.Context) {
 			// A server that cannot be reached is the sieves' to tell: they notice its return at once, while
 			// the next event may not be due for a while.
 			if wait.tries > 0 && kindOf("events", err) != unreachable {
-				c.trouble.met("events", err)
+				c.health.failed("events", err)
 			}
 			pause(ctx, wait.next(err))
 			continue
@@ -106,18 +106,18 @@ func (c *Client) Flush(ctx context.Context) error {
 		if err := c.events.write(ctx, n); err != nil {
 			c.events.mu.Lock()
 			defer c.events.mu.Unlock()
-			return fmt.Errorf("%d events are not written: %w", c.events.notes.waiting(), err)
+			return fmt.Errorf("%d events are not written: %w", c.events.queue.waiting(), err)
 		}
 	}
 }
 
-func (e *events) next(busy, hurry bool) (*note, time.Duration) {
+func (e *eventWriter) next(busy, hurry bool) (*event, time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.notes.next(time.Now(), busy, hurry)
+	return e.queue.next(time.Now(), busy, hurry)
 }
 
-func (e *events) sleep(ctx context.Context, after time.Duration) {
+func (e *eventWriter) sleep(ctx context.Context, after time.Duration) {
 	var timer <-chan time.Time
 	if after > 0 {
 		timer = time.After(after)
@@ -131,17 +131,17 @@ func (e *events) sleep(ctx context.Context, after time.Duration) {
 
 // write writes one note. An error is one that may pass; what the API server will never take is told
 // and given up.
-func (e *events) write(ctx context.Context, n *note) error {
+func (e *eventWriter) write(ctx context.Context, n *event) error {
 	select {
-	case e.turn <- struct{}{}:
+	case e.writing <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-e.turn }()
+	defer func() { <-e.writing }()
 	e.mu.Lock()
 	snapshot := *n
 	e.mu.Unlock()
-	if snapshot.unsaid == 0 {
+	if snapshot.pending == 0 {
 		return nil // somebody else wrote it while we waited for our turn
 	}
 	count, err := e.client.put(ctx, snapshot)
@@ -149,13 +149,13 @@ func (e *events) write(ctx context.Context, n *note) error {
 	defer e.mu.Unlock()
 	switch {
 	case err == nil:
-		e.notes.wrote(n, count, snapshot.unsaid, time.Now())
-		e.client.trouble.over("events")
-		e.client.trouble.over("event queue")
+		e.queue.markWritten(n, count, snapshot.pending, time.Now())
+		e.client.health.recovered("events")
+		e.client.health.recovered("event queue")
 	case hopeless(err, n.namespace):
-		e.notes.giveUp(n)
+		e.queue.discard(n)
 		if !absent(err, n.namespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			e.client.trouble.met("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.about.Kind, n.about.Name, err))
+			e.client.health.failed("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.regarding.Kind, n.regarding.Name, err))
 		}
 	default:
 		return err
@@ -170,8 +170,8 @@ func hopeless(err error, namespace string) bool {
 }
 
 // put creates the event or raises its count, and answers the count that it now has.
-func (c *Client) put(ctx context.Context, n note) (count int32, err error) {
-	count = n.count + n.unsaid
+func (c *Client) put(ctx context.Context, n event) (count int32, err error) {
+	count = n.count + n.pending
 	if n.count > 0 {
 		err := c.raise(ctx, n, count)
 		if !absent(err, n.name) {
@@ -190,11 +190,11 @@ func (c *Client) put(ctx context.Context, n note) (count int32, err error) {
 	if err != nil {
 		return 0, err
 	}
-	count = there.Count + n.unsaid
+	count = there.Count + n.pending
 	return count, c.raise(ctx, n, count)
 }
 
-func (c *Client) raise(ctx context.Context, n note, count int32) error {
+func (c *Client) raise(ctx context.Context, n event, count int32) error {
 	patch, err := json.Marshal(map[string]any{"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message})
 	if err != nil {
 		return err

@@ -131,10 +131,10 @@ func TestEventsOfAllShapes(t *testing.T) {
 func TestEventsWait(t *testing.T) {
 	ns := namespace(t)
 	claim := refOf(newClaim(t, plane, ns, "claim", "1"))
-	var told troubles
-	c, w := newClient(t, Options{OnTrouble: told.add})
+	var told healthLog
+	c, w := newClient(t, Options{OnHealth: told.add})
 	var tries atomic.Int32
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		tries.Add(1)
 		return nil, errors.New("cable cut")
 	})
@@ -148,11 +148,11 @@ func TestEventsWait(t *testing.T) {
 	if err := c.Flush(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "3 events are not written: ") {
 		t.Errorf("a flush meanwhile: %v", err)
 	}
-	w.spoilWith(nil)
+	w.intercept(nil)
 	expectSaid(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
 	// A server that cannot be reached is the sieves' to tell.
 	if got := told.read(); len(got) != 0 {
-		t.Errorf("troubles: %q", got)
+		t.Errorf("healthLog: %q", got)
 	}
 }
 
@@ -163,8 +163,8 @@ func TestEventsForbidden(t *testing.T) {
 	if err := plane.ServiceAccountKubeconfig(ctx, ns, "default", "", path); err != nil {
 		t.Fatal(err)
 	}
-	var told troubles
-	c, _ := newClient(t, Options{Kubeconfig: path, OnTrouble: told.add})
+	var told healthLog
+	c, _ := newClient(t, Options{Kubeconfig: path, OnHealth: told.add})
 	claim := corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: ns, Name: "claim", UID: "1"}
 	for i := range 3 {
 		c.Event(claim, corev1.EventTypeWarning, "PoolClosed", fmt.Sprint(i))
@@ -173,7 +173,7 @@ func TestEventsForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := told.read(); len(got) != 1 || !strings.HasPrefix(got[0], "events: PoolClosed on PersistentVolumeClaim claim: events is forbidden: ") {
-		t.Errorf("troubles: %q", got)
+		t.Errorf("healthLog: %q", got)
 	}
 	if got := said(t, ns); len(got) != 0 {
 		t.Errorf("events: %q", got)
@@ -181,10 +181,10 @@ func TestEventsForbidden(t *testing.T) {
 }
 
 func TestNormalEventsStandBack(t *testing.T) {
-	q := notes{known: map[string]*note{}}
+	q := newEventQueue()
 	now := time.Now()
-	q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: "first"}, now)
-	q.add(note{namespace: "n", kind: corev1.EventTypeWarning, message: "second"}, now)
+	q.add(event{namespace: "n", eventType: corev1.EventTypeNormal, message: "first"}, now)
+	q.add(event{namespace: "n", eventType: corev1.EventTypeWarning, message: "second"}, now)
 	cases := []struct {
 		at          time.Duration
 		busy, hurry bool
@@ -200,14 +200,14 @@ func TestNormalEventsStandBack(t *testing.T) {
 		}
 	}
 	warning, _ := q.next(now, true, false)
-	q.wrote(warning, 1, 1, now)
-	if n, after := q.next(now, true, false); n != nil || after != lull {
+	q.markWritten(warning, 1, 1, now)
+	if n, after := q.next(now, true, false); n != nil || after != quietPeriod {
 		t.Errorf("while volumes are made: %v in %s, want nothing", n, after)
 	}
 	for _, c := range []struct {
 		at          time.Duration
 		busy, hurry bool
-	}{{0, false, false}, {0, true, true}, {patience, true, false}} {
+	}{{0, false, false}, {0, true, true}, {maxDefer, true, false}} {
 		if n, _ := q.next(now.Add(c.at), c.busy, c.hurry); n == nil || n.message != "first" {
 			t.Errorf("%+v: %v, want the first", c, n)
 		}
@@ -215,33 +215,35 @@ func TestNormalEventsStandBack(t *testing.T) {
 }
 
 func TestRepeatsWaitAMinute(t *testing.T) {
-	q := notes{known: map[string]*note{}}
+	q := newEventQueue()
 	now := time.Now()
-	say := func(at time.Time) { q.add(note{namespace: "n", kind: corev1.EventTypeWarning, message: "m"}, at) }
+	say := func(at time.Time) { q.add(event{namespace: "n", eventType: corev1.EventTypeWarning, message: "m"}, at) }
 	say(now)
 	n, _ := q.next(now, false, false)
-	q.wrote(n, 1, 1, now)
+	q.markWritten(n, 1, 1, now)
 	say(now.Add(time.Second))
 	say(now.Add(2 * time.Second))
 	if n, after := q.next(now.Add(2*time.Second), false, false); n != nil || after != 58*time.Second {
 		t.Errorf("a repeat: %v in %s, want nothing for 58 s", n, after)
 	}
 	n, _ = q.next(now.Add(time.Minute), false, false)
-	if n == nil || n.count != 1 || n.unsaid != 2 {
+	if n == nil || n.count != 1 || n.pending != 2 {
 		t.Fatalf("after a minute: %+v", n)
 	}
 	say(now.Add(time.Minute)) // while it is being written
-	q.wrote(n, 3, 2, now.Add(time.Minute))
-	if len(q.queue) != 1 || n.unsaid != 1 {
-		t.Errorf("queue of %d, unsaid %d; want what was said meanwhile", len(q.queue), n.unsaid)
+	q.markWritten(n, 3, 2, now.Add(time.Minute))
+	if len(q.queue) != 1 || n.pending != 1 {
+		t.Errorf("queue of %d, pending %d; want what was said meanwhile", len(q.queue), n.pending)
 	}
 }
 
 // A full queue drops the oldest Normal event, then the oldest Warning, and says that.
 func TestFullQueue(t *testing.T) {
-	q := notes{known: map[string]*note{}}
+	q := newEventQueue()
 	now := time.Now()
-	add := func(kind, message string) bool { return q.add(note{namespace: "n", kind: kind, message: message}, now) }
+	add := func(kind, message string) bool {
+		return q.add(event{namespace: "n", eventType: kind, message: message}, now)
+	}
 	add(corev1.EventTypeWarning, "w0")
 	add(corev1.EventTypeNormal, "n0")
 	add(corev1.EventTypeNormal, "n1")
@@ -257,76 +259,78 @@ func TestFullQueue(t *testing.T) {
 			t.Errorf("%d: kept %v", i, kept)
 		}
 		first = append(first, q.queue[0].message)
-		for _, n := range q.fresh {
+		for _, n := range q.newNormal {
 			first = append(first, n.message)
 		}
 	}
 	if got, want := fmt.Sprint(first), "[w0 n1 w0 more1 w0 fill0]"; got != want {
 		t.Errorf("the queue begins with %s, want %s", got, want)
 	}
-	if q.waiting() != queueLength || len(q.known) != queueLength || q.dropped != [2]int64{3, 1} {
-		t.Errorf("%d queued, %d known, dropped %v", q.waiting(), len(q.known), q.dropped)
+	if q.waiting() != queueLength || len(q.byKey) != queueLength || q.dropped != [2]int64{3, 1} {
+		t.Errorf("%d queued, %d known, dropped %v", q.waiting(), len(q.byKey), q.dropped)
 	}
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	q := notes{known: map[string]*note{}}
+	q := newEventQueue()
 	now := time.Now()
-	for i := range 3 * memory {
-		q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: fmt.Sprint("m", i)}, now)
+	for i := range 3 * cacheSize {
+		q.add(event{namespace: "n", eventType: corev1.EventTypeNormal, message: fmt.Sprint("m", i)}, now)
 		n, _ := q.next(now, false, false)
-		q.wrote(n, 1, 1, now)
+		q.markWritten(n, 1, 1, now)
 	}
-	if len(q.known) != memory || len(q.past) != memory || q.waiting() != 0 {
-		t.Errorf("%d known, %d past, %d queued", len(q.known), len(q.past), q.waiting())
+	if len(q.byKey) != cacheSize || len(q.cached) != cacheSize || q.waiting() != 0 {
+		t.Errorf("%d known, %d past, %d queued", len(q.byKey), len(q.cached), q.waiting())
 	}
 }
 
 // One that is written for the first time is fresh; what is said again meanwhile waits as a repeat does,
 // and so does what was remembered. Whatever place it has, it leaves the queue once.
 func TestNormalEventsSaidAgain(t *testing.T) {
-	q := notes{known: map[string]*note{}}
+	q := newEventQueue()
 	now := time.Now()
-	say := func(message string) { q.add(note{namespace: "n", kind: corev1.EventTypeNormal, message: message}, now) }
+	say := func(message string) {
+		q.add(event{namespace: "n", eventType: corev1.EventTypeNormal, message: message}, now)
+	}
 	say("a")
 	say("b")
 	a, _ := q.next(now, false, false)
 	say("a") // while it is being written
-	q.wrote(a, 1, 1, now)
+	q.markWritten(a, 1, 1, now)
 	b, _ := q.next(now, false, false)
-	q.wrote(b, 1, 1, now)
+	q.markWritten(b, 1, 1, now)
 	if a.message != "a" || b.message != "b" || q.waiting() != 1 {
 		t.Fatalf("%q, then %q, %d left", a.message, b.message, q.waiting())
 	}
 	say("b")
 	for range 2 {
-		n, _ := q.next(now.Add(repeatEvery), false, false)
-		q.wrote(n, 2, 1, now.Add(repeatEvery))
+		n, _ := q.next(now.Add(repeatInterval), false, false)
+		q.markWritten(n, 2, 1, now.Add(repeatInterval))
 	}
-	if q.waiting() != 0 || a.count != 2 || b.count != 2 || len(q.past) != 2 {
-		t.Errorf("%d left, written %d and %d times, %d remembered", q.waiting(), a.count, b.count, len(q.past))
+	if q.waiting() != 0 || a.count != 2 || b.count != 2 || len(q.cached) != 2 {
+		t.Errorf("%d left, written %d and %d times, %d remembered", q.waiting(), a.count, b.count, len(q.cached))
 	}
 	say("c")
 	say("d")
-	q.giveUp(q.known[q.fresh[1].key()])
+	q.discard(q.byKey[q.newNormal[1].key()])
 	if c, _ := q.next(now, false, false); c.message != "c" || q.waiting() != 1 {
 		t.Errorf("%q, %d left", c.message, q.waiting())
 	}
 }
 
 func TestTroubleIsToldOnce(t *testing.T) {
-	var told troubles
-	tr := newTrouble(told.add)
+	var told healthLog
+	tr := newHealth(told.add)
 	away := errors.New("refused")
-	tr.met("claims", away)
-	tr.met("volumes", away)
-	tr.met("claims", away)
-	tr.over("claims")
-	tr.over("classes")
-	tr.met("claims", away) // volumes are still away: nothing new
-	tr.over("volumes")
-	tr.over("claims")
-	tr.over("claims")
+	tr.failed("claims", away)
+	tr.failed("volumes", away)
+	tr.failed("claims", away)
+	tr.recovered("claims")
+	tr.recovered("classes")
+	tr.failed("claims", away) // volumes are still away: nothing new
+	tr.recovered("volumes")
+	tr.recovered("claims")
+	tr.recovered("claims")
 	want := []string{"claims: refused", "well"}
 	if got := told.read(); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)

@@ -35,7 +35,7 @@ func largeClaim(t *testing.T, ns, name string) {
 // Claims that are much larger than others are read in smaller pages, and little of them is held, whether they
 // came with a page or with an event.
 func TestLargeClaims(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+	ns, d := namespace(t), &changeLog{}
 	const n = 3 * pageBytes / (250 << 10)
 	var want []string
 	for i := range n {

@@ -27,7 +27,7 @@ const (
 const leaseTimeout = plan.LeaseTrust / 2
 
 // Leases is a sieve of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
-func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Sieve[*coordinationv1.Lease] {
+func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Informer[*coordinationv1.Lease] {
 	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace = c.options.Namespace
 	source.labels = plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
@@ -36,7 +36,7 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 		names[plan.LeaseName(c.options.Provisioner, pool)] = true
 	}
 	// Whole: what nobody here writes is damage, and there is one for each pool.
-	return sieve(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, unmanaged, onChange).WatchList()
+	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, unmanaged, onChange).WatchList()
 }
 
 // LeaseOf is what a lease says, nil for nil.

@@ -96,7 +96,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-func (w *wire) spoilWith(f func(*http.Request) (*http.Response, error)) {
+func (w *wire) intercept(f func(*http.Request) (*http.Response, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spoil = f
@@ -200,16 +200,16 @@ func volume(name, claim string, finalizers ...string) *corev1.PersistentVolume {
 	}
 }
 
-// diary is what onChange was told, one line each: "+name mark", "~name mark", "-name mark". Changes of what
+// changeLog is what onChange was told, one line each: "+name mark", "~name mark", "-name mark". Changes of what
 // is not the mark (kube-controller-manager works on the claims, too) are left out.
-type diary struct {
+type changeLog struct {
 	mu      sync.Mutex
 	lines   []string
 	serial  sync.Mutex // held while onChange runs
 	overlap bool
 }
 
-func (d *diary) told(old, new *corev1.PersistentVolumeClaim) {
+func (d *changeLog) told(old, new *corev1.PersistentVolumeClaim) {
 	if !d.serial.TryLock() {
 		d.overlap = true
 		return
@@ -227,14 +227,14 @@ func (d *diary) told(old, new *corev1.PersistentVolumeClaim) {
 	}
 }
 
-func (d *diary) read() []string {
+func (d *changeLog) read() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.lines)
 }
 
-// expect waits until the diary has that many lines, and compares them all.
-func (d *diary) expect(t *testing.T, want ...string) {
+// expect waits until the changeLog has that many lines, and compares them all.
+func (d *changeLog) expect(t *testing.T, want ...string) {
 	t.Helper()
 	deadline := time.Now().Add(40 * time.Second)
 	for len(d.read()) < len(want) && time.Now().Before(deadline) {
@@ -249,7 +249,7 @@ func (d *diary) expect(t *testing.T, want ...string) {
 }
 
 // running runs a sieve until the test ends, and waits until it is synced.
-func running[T Object](t *testing.T, s *Sieve[T]) *Sieve[T] {
+func running[T Object](t *testing.T, s *Informer[T]) *Informer[T] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -270,7 +270,7 @@ func running[T Object](t *testing.T, s *Sieve[T]) *Sieve[T] {
 	return s
 }
 
-func names(s *Sieve[*corev1.PersistentVolumeClaim]) string {
+func names(s *Informer[*corev1.PersistentVolumeClaim]) string {
 	var all []string
 	for _, c := range s.List() {
 		all = append(all, c.Name)

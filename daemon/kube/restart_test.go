@@ -26,15 +26,15 @@ import (
 // restored to the earlier day, asked for what it has forgotten.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
-	ctx, ns, d := t.Context(), "default", &diary{}
+	ctx, ns, d := t.Context(), "default", &changeLog{}
 	dir := t.TempDir()
 	private, err := cluster.Start(ctx, cluster.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = private.Kill() })
-	var told troubles
-	c, w := newClient(t, Options{Kubeconfig: private.Kubeconfig(), OnTrouble: told.add})
+	var told healthLog
+	c, w := newClient(t, Options{Kubeconfig: private.Kubeconfig(), OnHealth: told.add})
 	newClaim(t, private, ns, "old", "1")
 	s := running(t, c.Claims(in(ns), d.told))
 	running(t, c.Volumes("node-a", nil))
@@ -52,7 +52,7 @@ func TestServerDies(t *testing.T) {
 		}
 		eventually(t, "its end", func() bool { return slices.Contains(told.read(), "well") })
 		if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "connection re") /* refused, or reset while the server dies */ {
-			t.Errorf("troubles: %q, want one and its end", got)
+			t.Errorf("healthLog: %q, want one and its end", got)
 		}
 		if got := names(s); got != "old" {
 			t.Errorf("kept: %q, want old", got)
@@ -78,12 +78,12 @@ func TestServerDies(t *testing.T) {
 
 // expiry: the 410 is the real server's.
 func expiry(t *testing.T, c *Client, w *wire, in *cluster.Cluster) {
-	d := &diary{}
-	var told troubles
-	c.trouble = newTrouble(told.add)
+	d := &changeLog{}
+	var told healthLog
+	c.health = newHealth(told.add)
 	var mu sync.Mutex
 	expired := 0
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if isWatch(r) && strings.HasSuffix(r.URL.Path, "claims") && expired < 2 {
@@ -96,7 +96,7 @@ func expiry(t *testing.T, c *Client, w *wire, in *cluster.Cluster) {
 	})
 	w.forget()
 	s := c.Claims(func(*corev1.PersistentVolumeClaim) bool { return true }, d.told)
-	s.refusesStreams = true // a watch-list does not begin at a version
+	s.noWatchList = true // a watch-list does not begin at a version
 	running(t, s)
 	newClaim(t, in, "default", "another", "1")
 	d.expect(t, "+old 1", "+another 1") // each is told once, though old was listed three times
@@ -105,7 +105,7 @@ func expiry(t *testing.T, c *Client, w *wire, in *cluster.Cluster) {
 		t.Errorf("%d lists, want 3: %q", lists, w.requests())
 	}
 	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "too old resource version: 1") || got[1] != "well" {
-		t.Errorf("troubles: %q, want the second expiry and its end", got)
+		t.Errorf("healthLog: %q, want the second expiry and its end", got)
 	}
 }
 
@@ -147,11 +147,11 @@ func copyTree(t *testing.T, from, to string) {
 // A server that is away at the start, comes, and goes: told once each, and not asked too often.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	ns, d := namespace(t), &diary{}
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "a", "1")
 	g := newGate(t)
-	var told troubles
-	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), OnTrouble: told.add})
+	var told healthLog
+	c, w := newClient(t, Options{Kubeconfig: g.kubeconfig(t), OnHealth: told.add})
 	s := c.Claims(in(ns), d.told)
 	done := make(chan struct{})
 	go func() {
@@ -166,7 +166,7 @@ func TestServerAway(t *testing.T) {
 	d.expect(t, "+a 1")
 	eventually(t, "the end of it", func() bool { return slices.Contains(told.read(), "well") })
 	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "persistentvolumeclaims: list: ") {
-		t.Errorf("troubles: %q, want one and its end", got)
+		t.Errorf("healthLog: %q, want one and its end", got)
 	}
 
 	g.shut() // all connections break, new ones are not taken

@@ -58,7 +58,7 @@ func (s *source) List(ctx context.Context, options metav1.ListOptions) (runtime.
 		case options.Limit == 1:
 			return nil, fmt.Errorf("one object has more than %d bytes", objectBytes)
 		case options.Limit == 0:
-			s.fits = usualPace.page
+			s.fits = defaultTimings.pageSize
 		default:
 			s.fits = max(1, options.Limit/4)
 		}

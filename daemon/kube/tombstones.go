@@ -29,7 +29,7 @@ const (
 )
 
 // WriteTombstone writes down what is to become of a volume's data. One that is there already stays, and
-// first is false. RunTombstones then sees to it that there are not too many.
+// first is false. RunTombstoneGC then sees to it that there are not too many.
 func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
 	made, group := &coordinationv1.Lease{}, groupOf(t)
 	err = c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
@@ -46,7 +46,7 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 	if err != nil {
 		return false, fmt.Errorf("write down that volume %s went: %w", t.PV, err)
 	}
-	c.graves.dug(group, made.CreationTimestamp.Time, time.Now())
+	c.tombstones.added(group, made.CreationTimestamp.Time, time.Now())
 	return true, nil
 }
 

@@ -41,7 +41,7 @@ func TestTombstones(t *testing.T) {
 		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
 			t.Error(err)
 		}
-		c.tidyTombstones(ctx, time.Now())
+		c.collectTombstones(ctx, time.Now())
 	}
 	if n := w.count("limit"); n != 1 { // no page of all
 		t.Errorf("%d lists, want that of the group: %q", n, w.requests())
@@ -73,10 +73,10 @@ func TestTombstonesGo(t *testing.T) {
 		}
 		return err == nil
 	}
-	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Add(TombstoneLife)); err != nil || !there("pvc-old") {
+	if err := c.removeOldTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL)); err != nil || !there("pvc-old") {
 		t.Errorf("one that is not older went, %v", err)
 	}
-	if err := c.pruneTombstones(ctx, lease.CreationTimestamp.Add(TombstoneLife+time.Second)); err != nil || there("pvc-old") {
+	if err := c.removeOldTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL+time.Second)); err != nil || there("pvc-old") {
 		t.Errorf("one that is older stayed, %v", err)
 	}
 	if !there("another") {
@@ -113,11 +113,11 @@ func TestTombstonesAreBounded(t *testing.T) {
 	for i := range TombstonesKept + 20 {
 		bury(fmt.Sprintf("pvc-many-%d", i), "busy/data", "c")
 	}
-	c.tidyTombstones(ctx, time.Now())
+	c.collectTombstones(ctx, time.Now())
 	if n := len(tombstonesOf(t, "busy/data")); n != TombstonesKept+22 {
 		t.Errorf("%d left, want all while they are fresh", n)
 	}
-	c.tidyTombstones(ctx, time.Now().Add(2*tombstoneFresh)) // was not forgotten
+	c.collectTombstones(ctx, time.Now().Add(2*tombstoneMinAge)) // was not forgotten
 	left := tombstonesOf(t, "busy/data")
 	if len(left) != TombstonesKept+1 || slices.Contains(left, "pvc-first") || !slices.Contains(left, "pvc-class") {
 		t.Errorf("%d left, want %d and the one of another class: %q", len(left), TombstonesKept, left)
@@ -127,7 +127,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", pv, got, err)
 		}
 	}
-	if c.graves.waiting() {
+	if c.tombstones.waiting() {
 		t.Error("the groups are looked at for ever")
 	}
 }
@@ -137,18 +137,18 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	ctx := t.Context()
 	ownNamespace(t)
 	c, _ := newClient(t, Options{})
-	for i := range usualPace.page + 20 {
+	for i := range defaultTimings.pageSize + 20 {
 		buryAsBefore(t, fmt.Sprintf("pvc-page-%d", i))
 	}
-	if err := c.pruneTombstones(ctx, time.Now().Add(TombstoneLife+time.Hour)); err != nil {
+	if err := c.removeOldTombstones(ctx, time.Now().Add(TombstoneTTL+time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if left := tombstonesOf(t, "paged/data"); len(left) > 0 {
 		t.Errorf("%d old ones left", len(left))
 	}
-	var all []grave
-	for i := range tombstonesMost + 5 {
-		all = append(all, grave{name: fmt.Sprint(i)})
+	var all []tombstone
+	for i := range tombstonesMax + 5 {
+		all = append(all, tombstone{name: fmt.Sprint(i)})
 	}
 	if n := len(surplusOf(all, time.Time{})); n != 5 {
 		t.Errorf("of %d fresh ones %d go, want 5", len(all), n)
@@ -159,10 +159,10 @@ func TestTombstonesOfManyPages(t *testing.T) {
 func TestRunTombstones(t *testing.T) {
 	ownNamespace(t)
 	c, w := newClient(t, Options{})
-	c.thinEvery = time.Millisecond
+	c.tombstoneGCInterval = time.Millisecond
 	ended := make(chan struct{})
 	ctx, end := context.WithCancel(t.Context())
-	go func() { c.RunTombstones(ctx); close(ended) }()
+	go func() { c.RunTombstoneGC(ctx); close(ended) }()
 	if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,17 +25,17 @@ var errNoEnd = errors.New("the initial events did not end")
 
 // WatchList has the sieve read the list with the watch. It must be called before Run, for a resource of which there are few
 // objects here.
-func (s *Sieve[T]) WatchList() *Sieve[T] {
-	s.small = true
+func (s *Informer[T]) WatchList() *Informer[T] {
+	s.fewObjects = true
 	return s
 }
 
 // short is how many objects the last list may have had that is read with the watch the next time: some 3 MB of claims.
-const short = 2000
+const shortList = 2000
 
 // streams reports whether the sieve reads a list with the watch.
-func (s *Sieve[T]) streams() bool {
-	return !s.refusesStreams && s.brokenStreams < 2 && (s.small || s.length > 0 && s.length <= short)
+func (s *Informer[T]) useWatchList() bool {
+	return !s.noWatchList && s.failedWatchLists < 2 && (s.fewObjects || s.listLength > 0 && s.listLength <= shortList)
 }
 
 // refusesWatchList reports whether the server's error is about the watch-list itself (apimachinery,
@@ -52,29 +52,29 @@ func initialOptions(o metav1.ListOptions) metav1.ListOptions {
 // read notes an event before the end of a watch-list, with the keys of what is kept in fresh, and reports whether it is
 // the end. Objects come in the order of their keys, and what changes meanwhile comes after all of them: the order of
 // arrival counts, and no version.
-func (s *Sieve[T]) read(event watch.Event, fresh map[string]bool) (end bool, err error) {
-	s.hear()
+func (s *Informer[T]) initialEvent(event watch.Event, fresh map[string]bool) (end bool, err error) {
+	s.markAlive()
 	if event.Type == watch.Bookmark {
-		return s.finish(event.Object, fresh)
+		return s.endOfList(event.Object, fresh)
 	}
 	item, ok := event.Object.(T)
 	if !ok {
 		return false, nil
 	}
-	s.witness.saw(item)
-	s.reading++
-	if event.Type == watch.Deleted || !s.keep(item) {
+	s.lastChange.observe(item)
+	s.listed++
+	if event.Type == watch.Deleted || !s.filter(item) {
 		delete(fresh, keyOf(item))
-		s.drop(item)
+		s.remove(item)
 		return false, nil
 	}
 	fresh[keyOf(item)] = true
-	s.put(item)
+	s.store(item)
 	return false, nil
 }
 
 // finish ends the list if the bookmark is its end.
-func (s *Sieve[T]) finish(bookmark runtime.Object, fresh map[string]bool) (end bool, err error) {
+func (s *Informer[T]) endOfList(bookmark runtime.Object, fresh map[string]bool) (end bool, err error) {
 	about, err := meta.Accessor(bookmark)
 	if err != nil {
 		return false, fmt.Errorf("bookmark: %w", err)
@@ -82,21 +82,21 @@ func (s *Sieve[T]) finish(bookmark runtime.Object, fresh map[string]bool) (end b
 	if about.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 		return false, nil
 	}
-	s.version, s.length = about.GetResourceVersion(), s.reading
-	s.forget(fresh)
-	s.sync()
+	s.version, s.listLength = about.GetResourceVersion(), s.listed
+	s.removeUnlisted(fresh)
+	s.markSynced()
 	return true, nil
 }
 
 // readAll reads a watch-list to its end, and reports whether that came. Events may take as long as they like together,
 // and each no longer than an answer.
-func (s *Sieve[T]) readAll(ctx context.Context, w watch.Interface) (ended bool, err error) {
+func (s *Informer[T]) readInitialEvents(ctx context.Context, w watch.Interface) (ended bool, err error) {
 	fresh := map[string]bool{}
-	s.witness, s.reading = witness{}, 0
-	ended, err = firstEvents(ctx, w, s.pace.answer, func(event watch.Event) (bool, error) { return s.read(event, fresh) })
+	s.lastChange, s.listed = change{}, 0
+	ended, err = firstEvents(ctx, w, s.timings.response, func(event watch.Event) (bool, error) { return s.initialEvent(event, fresh) })
 	if errors.Is(err, errOverdue) {
-		s.refusesStreams = true // for good
-		return false, fmt.Errorf("watch: %w within %s", errNoEnd, s.pace.answer)
+		s.noWatchList = true // for good
+		return false, fmt.Errorf("watch: %w within %s", errNoEnd, s.timings.response)
 	}
 	return ended, err
 }

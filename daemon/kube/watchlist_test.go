@@ -15,13 +15,13 @@ import (
 )
 
 // whole is a sieve of the claims of a namespace that reads them with the watch.
-func whole(c *Client, ns string, d *diary) *Sieve[*corev1.PersistentVolumeClaim] {
+func whole(c *Client, ns string, d *changeLog) *Informer[*corev1.PersistentVolumeClaim] {
 	return c.Claims(in(ns), d.told).WatchList()
 }
 
 // One request is the list and the watch, also when it has to be read again, and nothing is missed or told twice.
 func TestWatchList(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
 	newClaim(t, plane, ns, "goes", "1")
 	newClaim(t, plane, ns, "other", "foreign")
@@ -30,14 +30,14 @@ func TestWatchList(t *testing.T) {
 	d.expect(t, "+early 1", "+goes 1") // told before Synced
 	setMark(t, ns, "early", "2")
 	d.expect(t, "+early 1", "+goes 1", "~early 2")
-	w.spoilWith(func(*http.Request) (*http.Response, error) { return nil, http.ErrServerClosed })
-	s.Refresh()
+	w.intercept(func(*http.Request) (*http.Response, error) { return nil, http.ErrServerClosed })
+	s.Relist()
 	eventually(t, "the end of the watch", func() bool { return !s.Watched() })
 	deleteClaim(t, plane, ns, "goes")
 	newClaim(t, plane, ns, "late", "1")
 	setMark(t, ns, "early", "foreign")
 	w.forget()
-	w.spoilWith(nil)
+	w.intercept(nil)
 	d.expect(t, "+early 1", "+goes 1", "~early 2", "-early 2", "+late 1", "-goes 1")
 	newClaim(t, plane, ns, "last", "1")
 	d.expect(t, "+early 1", "+goes 1", "~early 2", "-early 2", "+late 1", "-goes 1", "+last 1")
@@ -48,8 +48,8 @@ func TestWatchList(t *testing.T) {
 		}
 		served++
 	}
-	if served < 1 || s.refusesStreams {
-		t.Errorf("%d watches; refused: %v", served, s.refusesStreams)
+	if served < 1 || s.noWatchList {
+		t.Errorf("%d watches; refused: %v", served, s.noWatchList)
 	}
 }
 
@@ -84,16 +84,16 @@ func (u *unknowing) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 func TestWatchListUnknown(t *testing.T) {
 	for name, refuses := range map[string]bool{"refused": true, "without an end": false} {
 		t.Run(name, func(t *testing.T) {
-			ns, d := namespace(t), &diary{}
+			ns, d := namespace(t), &changeLog{}
 			newClaim(t, plane, ns, "early", "1")
 			c, _ := newClient(t, Options{})
 			server := &unknowing{source: c.source(c.core, "persistentvolumeclaims", newClaimList), refuses: refuses}
-			s := NewSieve(server, in(ns), d.told).WatchList()
-			s.pace.answer = 2 * time.Second
+			s := NewInformer(server, in(ns), d.told).WatchList()
+			s.timings.response = 2 * time.Second
 			running(t, s)
 			newClaim(t, plane, ns, "late", "1")
 			d.expect(t, "+early 1", "+late 1")
-			s.Refresh()
+			s.Relist()
 			deleteClaim(t, plane, ns, "early")
 			d.expect(t, "+early 1", "+late 1", "-early 1")
 			eventually(t, "the list after Refresh", func() bool { return server.lists.Load() == 2 })
@@ -106,13 +106,13 @@ func TestWatchListUnknown(t *testing.T) {
 
 // What changes while the list is read comes after it, and counts.
 func TestWatchListChangesMeanwhile(t *testing.T) {
-	d := &diary{}
-	s := NewSieve(nil, in("ns"), d.told)
+	d := &changeLog{}
+	s := NewInformer(nil, in("ns"), d.told)
 	events := watch.NewFakeWithChanSize(10, false)
 	claim := func(name, mark, version string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: "1", ResourceVersion: version, Annotations: map[string]string{markKey: mark}}}
 	}
-	s.put(claim("old", "1", "3"))
+	s.store(claim("old", "1", "3"))
 	events.Add(claim("a", "1", "9"))
 	events.Add(claim("b", "1", "4")) // older than the one before: the order is that of the keys
 	events.Add(claim("c", "1", "5"))
@@ -126,7 +126,7 @@ func TestWatchListChangesMeanwhile(t *testing.T) {
 	}
 	end := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "13", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	events.Action(watch.Bookmark, end)
-	ended, err := s.readAll(t.Context(), events)
+	ended, err := s.readInitialEvents(t.Context(), events)
 	if !ended || err != nil || s.version != "13" || names(s) != "c" {
 		t.Errorf("ended %v, %v, at %q; kept %q, want c", ended, err, s.version, names(s))
 	}

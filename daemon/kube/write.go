@@ -18,7 +18,7 @@ import (
 // CreateVolume creates a volume object. If there is one of that name already, it is the answer, and
 // nothing was changed: whether it is the one that was meant is the caller's to say.
 func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
-	defer c.traffic.begin()()
+	defer c.inFlight.begin()()
 	err = c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout).Do(ctx).Error()
 	if err == nil {
 		return nil, nil

@@ -259,7 +259,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	ctx := t.Context()
 	c, w := newClient(t, Options{})
 	pv := created(t, volume("rm-conflict", "7", plan.Finalizer))
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodDelete {
 			return nil, nil
 		}
@@ -271,7 +271,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 		t.Errorf("the object is there, and the error is %v", err)
 	}
 	conflicting := w.spoil
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return nil, io.ErrUnexpectedEOF
 		}
@@ -280,7 +280,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	if err := c.DeleteVolume(ctx, pv); err == nil || apierrors.IsConflict(err) {
 		t.Errorf("a conflict, and no way to see whether the object is there: %v", err)
 	}
-	w.spoilWith(nil)
+	w.intercept(nil)
 	if err := c.RemoveVolume(ctx, pv); err != nil {
 		t.Error(err)
 	}
@@ -395,7 +395,7 @@ func TestStrangersNotFound(t *testing.T) {
 		"application/json": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"404 page not found","code":404}`,
 	}
 	for kind, body := range bodies {
-		w.spoilWith(func(r *http.Request) (*http.Response, error) {
+		w.intercept(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: http.StatusNotFound, Status: "404 Not Found", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 				Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body)),

@@ -110,7 +110,7 @@ func (w *world) one(ctx context.Context, p phase) row {
 	r.made, r.deleted = w.churn.count()
 	patience := w.opt.settle
 	if p.name == "silent" {
-		patience += kube.MaxSilence
+		patience += kube.StaleAfter
 	}
 	r.losses, r.settled = w.judge.settle(ctx, patience)
 	if p.name == fairWeather {
@@ -416,7 +416,7 @@ func (w *world) mustBeApart(by time.Duration) {
 }
 
 // silent lets all watches die without closing, when each has brought a bookmark: one comes a minute.
-// A watch that dies before is given up after its time, within kube.MaxSilence.
+// A watch that dies before is given up after its time, within kube.StaleAfter.
 func (w *world) silent(ctx context.Context) {
 	w.pass(ctx, 75*time.Second)
 	w.sky.hush()

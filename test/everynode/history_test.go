@@ -237,7 +237,7 @@ func TestRestored(t *testing.T) {
 	w.must(os.RemoveAll(etcdOf(plane)))
 	copyTree(w, backup, etcdOf(plane))
 	w.must(plane.Restart(w.ctx))
-	// A watch finds out by itself that the server's data is older, within minutes (kube.MaxSilence);
+	// A watch finds out by itself that the server's data is older, within minutes (kube.StaleAfter);
 	// a start finds out at once.
 	on.Kill()
 	on.run()

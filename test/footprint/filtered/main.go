@@ -1,4 +1,4 @@
-// Command sieves is the small program whose memory the footprint benchmark measures: it watches what
+// Command filtered is the small program whose memory the footprint benchmark measures: it watches what
 // the daemon watches, through package kube, and says "synced". It does nothing else.
 package main
 

@@ -1,4 +1,4 @@
-// Command informers is what the footprint benchmark compares with: the same two watches by the
+// Command shared is what the footprint benchmark compares with: the same two watches by the
 // library's shared informers, as a provisioner is usually built.
 package main
 

@@ -17,75 +17,77 @@ const (
 	// queueLength is how many different events may wait. A burst of claims makes one Normal event each.
 	queueLength = 4096
 	// memory is how many events that were written are remembered, so that a repeat is a count.
-	memory = 1024
-	// repeatEvery is how often one event may be written.
-	repeatEvery = time.Minute
-	// patience is how long a Normal event waits for a quiet moment.
-	patience = 3 * time.Second
+	cacheSize = 1024
+	// repeatInterval is how often one event may be written.
+	repeatInterval = time.Minute
+	// maxDefer is how long a Normal event waits for a quiet moment.
+	maxDefer = 3 * time.Second
 )
 
 // note is one event: the same thing said about the same object is the same note, whatever its numbers.
-type note struct {
+type event struct {
 	namespace, name string // of the event
-	about           corev1.ObjectReference
-	kind            string
+	regarding       corev1.ObjectReference
+	eventType       string
 	reason, message string
 
 	first, last time.Time // when it was said
 	added       time.Time // to the queue
 	written     time.Time
 	count       int32 // how often, as the API server has it from us; 0 before the first write
-	unsaid      int32 // how often since
+	pending     int32 // how often since
 }
 
 // notes is the queue of what is to be written and the memory of what was. It is not safe for
 // concurrent use, and it knows no clock.
-type notes struct {
-	known   map[string]*note // queued or remembered, by event name
-	queue   []*note          // Warnings, and what was written before and is said again; in the order in which they came
-	fresh   []*note          // Normal ones that were never written; of a burst of them only the first is looked at
-	past    []*note          // remembered, oldest first
-	dropped [2]int64         // that could not be kept: Normal, Warning
+type eventQueue struct {
+	byKey     map[string]*event // queued or remembered, by event name
+	queue     []*event          // Warnings, and what was written before and is said again; in the order in which they came
+	newNormal []*event          // Normal ones that were never written; of a burst of them only the first is looked at
+	cached    []*event          // remembered, oldest first
+	dropped   [2]int64          // that could not be kept: Normal, Warning
 }
 
+func newEventQueue() eventQueue { return eventQueue{byKey: map[string]*event{}} }
+
 // add notes one event, and answers false if a Warning had to be dropped for want of room.
-func (q *notes) add(n note, now time.Time) bool {
+func (q *eventQueue) add(n event, now time.Time) bool {
 	n.message = words.Line(n.message, words.MessageMax)
 	n.name = eventName(n)
-	known := q.known[n.key()]
+	known := q.byKey[n.key()]
 	if known == nil {
 		n.first = now
 		known = &n
-		q.known[n.key()] = known
+		q.byKey[n.key()] = known
 	}
 	known.last, known.message = now, n.message // with the numbers of now
-	known.unsaid++
-	if known.unsaid == 1 {
+	known.pending++
+	if known.pending == 1 {
 		known.added = now
 		q.enqueue(known)
-		q.past = slices.DeleteFunc(q.past, func(p *note) bool { return p == known })
+		q.cached = slices.DeleteFunc(q.cached, func(p *event) bool { return p == known })
 	}
 	return q.waiting() <= queueLength || q.dropOne()
 }
 
 // waiting is how many notes are to be written.
-func (q *notes) waiting() int { return len(q.queue) + len(q.fresh) }
+func (q *eventQueue) waiting() int { return len(q.queue) + len(q.newNormal) }
 
-func (q *notes) enqueue(n *note) {
-	if n.count == 0 && n.kind == corev1.EventTypeNormal {
-		q.fresh = append(q.fresh, n)
+func (q *eventQueue) enqueue(n *event) {
+	if n.count == 0 && n.eventType == corev1.EventTypeNormal {
+		q.newNormal = append(q.newNormal, n)
 	} else {
 		q.queue = append(q.queue, n)
 	}
 }
 
-func (q *notes) dequeue(n *note) {
-	same := func(p *note) bool { return p == n }
+func (q *eventQueue) dequeue(n *event) {
+	same := func(p *event) bool { return p == n }
 	switch {
-	case len(q.fresh) > 0 && q.fresh[0] == n: // nearly always
-		q.fresh[0], q.fresh = nil, q.fresh[1:]
-	case n.kind == corev1.EventTypeNormal:
-		q.fresh = slices.DeleteFunc(q.fresh, same)
+	case len(q.newNormal) > 0 && q.newNormal[0] == n: // nearly always
+		q.newNormal[0], q.newNormal = nil, q.newNormal[1:]
+	case n.eventType == corev1.EventTypeNormal:
+		q.newNormal = slices.DeleteFunc(q.newNormal, same)
 		fallthrough
 	default:
 		q.queue = slices.DeleteFunc(q.queue, same)
@@ -93,9 +95,9 @@ func (q *notes) dequeue(n *note) {
 }
 
 // dropOne makes room: the oldest Normal event goes, and a Warning only if there is nothing else.
-func (q *notes) dropOne() bool {
-	normals := func(n *note) bool { return n.kind == corev1.EventTypeNormal }
-	oldest, normal := q.fresh, true
+func (q *eventQueue) dropOne() bool {
+	normals := func(n *event) bool { return n.eventType == corev1.EventTypeNormal }
+	oldest, normal := q.newNormal, true
 	if len(oldest) == 0 {
 		at := slices.IndexFunc(q.queue, normals)
 		normal = at >= 0
@@ -106,24 +108,24 @@ func (q *notes) dropOne() bool {
 	} else {
 		q.dropped[1]++
 	}
-	delete(q.known, oldest[0].key())
+	delete(q.byKey, oldest[0].key())
 	q.dequeue(oldest[0])
 	return normal
 }
 
 // next is the note to write now: a Warning before any Normal one, each in the order it came. If there
 // is none, after says when to ask again; 0 is when something is added. A hurry lets nothing wait.
-func (q *notes) next(now time.Time, busy, hurry bool) (n *note, after time.Duration) {
-	var normal *note
-	for i := range len(q.queue) + min(len(q.fresh), 1) {
+func (q *eventQueue) next(now time.Time, busy, hurry bool) (n *event, after time.Duration) {
+	var normal *event
+	for i := range len(q.queue) + min(len(q.newNormal), 1) {
 		n := q.at(i)
-		wait := n.wait(now, busy)
+		wait := n.delay(now, busy)
 		switch {
 		case wait > 0 && !hurry:
 			if after == 0 || wait < after {
 				after = wait
 			}
-		case n.kind != corev1.EventTypeNormal:
+		case n.eventType != corev1.EventTypeNormal:
 			return n, 0
 		case normal == nil:
 			normal = n
@@ -133,62 +135,62 @@ func (q *notes) next(now time.Time, busy, hurry bool) (n *note, after time.Durat
 }
 
 // at is the i-th note of the queue, and behind it the first of the fresh ones, which waits less than the rest.
-func (q *notes) at(i int) *note {
+func (q *eventQueue) at(i int) *event {
 	if i < len(q.queue) {
 		return q.queue[i]
 	}
-	return q.fresh[i-len(q.queue)]
+	return q.newNormal[i-len(q.queue)]
 }
 
 // wait is how long a note has to: a repeat for its minute, a Normal one for the traffic to end.
-func (n *note) wait(now time.Time, busy bool) time.Duration {
+func (n *event) delay(now time.Time, busy bool) time.Duration {
 	if n.count > 0 {
-		if wait := n.written.Add(repeatEvery).Sub(now); wait > 0 {
+		if wait := n.written.Add(repeatInterval).Sub(now); wait > 0 {
 			return wait
 		}
 	}
-	if busy && n.kind == corev1.EventTypeNormal {
-		return min(lull, max(0, n.added.Add(patience).Sub(now)))
+	if busy && n.eventType == corev1.EventTypeNormal {
+		return min(quietPeriod, max(0, n.added.Add(maxDefer).Sub(now)))
 	}
 	return 0
 }
 
 // wrote notes that an event was written, to say that it had happened count times in all, of which
-// said had been unsaid.
-func (q *notes) wrote(n *note, count, said int32, now time.Time) {
+// said had been pending.
+func (q *eventQueue) markWritten(n *event, count, said int32, now time.Time) {
 	n.count, n.written = count, now
-	n.unsaid -= said
-	if q.known[n.key()] != n {
+	n.pending -= said
+	if q.byKey[n.key()] != n {
 		return // dropped
 	}
 	q.dequeue(n)
-	if n.unsaid > 0 { // said again meanwhile
+	if n.pending > 0 { // said again meanwhile
 		q.enqueue(n)
 		return
 	}
-	q.past = append(q.past, n)
-	if len(q.past) > memory {
-		delete(q.known, q.past[0].key())
-		q.past = slices.Delete(q.past, 0, 1)
+	q.cached = append(q.cached, n)
+	if len(q.cached) > cacheSize {
+		delete(q.byKey, q.cached[0].key())
+		q.cached = slices.Delete(q.cached, 0, 1)
 	}
 }
 
 // giveUp forgets a note that the API server does not want.
-func (q *notes) giveUp(n *note) {
-	if q.known[n.key()] == n {
-		delete(q.known, n.key())
+func (q *eventQueue) discard(n *event) {
+	if q.byKey[n.key()] == n {
+		delete(q.byKey, n.key())
 		q.dequeue(n)
 	}
 }
 
-func (n *note) key() string { return n.namespace + "/" + n.name }
+func (n *event) key() string { return n.namespace + "/" + n.name }
 
 // object is the event as it is created. Source is what kubectl describe shows; the reporting fields
 // are its successors.
-func (n *note) object(node string, count int32) *corev1.Event {
+func (n *event) object(node string, count int32) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: n.namespace, Name: n.name},
-		InvolvedObject: n.about, Type: n.kind, Reason: n.reason, Message: n.message,
+		InvolvedObject: n.regarding, Type: n.eventType, Reason: n.reason, Message: n.message,
 		FirstTimestamp: metav1.NewTime(n.first), LastTimestamp: metav1.NewTime(n.last), Count: count,
 		Source:              corev1.EventSource{Component: component, Host: node},
 		ReportingController: component, ReportingInstance: node,
@@ -197,10 +199,10 @@ func (n *note) object(node string, count int32) *corev1.Event {
 
 // eventName is the same for what is the same, also for the next process, so that a repeat finds the
 // event that is there already.
-func eventName(n note) string {
-	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.about.UID), n.kind, n.reason, words.Same(n.message)}, "\x00")))
+func eventName(n event) string {
+	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.regarding.UID), n.eventType, n.reason, words.Same(n.message)}, "\x00")))
 	suffix := "." + hex.EncodeToString(hash[:8])
-	prefix := n.about.Name
+	prefix := n.regarding.Name
 	if room := 253 - len(suffix); len(prefix) > room { // a DNS subdomain
 		prefix = strings.TrimRight(prefix[:room], ".-")
 	}

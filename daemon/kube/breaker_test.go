@@ -27,7 +27,7 @@ func TestOneAsksForAll(t *testing.T) {
 	eventually(t, "all watches", watched)
 	var mu sync.Mutex
 	tries, flying, most := 0, 0, 0
-	w.spoilWith(func(*http.Request) (*http.Response, error) {
+	w.intercept(func(*http.Request) (*http.Response, error) {
 		mu.Lock()
 		tries, flying = tries+1, flying+1
 		most = max(most, flying)
@@ -40,7 +40,7 @@ func TestOneAsksForAll(t *testing.T) {
 	})
 	g.shut()
 	eventually(t, "four tries", func() bool { mu.Lock(); defer mu.Unlock(); return tries >= 4 })
-	w.spoilWith(nil)
+	w.intercept(nil)
 	if most > 1 {
 		t.Errorf("%d sieves asked at the same time", most)
 	}
@@ -48,13 +48,13 @@ func TestOneAsksForAll(t *testing.T) {
 	eventually(t, "all watches again", watched)
 }
 
-func TestOutage(t *testing.T) {
+func TestBreaker(t *testing.T) {
 	broken := errors.New("connection refused")
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
-	var o outage
+	var b breaker
 	entered := func() bool {
 		done := make(chan struct{})
-		go func() { o.enter(t.Context()); close(done) }()
+		go func() { b.wait(t.Context()); close(done) }()
 		select {
 		case <-done:
 			return true
@@ -62,36 +62,36 @@ func TestOutage(t *testing.T) {
 			return false
 		}
 	}
-	o.left(refused) // the server's own word is no outage
+	b.done(refused) // the server's own word is no outage
 	if !entered() {
 		t.Error("one resource's refusal keeps another from being asked for")
 	}
-	o.left(broken)
+	b.done(broken)
 	if entered() {
 		t.Error("asked again at once")
 	}
-	o.mu.Lock()
-	o.notTill = time.Now()
-	o.mu.Unlock()
-	eventually(t, "one asks", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.probe != nil })
+	b.mu.Lock()
+	b.retryAt = time.Now()
+	b.mu.Unlock()
+	eventually(t, "one asks", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
 	if entered() {
 		t.Error("two ask at a time")
 	}
-	o.left(refused) // a server that has only just come
+	b.done(refused) // a server that has only just come
 	if entered() {
 		t.Error("asked again at once after a refusal by a server that came back")
 	}
-	o.mu.Lock()
-	o.notTill = time.Now()
-	o.mu.Unlock()
-	eventually(t, "one asks again", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.probe != nil })
+	b.mu.Lock()
+	b.retryAt = time.Now()
+	b.mu.Unlock()
+	eventually(t, "one asks again", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
 	for range 2 { // they gave up waiting for the server's word, without an error; one of those that wait is next each time
-		o.left(nil)
+		b.done(nil)
 	}
 	if !entered() {
 		t.Error("a sieve that ended without an error keeps another from asking")
 	}
-	o.ended()
+	b.responded()
 	if !entered() {
 		t.Error("the server is back, and it waits")
 	}

@@ -11,21 +11,21 @@ import (
 )
 
 // start is where a watch begins.
-type start int
+type watchStart int
 
 const (
-	fromVersion start = iota // which is known to be of the server's history
-	fromWitness              // which the watch has to bring again
-	fromNothing              // with the whole list
+	fromVersion       watchStart = iota // which is known to be of the server's history
+	fromLastChange                      // which the watch has to bring again
+	withInitialEvents                   // with the whole list
 )
 
 // begin reads what a watch has to bring first, and reports whether it did.
-func (s *Sieve[T]) begin(ctx context.Context, w watch.Interface, from start) (begun bool, err error) {
+func (s *Informer[T]) verifyStart(ctx context.Context, w watch.Interface, from watchStart) (begun bool, err error) {
 	switch from {
-	case fromWitness:
-		return s.resume(ctx, w)
-	case fromNothing:
-		return s.readAll(ctx, w)
+	case fromLastChange:
+		return s.verifyHistory(ctx, w)
+	case withInitialEvents:
+		return s.readInitialEvents(ctx, w)
 	default:
 		return true, nil
 	}

@@ -20,20 +20,20 @@ import (
 // a new list: apiserver, storage/cacher, watchCache.getAllEventsSinceLocked.) It costs no request of its own.
 
 // witness is an object at the moment of a change.
-type witness struct {
+type change struct {
 	uid     types.UID
 	version string
 }
 
 // saw notes a change, or an object in a list.
-func (w *witness) saw(o metav1.Object) {
+func (w *change) observe(o metav1.Object) {
 	if newer(o.GetResourceVersion(), w.version) {
-		*w = witness{o.GetUID(), o.GetResourceVersion()}
+		*w = change{o.GetUID(), o.GetResourceVersion()}
 	}
 }
 
 // before is the version just before the witness, "" if there is none.
-func (w witness) before() string {
+func (w change) versionBefore() string {
 	version, err := strconv.ParseUint(w.version, 10, 64)
 	if err != nil || version < 2 { // version 0 is "any"
 		return ""
@@ -46,8 +46,8 @@ var errOtherHistory = errors.New("another history")
 
 // resume waits for the witness, which a watch that began before it has to bring first, and reports whether it did.
 // Anything else, and silence, is another history, or a server that has yet to reach that version.
-func (s *Sieve[T]) resume(ctx context.Context, w watch.Interface) (proven bool, err error) {
-	proven, err = firstEvents(ctx, w, s.pace.proof, s.proves)
+func (s *Informer[T]) verifyHistory(ctx context.Context, w watch.Interface) (proven bool, err error) {
+	proven, err = firstEvents(ctx, w, s.timings.verify, s.isLastChange)
 	if errors.Is(err, errOverdue) || errors.Is(err, errOtherHistory) {
 		return false, nil
 	}
@@ -55,17 +55,17 @@ func (s *Sieve[T]) resume(ctx context.Context, w watch.Interface) (proven bool, 
 }
 
 // proves reports whether an event is the witness. A bookmark may come before it.
-func (s *Sieve[T]) proves(event watch.Event) (proven bool, err error) {
-	s.hear()
+func (s *Informer[T]) isLastChange(event watch.Event) (proven bool, err error) {
+	s.markAlive()
 	item, ok := event.Object.(T)
 	switch {
 	case !ok:
 		return false, nil
-	case event.Type == watch.Bookmark && !newer(item.GetResourceVersion(), s.witness.before()):
+	case event.Type == watch.Bookmark && !newer(item.GetResourceVersion(), s.lastChange.versionBefore()):
 		return false, nil
-	case event.Type == watch.Bookmark, witness{item.GetUID(), item.GetResourceVersion()} != s.witness:
+	case event.Type == watch.Bookmark, change{item.GetUID(), item.GetResourceVersion()} != s.lastChange:
 		return false, errOtherHistory
 	}
-	s.version = s.witness.version
+	s.version = s.lastChange.version
 	return true, nil
 }

@@ -26,8 +26,8 @@ const (
 	longer              // the same after a deletion
 )
 
-// decorated is the real server with a fault.
-type decorated struct {
+// faultySource is the real server with a fault.
+type faultySource struct {
 	*source
 	mode    mode
 	lists   atomic.Int32
@@ -37,7 +37,7 @@ type decorated struct {
 	last    atomic.Value // string: the version of the last event
 }
 
-func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (d *faultySource) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	page, err := d.source.List(ctx, o)
 	if d.lists.Add(1) == 1 && d.mode == future && err == nil {
 		if list, ok := page.(*corev1.PersistentVolumeClaimList); ok {
@@ -47,7 +47,7 @@ func (d *decorated) List(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	return page, err
 }
 
-func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (d *faultySource) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if d.watches.Load() == 1 && d.before != nil {
 		d.before()
 	}
@@ -56,25 +56,25 @@ func (d *decorated) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	if err != nil || d.mode == future || (d.mode == relapse || d.mode == brief || d.mode == longer) && d.watches.Load() > 1 {
 		return real, err
 	}
-	spoiled := &spoiledWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
+	spoiled := &faultyWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
 	go spoiled.run(d)
 	return spoiled, nil
 }
 
-type spoiledWatch struct {
+type faultyWatch struct {
 	real    watch.Interface
 	events  chan watch.Event
 	stopped chan struct{}
 	once    sync.Once
 }
 
-func (s *spoiledWatch) ResultChan() <-chan watch.Event { return s.events }
+func (s *faultyWatch) ResultChan() <-chan watch.Event { return s.events }
 
-func (s *spoiledWatch) Stop() {
+func (s *faultyWatch) Stop() {
 	s.once.Do(func() { close(s.stopped); s.real.Stop() })
 }
 
-func (s *spoiledWatch) run(d *decorated) {
+func (s *faultyWatch) run(d *faultySource) {
 	m := d.mode
 	var past []watch.Event
 	if m == fade {
@@ -115,13 +115,13 @@ func (s *spoiledWatch) run(d *decorated) {
 	}
 }
 
-// troubles is what OnTrouble was told; "well" is the end of all.
-type troubles struct {
+// healthLog is what OnHealth was told; "well" is the end of all.
+type healthLog struct {
 	mu   sync.Mutex
 	told []string
 }
 
-func (t *troubles) add(err error) {
+func (t *healthLog) add(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
@@ -131,7 +131,7 @@ func (t *troubles) add(err error) {
 	t.told = append(t.told, err.Error())
 }
 
-func (t *troubles) read() []string {
+func (t *healthLog) read() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.told)

@@ -11,42 +11,42 @@ import (
 // trouble tells each trouble once, and once that all are over. Who meets an error while the server
 // cannot be reached shares that trouble with the others; what the server itself says (forbidden, say)
 // is told for each resource.
-type trouble struct {
+type health struct {
 	mu   sync.Mutex
 	tell func(error)
 	now  map[string]string // by resource: its trouble
 }
 
-func newTrouble(tell func(error)) *trouble {
+func newHealth(tell func(error)) *health {
 	if tell == nil {
 		tell = func(error) {}
 	}
-	return &trouble{tell: tell, now: map[string]string{}}
+	return &health{tell: tell, now: map[string]string{}}
 }
 
-func (t *trouble) met(resource string, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (h *health) failed(resource string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	kind := kindOf(resource, err)
 	known := false
-	for _, k := range t.now {
+	for _, k := range h.now {
 		known = known || k == kind
 	}
-	t.now[resource] = kind
+	h.now[resource] = kind
 	if !known {
-		t.tell(fmt.Errorf("%s: %w", resource, err))
+		h.tell(fmt.Errorf("%s: %w", resource, err))
 	}
 }
 
-func (t *trouble) over(resource string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, was := t.now[resource]; !was {
+func (h *health) recovered(resource string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, was := h.now[resource]; !was {
 		return
 	}
-	delete(t.now, resource)
-	if len(t.now) == 0 {
-		t.tell(nil)
+	delete(h.now, resource)
+	if len(h.now) == 0 {
+		h.tell(nil)
 	}
 }
 

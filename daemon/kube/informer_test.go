@@ -22,8 +22,8 @@ func in(namespace string) func(*corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-func TestSieveFollows(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerFollows(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
 	newClaim(t, plane, ns, "other", "foreign")
 	c, _ := newClient(t, Options{})
@@ -52,19 +52,19 @@ func TestSieveFollows(t *testing.T) {
 	if _, ok := s.Get(ns + "/early"); ok {
 		t.Error("what keep refuses is still there")
 	}
-	if age := time.Since(s.LastHeard()); age > 30*time.Second {
+	if age := time.Since(s.LastContact()); age > 30*time.Second {
 		t.Errorf("heard last %s ago", age)
 	}
 }
 
-func TestSieveReadsPages(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerReadsPages(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		newClaim(t, plane, ns, name, "1")
 	}
 	c, w := newClient(t, Options{})
 	s := c.Claims(in(ns), d.told)
-	s.pace.page = 2
+	s.timings.pageSize = 2
 	running(t, s)
 	d.expect(t, "+a 1", "+b 1", "+c 1", "+d 1", "+e 1")
 	if n := w.count("limit continue"); n < 2 {
@@ -73,25 +73,25 @@ func TestSieveReadsPages(t *testing.T) {
 }
 
 // What was deleted, or deleted and made again, while nobody watched is told after the next list.
-func TestSieveTellsWhatWentUnseen(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerTellsWhatWentUnseen(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "stays", "1")
 	newClaim(t, plane, ns, "goes", "1")
 	newClaim(t, plane, ns, "returns", "1")
 	c, _ := newClient(t, Options{})
-	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
-	s := running(t, NewSieve(deaf, in(ns), d.told))
+	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
+	s := running(t, NewInformer(deaf, in(ns), d.told))
 	d.expect(t, "+goes 1", "+returns 1", "+stays 1")
 	deleteClaim(t, plane, ns, "goes")
 	deleteClaim(t, plane, ns, "returns")
 	newClaim(t, plane, ns, "returns", "2")
 	d.expect(t, "+goes 1", "+returns 1", "+stays 1") // it is deaf indeed
-	s.Refresh()
+	s.Relist()
 	d.expect(t, "+goes 1", "+returns 1", "+stays 1", "-returns 1", "+returns 2", "-goes 1")
 }
 
-func TestRefreshAsksKeepAgain(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestRelistFiltersAgain(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "a", "1")
 	newClaim(t, plane, ns, "b", "2")
 	wanted := make(chan string, 1)
@@ -106,15 +106,15 @@ func TestRefreshAsksKeepAgain(t *testing.T) {
 	d.expect(t, "+a 1")
 	<-wanted
 	wanted <- "2"
-	s.Refresh()
+	s.Relist()
 	d.expect(t, "+a 1", "-a 1", "+b 2")
 }
 
 // A watch that ends as soon as it begins must not become a storm of requests.
-func TestSieveBacksOff(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerBacksOff(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if !isWatch(r) {
 			return nil, nil
 		}
@@ -127,17 +127,17 @@ func TestSieveBacksOff(t *testing.T) {
 	if took := time.Since(began); took < 1700*time.Millisecond { // half of 0.5 + 1 + 2 s
 		t.Errorf("four watches in %s", took)
 	}
-	w.spoilWith(nil)
+	w.intercept(nil)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
 }
 
 // A reply that breaks off in the middle of an event is an error like others.
-func TestSieveSurvivesHalfAReply(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerSurvivesHalfAReply(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
 	halves := 0
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if halves++; !isWatch(r) || halves > 4 {
 			return nil, nil
 		}
@@ -161,11 +161,11 @@ func TestSieveSurvivesHalfAReply(t *testing.T) {
 }
 
 // Events that come twice, and once more much later, change nothing.
-func TestSieveIgnoresRepeats(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerIgnoresRepeats(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	twice := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: repeat}
-	running(t, NewSieve(twice, in(ns), d.told))
+	twice := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: repeat}
+	running(t, NewInformer(twice, in(ns), d.told))
 	newClaim(t, plane, ns, "a", "1")
 	setMark(t, ns, "a", "2")
 	deleteClaim(t, plane, ns, "a")
@@ -174,24 +174,24 @@ func TestSieveIgnoresRepeats(t *testing.T) {
 }
 
 // A watch that stops delivering, and does not even end, is given up after its time.
-func TestSieveNoticesSilence(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerNoticesSilence(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
-	s := NewSieve(deaf, in(ns), d.told)
-	s.pace.watch, s.pace.answer = time.Second, 100*time.Millisecond
+	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
+	s := NewInformer(deaf, in(ns), d.told)
+	s.timings.watch, s.timings.response = time.Second, 100*time.Millisecond
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
 }
 
 // One that brought a bookmark would have brought the next: it is given up long before its time.
-func TestSieveMissesTheBookmarks(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerMissesTheBookmarks(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	deaf := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: fade}
-	s := NewSieve(deaf, in(ns), d.told)
-	s.pace.quiet = 500 * time.Millisecond
+	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: fade}
+	s := NewInformer(deaf, in(ns), d.told)
+	s.timings.bookmark = 500 * time.Millisecond
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
@@ -199,12 +199,12 @@ func TestSieveMissesTheBookmarks(t *testing.T) {
 
 // A server whose data was restored from an earlier day is silent to those who know a later one: the
 // watch that begins in the future is accepted and says nothing. It is real here; the version is not.
-func TestSieveNoticesTheFuture(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerNoticesFutureVersion(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	ahead := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: future}
-	s := NewSieve(ahead, in(ns), d.told)
-	s.pace.watch, s.pace.settle = time.Second, 500*time.Millisecond
+	ahead := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: future}
+	s := NewInformer(ahead, in(ns), d.told)
+	s.timings.watch, s.timings.settle = time.Second, 500*time.Millisecond
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
@@ -214,12 +214,12 @@ func TestSieveNoticesTheFuture(t *testing.T) {
 }
 
 // The same when a watch breaks and the next one begins before anybody noticed that the server was away.
-func TestSieveNoticesTheFutureAfterABreak(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerNoticesFutureVersionAfterBreak(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	back := &decorated{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: relapse}
-	s := NewSieve(back, in(ns), d.told)
-	s.pace.proof = 2 * time.Second
+	back := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: relapse}
+	s := NewInformer(back, in(ns), d.told)
+	s.timings.verify = 2 * time.Second
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
@@ -229,10 +229,10 @@ func TestSieveNoticesTheFutureAfterABreak(t *testing.T) {
 }
 
 // A server that takes a watch and never answers it is left after a while.
-func TestSieveWaitsForNoAnswer(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerWaitsForNoAnswer(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
-	w.spoilWith(func(r *http.Request) (*http.Response, error) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if !isWatch(r) {
 			return nil, nil
 		}
@@ -240,11 +240,11 @@ func TestSieveWaitsForNoAnswer(t *testing.T) {
 		return nil, r.Context().Err()
 	})
 	s := c.Claims(in(ns), d.told)
-	s.pace.answer = 50 * time.Millisecond
+	s.timings.response = 50 * time.Millisecond
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1") // by the list that follows
-	if s.LastHeard().IsZero() || w.count("limit") < 2 {
+	if s.LastContact().IsZero() || w.count("limit") < 2 {
 		t.Errorf("%q, want lists where watches have no response", w.requests())
 	}
 }

@@ -25,63 +25,63 @@ type ListWatcher interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Sieve follows a resource and holds only what keep says yes to. Everything else is forgotten as
+// Informer follows a resource and holds only what keep says yes to. Everything else is forgotten as
 // soon as it was read, one page at a time.
 //
 // Objects are shared with everybody who asks: do not change them. Of each only what lean leaves is held.
-type Sieve[T Object] struct {
-	source   ListWatcher
-	keep     func(T) bool
-	lean     func(T) T // a copy without what is not read: it holds nothing of the page or event that it came in
-	onChange func(old, new T)
-	fail     func(error) // an error was met again
-	fine     func()      // all is well (again)
-	outage   *outage
-	small    bool // few objects: read whole with a watch (watchlist.go)
+type Informer[T Object] struct {
+	source     ListWatcher
+	filter     func(T) bool
+	transform  func(T) T // a copy without what is not read: it holds nothing of the page or event that it came in
+	onChange   func(old, new T)
+	onError    func(error) // an error was met again
+	onHealthy  func()      // all is well (again)
+	breaker    *breaker
+	fewObjects bool // few objects: read whole with a watch (watchlist.go)
 
 	synced  chan struct{}
-	refresh chan struct{}
-	heard   atomic.Int64 // nanoseconds since the epoch
+	relist  chan struct{}
+	contact atomic.Int64 // nanoseconds since the epoch
 	watched atomic.Bool  // a watch is under way
 
 	mu    sync.RWMutex
 	items map[string]T
 
 	// Of the goroutine of Run alone.
-	version string    // of the resource: what the list and the events since have told
-	witness witness   // of its history
-	doubt   bool      // whether the server still is as far as that
-	began   time.Time // the list or the watch under way
-	pace    pace
+	version    string    // of the resource: what the list and the events since have told
+	lastChange change    // of its history
+	mustVerify bool      // whether the server still is as far as that
+	started    time.Time // the list or the watch under way
+	timings    timings
 
-	length, reading int  // objects of the last whole list, and of the one that is being read
-	brokenStreams   int  // watch-lists one after the other that had no response, or broke off: something on the way may keep them
-	refusesStreams  bool // the server does not know watch-lists
+	listLength, listed int  // objects of the last whole list, and of the one that is being read
+	failedWatchLists   int  // watch-lists one after the other that had no response, or broke off: something between may buffer them
+	noWatchList        bool // the server does not know watch-lists
 }
 
-// NewSieve makes a sieve that does nothing before Run. A nil keep keeps all. onChange may be nil; a
+// NewInformer makes a sieve that does nothing before Run. A nil keep keeps all. onChange may be nil; a
 // nil old is something new, a nil new is gone (deleted, or not kept any more). An object that was
 // replaced by one of the same name is told as gone and then as new.
-func NewSieve[T Object](from ListWatcher, keep func(T) bool, onChange func(old, new T)) *Sieve[T] {
+func NewInformer[T Object](from ListWatcher, keep func(T) bool, onChange func(old, new T)) *Informer[T] {
 	if keep == nil {
 		keep = func(T) bool { return true }
 	}
 	if onChange == nil {
 		onChange = func(_, _ T) {}
 	}
-	return &Sieve[T]{
-		source: from, keep: keep, lean: unmanaged[T], onChange: onChange,
-		fail: func(error) {}, fine: func() {}, outage: &outage{},
-		synced: make(chan struct{}), refresh: make(chan struct{}, 1),
-		items: map[string]T{}, pace: usualPace,
+	return &Informer[T]{
+		source: from, filter: keep, transform: unmanaged[T], onChange: onChange,
+		onError: func(error) {}, onHealthy: func() {}, breaker: &breaker{},
+		synced: make(chan struct{}), relist: make(chan struct{}, 1),
+		items: map[string]T{}, timings: defaultTimings,
 	}
 }
 
 // Synced is closed when the first list is complete and onChange was told of all of it.
-func (s *Sieve[T]) Synced() <-chan struct{} { return s.synced }
+func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
 // Get is the object with the key "name" or "namespace/name".
-func (s *Sieve[T]) Get(key string) (T, bool) {
+func (s *Informer[T]) Get(key string) (T, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	item, kept := s.items[key]
@@ -89,7 +89,7 @@ func (s *Sieve[T]) Get(key string) (T, bool) {
 }
 
 // List is everything that is kept, in no order.
-func (s *Sieve[T]) List() []T {
+func (s *Informer[T]) List() []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	all := make([]T, 0, len(s.items))
@@ -101,59 +101,59 @@ func (s *Sieve[T]) List() []T {
 
 // Refresh has the whole list read again, so that keep is asked about each object once more. It does
 // not wait for that.
-func (s *Sieve[T]) Refresh() {
+func (s *Informer[T]) Relist() {
 	select {
-	case s.refresh <- struct{}{}:
+	case s.relist <- struct{}{}:
 	default:
 	}
 }
 
 // Watched says whether a watch is under way. While it is not, what is kept is only remembered: the
 // server may be another one by now, or one whose data was restored.
-func (s *Sieve[T]) Watched() bool { return s.watched.Load() }
+func (s *Informer[T]) Watched() bool { return s.watched.Load() }
 
-// LastHeard is when the API server last answered about this resource: with a page, an event, a
+// LastContact is when the API server last answered about this resource: with a page, an event, a
 // bookmark, or by accepting a watch. Zero is never. A watch on which nothing happens may rightly be
-// silent until it ends: see MaxSilence.
-func (s *Sieve[T]) LastHeard() time.Time {
-	if at := s.heard.Load(); at != 0 {
+// silent until it ends: see StaleAfter.
+func (s *Informer[T]) LastContact() time.Time {
+	if at := s.contact.Load(); at != 0 {
 		return time.Unix(0, at)
 	}
 	return time.Time{}
 }
 
 // take notes a page of the list: each kept object is put, and its key is added to fresh.
-func (s *Sieve[T]) take(page runtime.Object, fresh map[string]bool) error {
+func (s *Informer[T]) addPage(page runtime.Object, fresh map[string]bool) error {
 	return meta.EachListItem(page, func(o runtime.Object) error {
 		item, ok := o.(T)
 		if ok {
-			s.witness.saw(item)
-			s.reading++
+			s.lastChange.observe(item)
+			s.listed++
 		}
-		if ok && s.keep(item) {
+		if ok && s.filter(item) {
 			fresh[keyOf(item)] = true
-			s.put(item)
+			s.store(item)
 		}
 		return nil
 	})
 }
 
 // forget drops what a complete list did not have: it was deleted while nobody watched.
-func (s *Sieve[T]) forget(fresh map[string]bool) {
+func (s *Informer[T]) removeUnlisted(fresh map[string]bool) {
 	for _, item := range s.List() {
 		if !fresh[keyOf(item)] {
-			s.drop(item)
+			s.remove(item)
 		}
 	}
 }
 
-func (s *Sieve[T]) put(item T) {
-	item = s.lean(item)
+func (s *Informer[T]) store(item T) {
+	item = s.transform(item)
 	var none T
 	old, known := s.Get(keyOf(item))
 	switch {
 	case known && old.GetUID() != item.GetUID():
-		s.drop(old)
+		s.remove(old)
 		old = none
 	case known && old.GetResourceVersion() == item.GetResourceVersion():
 		return
@@ -171,7 +171,7 @@ func unmanaged[T Object](item T) T {
 	return copied
 }
 
-func (s *Sieve[T]) drop(item T) {
+func (s *Informer[T]) remove(item T) {
 	var none T
 	old, known := s.Get(keyOf(item))
 	if !known {

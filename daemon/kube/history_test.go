@@ -16,7 +16,7 @@ import (
 )
 
 // A watch that broke goes on where it was, without a new list, whatever became of the claim that was written last.
-func TestSieveKeepsItsPlace(t *testing.T) {
+func TestInformerKeepsItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, ns string)
 		want      []string
@@ -28,13 +28,13 @@ func TestSieveKeepsItsPlace(t *testing.T) {
 		"the claim comes back": {func(t *testing.T, ns string) { deleteClaim(t, plane, ns, "a"); newClaim(t, plane, ns, "a", "3") }, []string{"-a 1", "+a 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns, d := namespace(t), &diary{}
+			ns, d := namespace(t), &changeLog{}
 			newClaim(t, plane, ns, "early", "1")
 			client, w := newClient(t, Options{})
 			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
 			from.namespace = ns // no other test's claims
-			broken := &decorated{source: from, mode: brief, before: func() { c.meanwhile(t, ns) }}
-			running(t, NewSieve(broken, in(ns), d.told))
+			broken := &faultySource{source: from, mode: brief, before: func() { c.meanwhile(t, ns) }}
+			running(t, NewInformer(broken, in(ns), d.told))
 			w.forget()
 			newClaim(t, plane, ns, "a", "1")
 			eventually(t, "the watch after the break", func() bool { return broken.watches.Load() == 2 })
@@ -49,20 +49,20 @@ func TestSieveKeepsItsPlace(t *testing.T) {
 
 // The next watch begins just before the last change that is known, a deletion here: what came after that may be of
 // another history.
-func TestSieveBeginsWithItsWitness(t *testing.T) {
-	ns, d := namespace(t), &diary{}
+func TestInformerWatchesFromLastChange(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
 	client, _ := newClient(t, Options{})
 	from := client.source(client.core, "persistentvolumeclaims", newClaimList)
 	from.namespace = ns
-	broken := &decorated{source: from, mode: longer}
-	s := running(t, NewSieve(broken, in(ns), d.told))
+	broken := &faultySource{source: from, mode: longer}
+	s := running(t, NewInformer(broken, in(ns), d.told))
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+early 1", "+a 1")
 	deleteClaim(t, plane, ns, "early")
 	eventually(t, "the watch after the break", func() bool { return broken.watches.Load() == 2 })
 	last, _ := broken.last.Load().(string)
-	if version, _ := broken.from.Load(int32(2)); last == "" || version != (witness{version: last}).before() {
+	if version, _ := broken.from.Load(int32(2)); last == "" || version != (change{version: last}).versionBefore() {
 		t.Errorf("it began at %v, and the last change was at %v", version, last)
 	}
 	newClaim(t, plane, ns, "b", "1")
@@ -73,19 +73,19 @@ func TestSieveBeginsWithItsWitness(t *testing.T) {
 }
 
 // Whatever is not the last known change is another history, which is read anew.
-func TestSieveDoubtsItsWitness(t *testing.T) {
+func TestInformerVerifiesHistory(t *testing.T) {
 	ns := namespace(t)
 	made := newClaim(t, plane, ns, "a", "1")
 	next := newClaim(t, plane, ns, "b", "1")
-	at := func(o metav1.Object, uid string, version int) witness {
+	at := func(o metav1.Object, uid string, version int) change {
 		number, err := strconv.Atoi(o.GetResourceVersion())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return witness{types.UID(uid), strconv.Itoa(number + version)}
+		return change{types.UID(uid), strconv.Itoa(number + version)}
 	}
 	for name, c := range map[string]struct {
-		of     witness
+		of     change
 		proven bool
 	}{
 		"the last change":         {at(next, string(next.UID), 0), true},
@@ -98,14 +98,14 @@ func TestSieveDoubtsItsWitness(t *testing.T) {
 			client, _ := newClient(t, Options{})
 			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
 			from.namespace = ns
-			s := NewSieve(from, in(ns), nil)
-			s.witness, s.pace.proof = c.of, time.Second
-			w, err := from.Watch(t.Context(), metav1.ListOptions{ResourceVersion: c.of.before(), AllowWatchBookmarks: true})
+			s := NewInformer(from, in(ns), nil)
+			s.lastChange, s.timings.verify = c.of, time.Second
+			w, err := from.Watch(t.Context(), metav1.ListOptions{ResourceVersion: c.of.versionBefore(), AllowWatchBookmarks: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer w.Stop()
-			if proven, err := s.resume(t.Context(), w); proven != c.proven || err != nil {
+			if proven, err := s.verifyHistory(t.Context(), w); proven != c.proven || err != nil {
 				t.Errorf("proven: %v, %v; want %v", proven, err, c.proven)
 			}
 			if c.proven && s.version != c.of.version {
@@ -166,7 +166,7 @@ func TestServerRestoredAndOvertaken(t *testing.T) {
 	}
 }
 
-func has[T Object](s *Sieve[T], keys ...string) (words string) {
+func has[T Object](s *Informer[T], keys ...string) (words string) {
 	for i, key := range keys {
 		if i > 0 {
 			words += " "
