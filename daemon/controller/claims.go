@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
@@ -40,13 +40,13 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 	case plan.Remind:
 		return verdict.After, c.remind(ctx, facts, verdict)
 	case plan.Provision:
-		if wait := c.ledger.awaited(i.uid); wait > 0 {
+		if wait := c.inFlight.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
 		}
 		return c.provision(ctx, facts)
 	default:
 		if !c.sayClaim(claim, verdict, facts.Pool.Name) {
-			return sayLater, nil
+			return report.LimitedRetry, nil
 		}
 		return verdict.After, nil
 	}
@@ -59,7 +59,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.turns.lately(time.Now())
-		facts.Backlog = c.ledger.backlog(string(claim.UID), func() time.Duration { return c.turns.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
+		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.turns.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
 	}
 	verdict := plan.ForClaim(facts)
 	if verdict.Action == plan.Inquire {
@@ -106,7 +106,7 @@ func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolum
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
 	f := plan.ClaimFacts{
 		Claim: claim, Self: c.Self,
-		Age: c.ledger.chosen(string(claim.UID), plan.Chosen(claim)),
+		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
@@ -135,7 +135,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 // gone ends the work on a claim that is bound, deleted or given to another node. A directory that
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
-	if pool := c.ledger.forget(i.uid); pool != "" {
+	if pool := c.inFlight.forget(i.uid); pool != "" {
 		signal(c.rooms[pool].recheck)
 	}
 }
@@ -150,7 +150,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
 	identity := c.Gate.State(f.Pool.Name).Identity()
 	// Noted before, because a call that was left alone in a hung pool may still make it.
-	c.ledger.made(string(f.Claim.UID), r.Name)
+	c.inFlight.made(string(f.Claim.UID), r.Name)
 	if err := r.Disk.Create(ctx, identity, making(f, pv, name)); err != nil {
 		return c.createFailed(ctx, r, f, err)
 	}
@@ -161,7 +161,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	}
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
-		return 0, c.apiTrouble(claimRef(f.Claim), err)
+		return 0, c.apiTrouble(report.Claim(f.Claim), err)
 	}
 	if existing != nil {
 		if plan.MadeElsewhere(existing, pv) {
@@ -173,7 +173,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 			return c.nameTaken(r, f, difference), nil
 		}
 	}
-	took := c.ledger.published(string(f.Claim.UID))
+	took := c.inFlight.published(string(f.Claim.UID))
 	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
 		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
@@ -191,7 +191,7 @@ func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolu
 	}
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	if err != nil {
-		return false, c.apiTrouble(claimRef(claim), err)
+		return false, c.apiTrouble(report.Claim(claim), err)
 	}
 	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
 }
@@ -239,7 +239,7 @@ func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFact
 // of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
 // stays for as long as the object does, and then goes by its record.
 func (c *Controller) nameTaken(r *room, f plan.ClaimFacts, difference string) time.Duration {
-	c.ledger.published(string(f.Claim.UID))
+	c.inFlight.published(string(f.Claim.UID))
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
 		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, r.Name)
 	return time.Minute
@@ -248,11 +248,11 @@ func (c *Controller) nameTaken(r *room, f plan.ClaimFacts, difference string) ti
 // sayClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is
 // false, if there was too much to say of the namespace.
 func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
-	if v.Reason == "" || !c.ledger.news(string(claim.UID), v.Reason+" "+v.Message) {
+	if v.Reason == "" || !c.said.New(string(claim.UID), v.Reason+" "+v.Message) {
 		return true
 	}
 	if v.Action != plan.Provision && !c.maySay(claim.Namespace) {
-		c.ledger.mended(string(claim.UID))
+		c.said.Forget(string(claim.UID))
 		return false
 	}
 	kind := corev1.EventTypeWarning
@@ -267,14 +267,23 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 		c.Observer.Claim(pool, v.Reason, 0)
 		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
 	}
-	c.Speaker.Event(claimRef(claim), kind, v.Reason, v.Message)
+	c.Speaker.Event(report.Claim(claim), kind, v.Reason, v.Message)
 	return true
+}
+
+// maySay reports whether a warning about an object of a namespace may be written now, and logs that some are not.
+func (c *Controller) maySay(namespace string) bool {
+	allowed, logIt := c.limiter.Allow(namespace, time.Now())
+	if logIt {
+		c.Log.Warn("there is too much to say about claims of one namespace: some of it is said later", "namespace", namespace)
+	}
+	return allowed
 }
 
 // apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
 // told; the others are retried, and package kube reports an API that is away.
 func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
-	if permanent(err) && c.ledger.news(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
+	if permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
 		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}
@@ -283,20 +292,6 @@ func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
 
 func permanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err)
-}
-
-func claimRef(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
-}
-
-func volumeRef(v *corev1.PersistentVolume) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: v.Name, UID: v.UID}
-}
-
-// nodeRef has the name as UID, as kubelet's own node events do (pkg/kubelet, nodeRef), so that
-// kubectl describe node shows them together.
-func nodeRef(node string) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}
 }
 
 func signal(ch chan struct{}) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -52,14 +53,16 @@ type Options struct {
 // Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
 type Controller struct {
 	Options
-	rooms   map[string]*room // by pool; "" takes claims whose class resolves to no pool
-	ledger  ledger
-	voice   voice
-	nodes   nodeCount
-	classes classOwners
-	turns   turns
-	mixing  *mixing
-	here    here
+	rooms    map[string]*room // by pool; "" takes claims whose class resolves to no pool
+	inFlight inFlight
+	begun    begun
+	said     report.Dedup
+	limiter  report.Limiter
+	nodes    nodeCount
+	classes  classOwners
+	turns    turns
+	mixing   *mixing
+	here     here
 }
 
 // room is one pool's queues. That of "" takes what belongs to no configured pool.
@@ -84,7 +87,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, ledger: newLedger(), voice: newVoice(), nodes: nodeCount{number: 2}, mixing: newMixing()}
+	c := &Controller{Options: o, rooms: map[string]*room{}, nodes: nodeCount{number: 2}, mixing: newMixing()}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		shutter := &shutter{kick: kick, every: o.Deadline / 4}
@@ -194,7 +197,7 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 // ClaimChanged is told of each kept claim that came, changed or went (now is nil).
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	if now != nil {
-		c.ledger.seen(string(now.UID))
+		c.inFlight.seen(string(now.UID))
 		c.rooms[c.poolOf(now)].claims.Add(claimItem(now))
 		return
 	}
@@ -206,15 +209,15 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
 	if now != nil && !plan.Going(now) {
-		c.ledger.forget(letGoKey(now.Name))
+		c.begun.end(letGoKey(now.Name))
 	}
 	if now == nil {
-		c.ledger.forget(string(was.UID))
+		c.said.Forget(string(was.UID))
 		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
 			signal(r.recheck) // it did not go by our hand: its record says what is left
 		}
-		c.ledger.forget(partKey(was))
-		c.ledger.forget(removedKey(was))
+		c.said.Forget(partKey(was))
+		c.begun.end(removedKey(was))
 		v = was
 	}
 	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {

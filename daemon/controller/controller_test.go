@@ -13,61 +13,6 @@ import (
 // What the controllers do with claims, volumes and pools is tested in test/e2e against a real API
 // server and real disks. Here are only the parts that it cannot time.
 
-func TestLedgerSaysThingsOnce(t *testing.T) {
-	l := newLedger()
-	if !l.news("a", "closed") || l.news("a", "closed") {
-		t.Error("the same words are news once")
-	}
-	if !l.news("b", "closed") || !l.news("a", "full") || !l.news("a", "closed") {
-		t.Error("other words, or another object, are news")
-	}
-	l.entries["a"].saidAt = time.Now().Add(-2 * repeat)
-	if !l.news("a", "closed") {
-		t.Error("after a while the same words are news again: events expire")
-	}
-}
-
-func TestLedgerRemembersUnpublished(t *testing.T) {
-	l := newLedger()
-	l.made("a", "fast")
-	l.made("b", "fast")
-	l.published("b")
-	if pool := l.forget("a"); pool != "fast" {
-		t.Errorf("a left a directory in %q", pool)
-	}
-	if pool := l.forget("b"); pool != "" {
-		t.Errorf("b is published, yet left one in %q", pool)
-	}
-	if len(l.entries) != 0 {
-		t.Errorf("%d entries are left for objects that are gone", len(l.entries))
-	}
-}
-
-// A claim that was published is not provisioned again while the watch has not brought its volume, and
-// its record is left to the worker that has it.
-func TestLedgerAwaitsTheWatch(t *testing.T) {
-	l := newLedger()
-	if l.awaited("a") != 0 || l.busy("a") {
-		t.Error("nothing was done for a, yet it is awaited")
-	}
-	l.made("a", "fast")
-	if l.awaited("a") != 0 || !l.busy("a") {
-		t.Error("a is being provisioned: busy, and not awaited")
-	}
-	l.published("a")
-	if wait := l.awaited("a"); wait <= 0 || wait > lag || !l.busy("a") {
-		t.Errorf("a was published just now, and is awaited for %s", wait)
-	}
-	l.entries["a"].published = time.Now().Add(-lag)
-	if l.awaited("a") != 0 || l.busy("a") {
-		t.Error("the watch had its time")
-	}
-	l.forget("a")
-	if l.busy("a") {
-		t.Error("a is gone")
-	}
-}
-
 // stuck is a disk whose calls hang until they are let go.
 type stuck struct {
 	Disk

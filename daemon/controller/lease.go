@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // keepLease looks after the lease of one pool until ctx ends.
@@ -51,7 +52,7 @@ func (c *Controller) tend(ctx context.Context, r *room) time.Duration {
 		c.leaseTrouble(r, err)
 		return time.Second
 	}
-	c.ledger.forget("lease/" + r.Name)
+	c.said.Forget("lease/" + r.Name)
 	r.tenure.wrote(now, action, began)
 	if wrong := facts.Repair(); wrong != "" {
 		c.sayLease(r, plan.LeaseRepaired(wanted.Name, wrong))
@@ -159,13 +160,13 @@ func (c *Controller) sayOther(r *room) {
 	message, lasted := r.tenure.other, clock()-r.tenure.since
 	r.tenure.mu.Unlock()
 	if message == "" {
-		c.ledger.forget("other/" + r.Name)
+		c.said.Forget("other/" + r.Name)
 		return
 	}
 	message = fmt.Sprintf("pool %s: %s", r.Name, message)
-	if lasted >= 2*plan.LeaseRenewal && c.ledger.news("other/"+r.Name, message) {
+	if lasted >= 2*plan.LeaseRenewal && c.said.New("other/"+r.Name, message) {
 		c.Log.Warn(message, "reason", plan.ReasonOtherStorage, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonOtherStorage, message)
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonOtherStorage, message)
 	}
 }
 
@@ -182,17 +183,17 @@ func (c *Controller) sayLost(r *room) {
 
 func (c *Controller) sayLease(r *room, message string) {
 	message = fmt.Sprintf("pool %s: %s", r.Name, message)
-	if c.ledger.news("overwritten/"+r.Name, message) {
+	if c.said.New("overwritten/"+r.Name, message) {
 		c.Log.Warn(message, "reason", plan.ReasonLeaseOverwritten, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonLeaseOverwritten, message)
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonLeaseOverwritten, message)
 	}
 }
 
 // leaseTrouble tells what keeps this daemon from the lease. An API that is away is told by package kube.
 func (c *Controller) leaseTrouble(r *room, err error) {
-	if permanent(err) && c.ledger.news("lease/"+r.Name, err.Error()) {
+	if permanent(err) && c.said.New("lease/"+r.Name, err.Error()) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}
 }
 

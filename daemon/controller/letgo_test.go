@@ -47,7 +47,7 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		if err := controller.letGo(t.Context(), r, pv); !errors.Is(err, c.with) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got := controller.ledger.has(letGoKey("pvc-a")); got != c.want {
+		if got := controller.begun.has(letGoKey("pvc-a")); got != c.want {
 			t.Errorf("%s: remembered: %t", name, got)
 		}
 	}
@@ -71,16 +71,16 @@ func TestPurgeFails(t *testing.T) {
 			t.Errorf("again after %s, %v; want a second", after, err)
 		}
 	}
-	c.ledger.entries["purge/pvc-a"].first = time.Now().Add(-time.Minute)
+	c.begun.times["purge/pvc-a"] = time.Now().Add(-time.Minute)
 	if after, _ := c.purge(t.Context(), r, "pvc-a"); after.Round(time.Second) != time.Minute {
 		t.Errorf("after a minute of failures again after %s", after)
 	}
-	c.ledger.entries["purge/pvc-a"].first = time.Now().Add(-time.Hour)
+	c.begun.times["purge/pvc-a"] = time.Now().Add(-time.Hour)
 	if after, _ := c.purge(t.Context(), r, "pvc-a"); after != 10*time.Minute {
 		t.Errorf("after an hour of failures again after %s", after)
 	}
 	disk.err = nil
-	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.ledger.has("purge/pvc-a") {
+	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.begun.has("purge/pvc-a") {
 		t.Errorf("done: again after %s, %v", after, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // mixing looks for pods that use claims which choose their nodes differently: after claims got their volumes,
@@ -193,13 +194,13 @@ func (m *mixing) looked(uid string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, was := m.seen[uid]
-	return was && now.Sub(at) <= repeat
+	return was && now.Sub(at) <= report.Repeat
 }
 
 // noted notes a pod, and reports whether it was before. It forgets pods in time.
 func noted(pods map[string]time.Time, uid string, now time.Time) bool {
 	for pod, at := range pods {
-		if now.Sub(at) > repeat {
+		if now.Sub(at) > report.Repeat {
 			delete(pods, pod)
 		}
 	}

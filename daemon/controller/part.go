@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // A volume of scope every-node has a directory on each node, this node's part of it. Whoever makes the
@@ -113,17 +114,17 @@ func (c *Controller) partMade(r *room, pv *corev1.PersistentVolume) {
 	message := fmt.Sprintf("node %s has its directory for this volume now, in pool %s", c.Node, r.Name)
 	c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
 	c.Observer.Part(r.Name, plan.ReasonPartMade)
-	if c.ledger.mended(partKey(pv)) || time.Since(pv.CreationTimestamp.Time) > late {
-		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
+	if c.said.Resolve(partKey(pv)) || time.Since(pv.CreationTimestamp.Time) > late {
+		c.Speaker.Event(report.Volume(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
 	}
 }
 
 // partThere says so once, if it was said before that something is wrong.
 func (c *Controller) partThere(r *room, pv *corev1.PersistentVolume) {
-	if c.ledger.mended(partKey(pv)) {
+	if c.said.Resolve(partKey(pv)) {
 		message := fmt.Sprintf("node %s has its directory for this volume again, in pool %s", c.Node, r.Name)
 		c.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", r.Name)
-		c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
+		c.Speaker.Event(report.Volume(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
 	}
 }
 
@@ -137,11 +138,11 @@ func (c *Controller) putPartBack(ctx context.Context, r *room, pv *corev1.Persis
 	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, string(pv.Spec.ClaimRef.UID)); err != nil {
 		return c.partTrouble(r, pv, err)
 	}
-	c.ledger.forget(removedKey(pv))
-	c.ledger.mended(partKey(pv))
+	c.begun.end(removedKey(pv))
+	c.said.Resolve(partKey(pv))
 	c.Observer.Part(r.Name, v.Reason)
 	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	c.Speaker.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
 	return nil
 }
 
@@ -156,12 +157,12 @@ func (c *Controller) partTrouble(r *room, pv *corev1.PersistentVolume, err error
 
 // sayPart tells the volume, of which each node may say something.
 func (c *Controller) sayPart(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
-	if v.Reason == "" || !c.ledger.news(partKey(pv), v.Reason+" "+v.Message) {
+	if v.Reason == "" || !c.said.New(partKey(pv), v.Reason+" "+v.Message) {
 		return
 	}
 	c.Observer.Part(r.Name, v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+	c.Speaker.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 }
 
 func partKey(pv *corev1.PersistentVolume) string { return "part/" + string(pv.UID) }
@@ -176,9 +177,9 @@ func removedKey(pv *corev1.PersistentVolume) string { return "removed/" + string
 //	object deleted      directories on the nodes that were off, or slower: their tombstone is there
 func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
 	key := removedKey(pv)
-	if c.ledger.begin(key) {
+	if c.begun.begin(key) {
 		if err := c.putAway(ctx, r, pv.Name, "", v.Action); err != nil {
-			c.ledger.forget(key)
+			c.begun.end(key)
 			return 0, c.diskTrouble(r, pv, err)
 		}
 		c.Observer.Volume(r.Name, v.Reason)
@@ -193,10 +194,10 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 	}
 	first, err := c.API.WriteTombstone(ctx, plan.NewTombstone(pv, c.Node, v.Action))
 	if err != nil {
-		return 0, c.apiTrouble(volumeRef(pv), err)
+		return 0, c.apiTrouble(report.Volume(pv), err)
 	}
 	// Another node is at it: this one helps if it died in between.
-	if !first && c.ledger.since(key) < c.turnOf(ctx, pv)+plan.HelpAfter {
+	if !first && c.begun.since(key) < c.turnOf(ctx, pv)+plan.HelpAfter {
 		return plan.HelpAfter, nil
 	}
 	if v.Action == plan.Retain {
@@ -208,7 +209,7 @@ func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.Persist
 
 // removalTurn is how long this node still leaves the object to others, once its own part is away.
 func (c *Controller) removalTurn(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
-	begun := c.ledger.since(removedKey(pv))
+	begun := c.begun.since(removedKey(pv))
 	if begun == 0 {
 		return 0
 	}
@@ -263,7 +264,7 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 		return err
 	}
 	switch {
-	case record == nil || c.ledger.busy(record.ClaimUID):
+	case record == nil || c.inFlight.busy(record.ClaimUID):
 		return nil
 	case record.Place == plan.Emptying, record.Place == plan.InArchive:
 		r.purges.Add(item{name: pv}) // the answer that it is gone was lost

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -104,12 +105,12 @@ func (c *Controller) sayPool(r *room, before, after gate.State) {
 		message := "pool " + r.Name + ": open, " + plan.Size(after.Report.Free) + " for new volumes"
 		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", r.Name)
 		if before.Checked {
-			c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
+			c.Speaker.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
 		}
 	}
 	for _, f := range after.Report.Findings {
 		message := "pool " + r.Name + ": " + f.Message
 		c.Log.Warn(message, "reason", f.Reason, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, f.Reason, message)
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
 	}
 }

@@ -22,22 +22,25 @@ const (
 // keepRecords goes through a pool's records whenever the pool opens, a claim went away with work half
 // done, or time has passed.
 func (c *Controller) keepRecords(ctx context.Context, r *room) {
-	for said := ""; ; {
-		next, words := recheckEvery, ""
+	for {
+		next := recheckEvery
 		select { // what was signalled before is seen now
 		case <-r.recheck:
 		default:
 		}
-		if err := c.recheck(ctx, r); err != nil && ctx.Err() == nil {
-			next, words = recheckAgain, err.Error()
-			if same(words) != said {
-				c.Log.Warn(words, "pool", r.Name, "doing", "comparing records with the API")
+		err := c.recheck(ctx, r)
+		switch {
+		case err == nil:
+			c.said.Forget("records/" + r.Name)
+		case ctx.Err() == nil:
+			next = recheckAgain
+			if c.said.New("records/"+r.Name, err.Error()) {
+				c.Log.Warn(err.Error(), "pool", r.Name, "doing", "comparing records with the API")
 			}
 			if errors.Is(err, ErrMoved) {
 				signal(r.kick)
 			}
 		}
-		said = same(words)
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
@@ -90,11 +93,11 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	var again time.Duration
 	failed, with := 0, &comparison{c: c, sure: c.sure(all, mark)}
 	for _, record := range records {
-		if wait := c.ledger.awaited(record.ClaimUID); wait > 0 {
+		if wait := c.inFlight.awaited(record.ClaimUID); wait > 0 {
 			again = max(again, wait)
 			continue // its object was made just now, and may have gone since
 		}
-		if c.ledger.busy(record.ClaimUID) {
+		if c.inFlight.busy(record.ClaimUID) {
 			continue // a worker has it
 		}
 		goOn, err := c.record(ctx, r, record, with)
@@ -241,14 +244,14 @@ func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) erro
 // discarded by a worker that let the object go, since the records were read.
 func (c *Controller) orphan(ctx context.Context, r *room, record plan.Record) error {
 	if record.Place == plan.InTrash {
-		if c.ledger.has(removingKey(record.PV)) {
+		if c.begun.has(removingKey(record.PV)) {
 			return nil
 		}
 		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), record.PV)
 		if err != nil || now == nil || now.Place != plan.InTrash {
 			return err
 		}
-		if c.ledger.has(letGoKey(record.PV)) { // the pool went away between the two, and is back
+		if c.begun.has(letGoKey(record.PV)) { // the pool went away between the two, and is back
 			return c.discard(ctx, r, record.PV)
 		}
 	}
@@ -257,7 +260,7 @@ func (c *Controller) orphan(ctx context.Context, r *room, record plan.Record) er
 }
 
 func (c *Controller) sayOrphan(r *room, record plan.Record) {
-	if !c.ledger.news("orphan/"+record.PV, plan.ReasonOrphaned) {
+	if !c.said.New("orphan/"+record.PV, plan.ReasonOrphaned) {
 		return
 	}
 	words := "a recorded volume has data and no volume object; it is kept"

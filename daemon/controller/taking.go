@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // take writes this node's name on a claim. While many claims wait the watch lags, so where other nodes may
@@ -31,7 +32,7 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 	took := time.Since(began)
 	if err != nil {
 		c.turns.missed(time.Now())
-		return 0, c.apiTrouble(claimRef(f.Claim), err)
+		return 0, c.apiTrouble(report.Claim(f.Claim), err)
 	}
 	if now == nil || now.UID != f.Claim.UID || now.ResourceVersion != f.Claim.ResourceVersion {
 		c.turns.missed(time.Now())
@@ -78,7 +79,7 @@ func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verd
 func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
 	won, err := c.API.SetSelectedNode(ctx, claim, node)
 	if err != nil {
-		return 0, c.apiTrouble(claimRef(claim), err)
+		return 0, c.apiTrouble(report.Claim(claim), err)
 	}
 	if !won {
 		return lag, nil // somebody changed the claim, which the watch brings; or nobody did, and it does not
@@ -106,7 +107,7 @@ func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolume
 
 // remind says what other daemons may have said: their event is this one, word for word.
 func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
-	said, err := c.API.EventLastWritten(ctx, claimRef(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
+	said, err := c.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
 	if err != nil || time.Since(said) < plan.RemindEvery {
 		return err
 	}
@@ -116,7 +117,7 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 
 // left ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
 func (c *Controller) left(uid string) {
-	if pool := c.ledger.left(uid); pool != "" {
+	if pool := c.inFlight.left(uid); pool != "" {
 		signal(c.rooms[pool].recheck)
 	}
 }

@@ -246,9 +246,9 @@ func TestLeftClaimIsCheckedByItsRecord(t *testing.T) {
 	if len(r.recheck) != 0 {
 		t.Error("nothing was begun")
 	}
-	c.ledger.made("u", "fast")
+	c.inFlight.made("u", "fast")
 	c.left("u")
-	if len(r.recheck) != 1 || c.ledger.busy("u") {
+	if len(r.recheck) != 1 || c.inFlight.busy("u") {
 		t.Error("the record is not looked at, or taken for one that a worker has")
 	}
 }

@@ -170,7 +170,7 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 		{PV: "pvc-a", Place: plan.Emptying}, {PV: "pvc-b", Place: plan.InPool}, {PV: "pvc-c", Place: plan.InTrash}, {PV: "pvc-d", Place: plan.InTrash},
 	}}
 	c, r := stand(&api{}, disk)
-	c.ledger.begin(letGoKey("pvc-c")) // the answer to its last request was lost
+	c.begun.begin(letGoKey("pvc-c")) // the answer to its last request was lost
 	for _, name := range []string{"pvc-a", "pvc-b", "pvc-c", "pvc-d", "pvc-unknown"} {
 		if _, err := c.volume(t.Context(), r, name); err != nil {
 			t.Error(err)
@@ -184,7 +184,7 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 	if !slices.Equal(purged, []string{"pvc-a", "pvc-c"}) || !slices.Equal(disk.discarded, []string{"pvc-c"}) {
 		t.Errorf("%q are purged, %q discarded", purged, disk.discarded)
 	}
-	if !c.ledger.has("orphan/pvc-d") || c.ledger.has("orphan/pvc-c") {
+	if !c.said.Written("orphan/pvc-d") || c.said.Written("orphan/pvc-c") {
 		t.Error("the one that this daemon did not let go is told, and no other")
 	}
 }
@@ -203,13 +203,13 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 		a.volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/pvc-a"}
 		disk.records[0].Directory = "pvc-a"
 		if own {
-			c.ledger.begin(letGoKey("pvc-a"))
+			c.begun.begin(letGoKey("pvc-a"))
 		}
 		if _, err := c.volume(t.Context(), r, "pvc-a"); err != nil {
 			t.Error(err)
 		}
-		if a.released != 1 || (len(disk.discarded) > 0) != own || c.ledger.has("orphan/pvc-a") == own {
-			t.Errorf("let go by this daemon %t: asked %d times to release it, discarded %q, told %t", own, a.released, disk.discarded, c.ledger.has("orphan/pvc-a"))
+		if a.released != 1 || (len(disk.discarded) > 0) != own || c.said.Written("orphan/pvc-a") == own {
+			t.Errorf("let go by this daemon %t: asked %d times to release it, discarded %q, told %t", own, a.released, disk.discarded, c.said.Written("orphan/pvc-a"))
 		}
 	}
 }
@@ -219,14 +219,14 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 func TestLetGoInAPoolThatWasAway(t *testing.T) {
 	disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}, {PV: "pvc-b", Place: plan.InTrash}}}
 	c, r := stand(&api{}, disk)
-	c.ledger.begin(letGoKey("pvc-a"))
+	c.begun.begin(letGoKey("pvc-a"))
 	if err := c.recheck(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(disk.discarded, []string{"pvc-a"}) || r.purges.Len() != 1 {
 		t.Errorf("%q are discarded, %d are to be purged", disk.discarded, r.purges.Len())
 	}
-	if c.ledger.has("orphan/pvc-a") || !c.ledger.has("orphan/pvc-b") {
+	if c.said.Written("orphan/pvc-a") || !c.said.Written("orphan/pvc-b") {
 		t.Error("the one that this daemon did not let go is told, and no other")
 	}
 }
@@ -242,14 +242,14 @@ func TestLetGoIsForgotten(t *testing.T) {
 		func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound },
 	} {
 		c, _ := stand(&api{}, &shelf{})
-		c.ledger.begin(letGoKey("pvc-a"))
+		c.begun.begin(letGoKey("pvc-a"))
 		was := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
 		was.Spec.PersistentVolumeReclaimPolicy, was.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
 		was.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
 		now := was.DeepCopy()
 		change(now)
 		c.VolumeChanged(was, now)
-		if same := now.Spec.ClaimRef != nil && now.Status.Phase == was.Status.Phase && now.Spec.PersistentVolumeReclaimPolicy == was.Spec.PersistentVolumeReclaimPolicy; c.ledger.has(letGoKey("pvc-a")) != same {
+		if same := now.Spec.ClaimRef != nil && now.Status.Phase == was.Status.Phase && now.Spec.PersistentVolumeReclaimPolicy == was.Spec.PersistentVolumeReclaimPolicy; c.begun.has(letGoKey("pvc-a")) != same {
 			t.Errorf("remembered: %v, of %+v", !same, now.Spec)
 		}
 	}
@@ -310,8 +310,8 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 	disk := &shelf{records: []plan.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: plan.InPool}}}
 	c, r := stand(&api{}, disk)
-	c.ledger.published("b")
-	c.ledger.entries["b"].published = time.Now().Add(50*time.Millisecond - lag)
+	c.inFlight.published("b")
+	c.inFlight.claims["b"].published = time.Now().Add(50*time.Millisecond - lag)
 	if err := c.recheck(t.Context(), r); err != nil || len(disk.undone) != 0 {
 		t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
@@ -70,7 +71,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case record != nil && record.Place == plan.InTrash && c.ledger.has(letGoKey(name)):
+	case record != nil && record.Place == plan.InTrash && c.begun.has(letGoKey(name)):
 		return c.discard(ctx, r, name)
 	case record != nil && record.Place == plan.InTrash:
 		_, err = c.record(ctx, r, *record, c.comparisonOf(*record, state.Report.Mark))
@@ -190,20 +191,20 @@ func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVo
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
-	c.ledger.begin(key)
-	defer c.ledger.forget(key)
+	c.begun.begin(key)
+	defer c.begun.end(key)
 	now, err := c.API.ReleaseFinalizer(ctx, pv)
 	switch {
 	case err != nil:
 		return err
-	case now == nil && !c.ledger.has(letGoKey(pv.Name)):
+	case now == nil && !c.begun.has(letGoKey(pv.Name)):
 		return errGone
 	}
-	c.ledger.begin(letGoKey(pv.Name))
+	c.begun.begin(letGoKey(pv.Name))
 	if now != nil {
 		if err := c.API.DeleteVolume(ctx, now); err != nil {
 			if refused(err) { // it is there still, and may be changed
-				c.ledger.forget(letGoKey(pv.Name))
+				c.begun.end(letGoKey(pv.Name))
 			}
 			return err
 		}
@@ -226,7 +227,7 @@ func (c *Controller) discard(ctx context.Context, r *room, pv string) error {
 	if err := r.Disk.Discard(ctx, c.Gate.State(r.Name).Identity(), pv); err != nil {
 		return err
 	}
-	c.ledger.forget(letGoKey(pv))
+	c.begun.end(letGoKey(pv))
 	r.purges.Add(item{name: pv})
 	return nil
 }
@@ -299,12 +300,12 @@ func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error
 }
 
 func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
-	if v.Reason == "" || !c.ledger.news(string(pv.UID), v.Reason+" "+v.Message) {
+	if v.Reason == "" || !c.said.New(string(pv.UID), v.Reason+" "+v.Message) {
 		return
 	}
 	c.Observer.Volume(r.Name, v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(volumeRef(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+	c.Speaker.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
 		c.Speaker.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
 	}
@@ -320,14 +321,14 @@ func (c *Controller) putBack(ctx context.Context, r *room, f plan.VolumeFacts, v
 	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, f.Record.ClaimUID); err != nil {
 		return c.diskTrouble(r, pv, err)
 	}
-	c.ledger.forget(letGoKey(pv.Name))
-	c.ledger.forget(removedKey(pv))
+	c.begun.end(letGoKey(pv.Name))
+	c.begun.end(removedKey(pv))
 	if plan.NeedsWork(pv) {
 		r.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
 	}
 	c.Observer.Volume(r.Name, v.Reason)
 	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(volumeRef(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	c.Speaker.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		c.Speaker.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
 	}
@@ -349,19 +350,21 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	}
 	err := r.Disk.Purge(ctx, state.Identity(), pv)
 	if err == nil || ctx.Err() != nil {
-		c.ledger.forget("purge/" + pv)
+		c.begun.end("purge/" + pv)
+		c.said.Forget("purge/" + pv)
 		return 0, nil
 	}
 	if errors.Is(err, ErrMoved) {
 		signal(r.kick)
 		return 0, err
 	}
-	if c.ledger.news("purge/"+pv, err.Error()) {
+	c.begun.begin("purge/" + pv)
+	if c.said.New("purge/"+pv, err.Error()) {
 		c.Observer.Volume(r.Name, plan.ReasonPurgeFailed)
 		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
-		c.Speaker.Event(nodeRef(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
-	return purgeAgain(c.ledger.since("purge/" + pv)), nil
+	return purgeAgain(c.begun.since("purge/" + pv)), nil
 }
 
 // purgeAgain is how long after a purge that failed the next one begins: as long as they have failed, because what

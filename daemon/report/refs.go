@@ -1,0 +1,22 @@
+package report
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Claim is the reference of a claim, at the version that was looked at.
+func Claim(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
+}
+
+// Volume is the reference of a volume object.
+func Volume(v *corev1.PersistentVolume) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: v.Name, UID: v.UID}
+}
+
+// Node is the reference of a node. Its UID is the node's name, as in kubelet's own node events (pkg/kubelet,
+// nodeRef), so that kubectl describe node shows them together.
+func Node(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
+}
