@@ -102,7 +102,7 @@ type running struct {
 	*bench
 	arena   *arena
 	stage   *stage
-	process process // nil before it was started
+	process contender // nil before it was started
 	kase    string
 	repeat  int
 	claims  []*corev1.PersistentVolumeClaim // all of the run
@@ -297,18 +297,18 @@ func (r *running) note(ctx context.Context, m meter, claims []*corev1.Persistent
 	s.contender, s.kase, s.repeat = r.stage.contender, r.kase, r.repeat
 	s.others, s.requests = m.others, m.requests[nodeOf(r.stage.contender)]
 	s.quiet = time.Since(m.start) - quietFor
-	s.cpu, s.rss = (r.ownTicks() - m.own[r]).duration(), peakMemory(r.process.PID())
+	s.cpu, s.rss = r.ownCPU()-m.own[r], peakMemory(r.process.PID())
 	fmt.Fprintln(r.out, s.line(r.verbose))
 	r.samples = append(r.samples, s)
 	return nil
 }
 
-// ownTicks is the contender's processor time so far.
-func (r *running) ownTicks() ticks {
+// ownCPU is the contender's processor time so far.
+func (r *running) ownCPU() time.Duration {
 	if r.process == nil {
 		return 0
 	}
-	return processTicks(r.process.PID())
+	return processCPU(r.process.PID())
 }
 
 func tail(text string, lines int) string {

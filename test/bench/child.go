@@ -7,15 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// process is a contender that runs.
-type process interface {
+// contender is one that runs.
+type contender interface {
 	PID() int
 	Exited() <-chan struct{}
 	Stop(ctx context.Context) error
@@ -27,9 +27,8 @@ const stopTimeout = 20 * time.Second
 
 // child is a contender that is a plain program.
 type child struct {
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    string
+	*process.Child
+	log string
 }
 
 func startChild(log, binary string, args ...string) (*child, error) {
@@ -38,41 +37,14 @@ func startChild(log, binary string, args ...string) (*child, error) {
 		return nil, err
 	}
 	defer file.Close()
-	c := &child{cmd: exec.Command(binary, args...), exited: make(chan struct{}), log: log}
-	c.cmd.Stdout, c.cmd.Stderr = file, file
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		// Pdeathsig goes with the thread that forked (prctl(2)), so this one waits for the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.cmd.Start()
-		started <- err
-		if err == nil {
-			c.cmd.Wait()
-			close(c.exited)
-		}
-	}()
-	return c, <-started
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = file, file
+	started, err := process.Start(cmd)
+	return &child{started, log}, err
 }
 
-func (c *child) PID() int                { return c.cmd.Process.Pid }
-func (c *child) Exited() <-chan struct{} { return c.exited }
-func (c *child) Log() string             { return readLog(c.log) }
-
-func (c *child) Stop(ctx context.Context) error {
-	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-c.exited:
-		return nil
-	case <-ctx.Done():
-		c.cmd.Process.Kill()
-		<-c.exited
-		return fmt.Errorf("it does not end: %w", ctx.Err())
-	}
-}
+func (c *child) Log() string                    { return readLog(c.log) }
+func (c *child) Stop(ctx context.Context) error { return c.End(ctx, syscall.SIGTERM) }
 
 func readLog(path string) string {
 	data, err := os.ReadFile(path)
@@ -129,7 +101,7 @@ var tuned = []string{"-threads=100", "-qps=1000", "-burst=2000", "-leader-electi
 const poolName = "fast"
 
 // start runs a contender on its stage.
-func (b *bench) start(st *stage) (process, error) {
+func (b *bench) start(st *stage) (contender, error) {
 	common := []string{"-kubeconfig=" + st.kubeconfig, "-provisioner=" + st.name, "-node=" + nodeOf(st.contender), "-pool=" + st.pool}
 	log := filepath.Join(st.dir, "log")
 	switch st.contender {

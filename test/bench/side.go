@@ -66,15 +66,15 @@ type meter struct {
 	of       []*running
 	start    time.Time
 	before   machineTime
-	ours     ticks
-	own      map[*running]ticks
+	ours     time.Duration
+	own      map[*running]time.Duration
 	others   float64             // what strangers used up to end
 	requests map[string]requests // by node
 }
 
 // begin forgets the requests so far and begins to measure.
 func (a *arena) begin(ctx context.Context, of ...*running) (meter, error) {
-	m := meter{arena: a, of: of, own: map[*running]ticks{}}
+	m := meter{arena: a, of: of, own: map[*running]time.Duration{}}
 	if err := a.collect(ctx); err != nil {
 		return m, err
 	}
@@ -82,20 +82,20 @@ func (a *arena) begin(ctx context.Context, of ...*running) (meter, error) {
 		return m, err
 	}
 	for _, r := range of {
-		m.own[r] = r.ownTicks()
+		m.own[r] = r.ownCPU()
 	}
-	m.before, m.ours, m.start = machineTicks(), m.ourTicks(), time.Now()
+	m.before, m.ours, m.start = machineCPU(), m.ourCPU(), time.Now()
 	return m, nil
 }
 
 // end ends what is measured of the machine.
-func (m *meter) end() { m.others = share(machineTicks(), m.before, m.ourTicks()-m.ours) }
+func (m *meter) end() { m.others = share(machineCPU(), m.before, m.ourCPU()-m.ours) }
 
-// ourTicks is the processor time of everything that the benchmark runs, so far.
-func (m *meter) ourTicks() ticks {
-	all := processTicks(os.Getpid()) + processTicks(m.arena.cluster.PID())
+// ourCPU is the processor time of everything that the benchmark runs, so far.
+func (m *meter) ourCPU() time.Duration {
+	all := processCPU(os.Getpid()) + processCPU(m.arena.cluster.PID())
 	for _, r := range m.of {
-		all += r.ownTicks()
+		all += r.ownCPU()
 	}
 	return all
 }

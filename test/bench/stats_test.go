@@ -69,17 +69,12 @@ func TestNewSample(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	// A program's name may look like anything.
-	stat := "42 (a b) R) S 1 1 1 0 -1 4194304 1 0 0 0 250 50 7 7 20 0 1 0 100 0 0"
-	if got := parseProcessTicks(stat).duration(); got != 3*time.Second {
-		t.Errorf("processor time is %s, want 3s", got)
-	}
-	before := parseMachineTicks("cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n")
-	now := parseMachineTicks("cpu  200 0 160 1000 40 0 0 0 99 0\n")
-	if before != (machineTime{busy: 200, total: 1000}) {
+	before := parseMachineCPU("cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n")
+	now := parseMachineCPU("cpu  200 0 160 1000 40 0 0 0 99 0\n")
+	if before != (machineTime{busy: 2 * time.Second, total: 10 * time.Second}) {
 		t.Errorf("before: %+v", before)
 	}
-	if got := share(now, before, 60); got != 0.25 {
+	if got := share(now, before, 600*time.Millisecond); got != 0.25 {
 		t.Errorf("others used %v, want 0.25", got)
 	}
 	if got := share(before, before, 0); got != 0 {

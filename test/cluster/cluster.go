@@ -51,7 +51,7 @@ type Options struct {
 type Cluster struct {
 	opt       Options
 	temporary bool // Dir is ours to remove
-	process   *process
+	plane     *plane
 	config    *rest.Config
 	client    kubernetes.Interface
 }
@@ -87,16 +87,16 @@ func (c *Cluster) start(ctx context.Context) error {
 		"--dir=" + c.opt.Dir,
 		"--kcm-qps=1000", "--kcm-burst=2000", "--scheduler-qps=1000",
 	}, c.opt.ExtraArgs...)
-	process, err := startProcess(ctx, c.opt, args)
+	plane, err := startPlane(ctx, c.opt, args)
 	if err != nil {
 		return fmt.Errorf("start the control plane in %s: %w", c.opt.Dir, err)
 	}
-	c.process = process
+	c.plane = plane
 	if c.client != nil {
 		return nil // the same address and credentials as before
 	}
 	if err := c.connect(); err != nil {
-		return errors.Join(err, process.kill())
+		return errors.Join(err, plane.kill())
 	}
 	return nil
 }
@@ -137,21 +137,21 @@ func (c *Cluster) Client() kubernetes.Interface { return c.client }
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // PID is the control plane's process id, of the last one if it has ended.
-func (c *Cluster) PID() int { return c.process.cmd.Process.Pid }
+func (c *Cluster) PID() int { return c.plane.PID() }
 
 // Stop asks the control plane to end and waits until it has. One that had
 // ended by itself is an error; one that Kill ended is not. A directory that
 // Start made is removed.
-func (c *Cluster) Stop() error { return errors.Join(c.process.stop(), c.removeTemporary()) }
+func (c *Cluster) Stop() error { return errors.Join(c.plane.stop(), c.removeTemporary()) }
 
 // Kill ends the control plane without a warning, as a power cut would its
 // machine, and waits until it is gone. The directory stays: see Restart.
-func (c *Cluster) Kill() error { return c.process.kill() }
+func (c *Cluster) Kill() error { return c.plane.kill() }
 
 // Restart starts the control plane again on the same data and the same
 // address, after stopping it if it still runs, and returns when it is usable.
 func (c *Cluster) Restart(ctx context.Context) error {
-	if err := c.process.stop(); err != nil {
+	if err := c.plane.stop(); err != nil {
 		return err
 	}
 	return c.start(ctx)

@@ -8,99 +8,69 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// process is a child that says "ready", and that dies with this process.
-type process struct {
-	cmd     *exec.Cmd
-	stderr  bytes.Buffer  // to be read when done is closed
-	done    chan struct{} // closed when it has been waited for
-	err     error         // of Wait; to be read when done is closed
-	stopped bool          // by us
+// plane is the process of the control plane, which prints "ready" and ends with this one.
+type plane struct {
+	*process.Child
+	stderr  bytes.Buffer // to be read when the process has ended
+	stopped bool         // by this process
 }
 
-// startProcess returns when the child has printed a line "ready".
-func startProcess(ctx context.Context, o Options, args []string) (*process, error) {
+// startPlane returns when the process has printed a line "ready".
+func startPlane(ctx context.Context, o Options, args []string) (*plane, error) {
 	ready := &readyLine{next: o.Stdout, seen: make(chan struct{})}
-	p := &process{cmd: exec.Command(o.Binary, args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), o.Env...)
-	p.cmd.Stdout = ready
-	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.launch(); err != nil {
+	p := &plane{}
+	cmd := exec.Command(o.Binary, args...)
+	cmd.Env = append(os.Environ(), o.Env...)
+	cmd.Stdout, cmd.Stderr = ready, &p.stderr
+	var err error
+	if p.Child, err = process.Start(cmd); err != nil {
 		return nil, err
 	}
 	select {
 	case <-ready.seen:
 		return p, nil
-	case <-p.done:
+	case <-p.Exited():
 		return nil, p.exitError()
 	case <-ctx.Done():
 		return nil, errors.Join(ctx.Err(), p.kill())
 	}
 }
 
-// launch starts the child from a thread that stays until the child has ended.
-// The kernel sends the parent-death signal when the *thread* that forked goes
-// away, and Go ends a thread whose locked goroutine returns: without this, a
-// test elsewhere in the process could take the control plane with it.
-func (p *process) launch() error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-			close(p.done)
-		}
-	}()
-	return <-started
-}
-
 // stop sends SIGTERM and, after stopTimeout, SIGKILL.
-func (p *process) stop() error {
-	select {
-	case <-p.done:
+func (p *plane) stop() error {
+	if !p.Running() {
 		if p.stopped {
 			return nil
 		}
 		return p.exitError()
-	default:
 	}
 	p.stopped = true
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := p.End(ctx, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("the control plane: %w", err)
 	}
-	select {
-	case <-p.done:
-		if p.err != nil {
-			return p.exitError()
-		}
-		return nil
-	case <-time.After(stopTimeout):
-		return errors.Join(fmt.Errorf("the control plane ignored SIGTERM for %v", stopTimeout), p.kill())
+	if p.Wait() != nil {
+		return p.exitError()
 	}
-}
-
-// kill sends SIGKILL and waits.
-func (p *process) kill() error {
-	p.stopped = true
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.done
 	return nil
 }
 
-func (p *process) exitError() error {
-	return fmt.Errorf("the control plane ended by itself (%v): %s", p.cmd.ProcessState, strings.TrimSpace(p.stderr.String()))
+// kill sends SIGKILL and waits.
+func (p *plane) kill() error {
+	p.stopped = true
+	return p.Kill()
+}
+
+func (p *plane) exitError() error {
+	return fmt.Errorf("the control plane ended by itself (%v): %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }
 
 // readyLine passes on what is written to it and notices the line "ready".

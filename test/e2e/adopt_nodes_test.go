@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,33 +23,22 @@ import (
 func (h *host) beside(name string) (other *host, at func(...string) string) {
 	w := h.w
 	w.Helper()
-	hold := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec cat")
-	in, err := hold.StdinPipe()
-	w.must(err)
-	out, err := hold.StdoutPipe()
-	w.must(err)
-	w.must(hold.Start())
-	w.Cleanup(func() { in.Close(); hold.Wait() })
-	_, err = bufio.NewReader(out).ReadString('\n')
-	w.must(err)
-	enter := []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", hold.Process.Pid), "--"}
+	namespace := hosttest.NewNamespace(w, "")
 	image := hosttest.Mkfs(w, "ext4", 96)
 	script := fmt.Sprintf("umount %[1]s && mount -t %[2]s -o loop,nosuid,nodev %[3]s %[1]s && chmod 0700 %[1]s", h.mount, image.Type, image.File)
-	if out, err := exec.Command(enter[0], append(enter[1:], "sh", "-c", script)...).CombinedOutput(); err != nil {
-		w.Fatalf("%s: %v\n%s", script, err, out)
-	}
+	namespace.Run("sh", "-c", script)
 	other = &host{w: w, node: w.namespace + "-" + name, mount: h.mount}
 	w.must(w.AddNode(w.ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.must(err)
 	text := strings.Replace(string(config), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
-	other.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: enter})
+	other.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: namespace.Enter()})
 	w.must(err)
 	if out, code := other.Call("prepare", "fast"); code != 0 {
 		w.Fatalf("prepare: exit code %d\n%s", code, out)
 	}
 	return other, func(elem ...string) string {
-		return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", hold.Process.Pid), h.mount}, elem...)...)
+		return namespace.Path(append([]string{h.mount}, elem...)...)
 	}
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -87,8 +86,7 @@ func TestSharedForgedForAnother(t *testing.T) {
 // marker is that of the storage that this node has.
 func (n *node) marker() string {
 	n.w.Helper()
-	command := append(n.inside(), "cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json"))
-	text, err := exec.Command(command[0], command[1:]...).Output()
+	text, err := n.namespace.Command("cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json")).Output()
 	n.w.must(err)
 	_, id, _ := strings.Cut(string(text), `"id":`)
 	id, _, _ = strings.Cut(strings.TrimLeft(id, ` "`), `"`)

@@ -1,15 +1,10 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +18,7 @@ import (
 // they would one on the network; the test itself sees it there, too.
 type node struct {
 	*host
-	space int // the process that holds the namespace
+	namespace *hosttest.Namespace
 }
 
 // newNodes makes nodes that share the filesystem that is mounted at mount. Extra is TOML for the pool.
@@ -31,14 +26,14 @@ func (w *world) newNodes(mount string, names []string, extra ...string) []*node 
 	w.Helper()
 	var all []*node
 	for _, name := range names {
-		n := &node{space: newSpace(w.T), host: &host{w: w, node: w.namespace + "-" + name, mount: mount}}
+		n := &node{namespace: newNamespace(w.T), host: &host{w: w, node: w.namespace + "-" + name, mount: mount}}
 		dir := hosttest.Dir(w)
 		kubeconfig := filepath.Join(dir, "kubeconfig")
 		w.must(w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 		config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\nscope = \"shared\"\n%s\n",
 			w.provisioner, n.node, kubeconfig, mount, strings.Join(extra, "\n"))
 		var err error
-		n.Daemon, err = rig.New(rig.Options{Dir: dir, Config: config, Wrap: n.inside()})
+		n.Daemon, err = rig.New(rig.Options{Dir: dir, Config: config, Wrap: n.namespace.Enter()})
 		w.must(err)
 		if out, code := n.Call("prepare", "fast"); code != 0 {
 			w.Fatalf("prepare on %s: exit code %d\n%s", n.node, code, out)
@@ -54,49 +49,16 @@ func (w *world) newNodes(mount string, names []string, extra ...string) []*node 
 	return all
 }
 
-// newSpace holds a mount namespace with what is mounted now and its own /run/hostpath-provisioner, as
-// another machine has. It ends with the test.
-func newSpace(t *testing.T) (pid int) {
+// newNamespace is what is mounted now, with its own /run/hostpath-provisioner, as another machine has.
+func newNamespace(t *testing.T) *hosttest.Namespace {
 	t.Helper()
-	hold := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c",
-		"mount -t tmpfs node /run/hostpath-provisioner && echo ready && exec sleep infinity")
-	hold.Stderr = os.Stderr
-	out, err := hold.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hold.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // Pdeathsig goes with the thread that forked, so this one stays
-		defer runtime.UnlockOSThread()
-		err := hold.Start()
-		started <- err
-		if err == nil {
-			hold.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { hold.Process.Kill() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("a mount namespace: %q, %v", line, err)
-	}
-	return hold.Process.Pid
-}
-
-func (n *node) inside() []string {
-	return []string{"nsenter", "--target", strconv.Itoa(n.space), "--mount", "--"}
+	return hosttest.NewNamespace(t, "mount -t tmpfs node /run/hostpath-provisioner")
 }
 
 // do runs a command on the node.
 func (n *node) do(args ...string) {
 	n.w.Helper()
-	args = append(n.inside(), args...)
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		n.w.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	n.namespace.Run(args...)
 }
 
 // unmount takes the pool's storage away from this node, and remount brings it back.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 const classBeta = "volume.beta.kubernetes.io/storage-class"
@@ -185,13 +186,7 @@ func (m memory) String() string { return fmt.Sprintf("%d MiB (%d at most)", m.no
 
 func (h *host) memory() memory {
 	h.w.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
+	status, err := process.Status(h.PID())
 	h.w.must(err)
-	field := func(name string) int {
-		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
-		kib, err := strconv.Atoi(strings.Fields(rest)[0])
-		h.w.must(err)
-		return kib >> 10
-	}
-	return memory{field("VmRSS"), field("VmHWM")}
+	return memory{status["VmRSS"] >> 10, status["VmHWM"] >> 10}
 }

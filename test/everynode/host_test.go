@@ -1,17 +1,13 @@
 package everynode
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -21,11 +17,11 @@ import (
 // host is a node: a mount namespace, a filesystem in it at the pool's path, and a daemon.
 type host struct {
 	*rig.Daemon
-	w      *world
-	node   string
-	path   string // of the pool, in the namespace
-	mount  func() // mounts the pool's filesystem
-	holder int    // the process that holds the namespace
+	w         *world
+	node      string
+	path      string // of the pool, in the namespace
+	mount     func() // mounts the pool's filesystem
+	namespace *hosttest.Namespace
 
 	kubeconfig string // the daemon's
 }
@@ -53,7 +49,7 @@ func (w *world) machine(name string, settings ...setting) *host {
 	if s.path == "" {
 		s.path = w.pool
 	}
-	h := &host{w: w, node: w.namespace + "-" + name, path: s.path, holder: w.hold()}
+	h := &host{w: w, node: w.namespace + "-" + name, path: s.path, namespace: hosttest.NewNamespace(w, "")}
 	h.mount = func() { h.inside("mount", "-t", "tmpfs", "-o", "mode=0700,size=16m", "pool", h.path) }
 	if !s.tmpfs {
 		image := hosttest.Mkfs(w, "ext4", 48)
@@ -75,64 +71,32 @@ func (w *world) machine(name string, settings ...setting) *host {
 	return h
 }
 
-// configure makes the daemon's directory and the program that runs it in the namespace.
+// configure makes the daemon's directory. The daemon runs in the namespace.
 func (h *host) configure(s setting) {
 	w, dir := h.w, hosttest.Dir(h.w)
 	h.kubeconfig = filepath.Join(dir, "kubeconfig")
 	w.must(w.kubeconfig(h.kubeconfig))
-	inside := filepath.Join(dir, "hostpath-provisioner")
-	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --mount=/proc/%d/ns/mnt -- %s \"$@\"\n", h.holder, binary())
-	w.must(os.WriteFile(inside, []byte(script), 0o700))
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\nscope = \"every-node\"\npath = %q\n%s\n",
 		w.provisioner, h.node, h.kubeconfig, h.path, s.extra)
 	if s.raw != "" {
 		config = h.onThisMachine(s.raw)
 	}
 	var err error
-	h.Daemon, err = rig.New(rig.Options{Binary: inside, Dir: dir, Config: config})
+	h.Daemon, err = rig.New(rig.Options{Dir: dir, Config: config, Wrap: h.namespace.Enter()})
 	w.must(err)
-}
-
-// hold starts a process in a new mount namespace, whose mounts nobody else sees, and answers its id.
-func (w *world) hold() int {
-	w.Helper()
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	w.must(err)
-	started := make(chan error, 1)
-	go func() {
-		// Pdeathsig goes with the thread that forked (prctl(2)), so this one waits for the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait()
-		}
-	}()
-	w.must(<-started)
-	w.Cleanup(func() { cmd.Process.Kill() })
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		w.Fatalf("a mount namespace: %v", err)
-	}
-	return cmd.Process.Pid
 }
 
 // inside runs a command in the host's mount namespace.
 func (h *host) inside(args ...string) {
 	h.w.Helper()
-	args = append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.holder), "--"}, args...)
-	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
-		h.w.Fatalf("%s on %s: %v\n%s", strings.Join(args[2:], " "), h.node, err, out)
-	}
+	h.namespace.Run(args...)
 }
 
 // unmount closes the pool, and waits until the daemon knows if one runs.
 func (h *host) unmount() {
 	h.w.Helper()
 	h.w.eventually("nobody looks into the pool of "+h.node, func() bool {
-		return exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.holder), "--", "umount", h.path).Run() == nil
+		return h.namespace.Command("umount", h.path).Run() == nil
 	})
 	h.w.must(h.WaitStatus(h.w.soon(), "is closed"))
 }
@@ -153,7 +117,7 @@ func (h *host) run() *host {
 
 // in is a path below the pool as this process can reach it.
 func (h *host) in(elem ...string) string {
-	return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", h.holder), h.path}, elem...)...)
+	return h.namespace.Path(append([]string{h.path}, elem...)...)
 }
 
 func (h *host) ours(dir string) string { return h.in(".hostpath-provisioner", dir) }

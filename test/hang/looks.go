@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // usage is what a process has.
@@ -25,25 +23,13 @@ type usage struct{ kib, threads, descriptors, goroutines int }
 var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
 
 func (s *scene) usage() usage {
-	dir := fmt.Sprintf("/proc/%d", s.Daemon.PID())
-	text, err := os.ReadFile(dir + "/status")
+	status, err := process.Status(s.Daemon.PID())
 	s.Must(err, "reading the daemon's status")
-	fds, err := os.ReadDir(dir + "/fd")
+	descriptors, err := process.Descriptors(s.Daemon.PID())
 	s.Must(err, "reading the daemon's descriptors")
 	goroutines, err := s.Metric("go_goroutines")
 	s.Must(err, "reading the daemon's metrics")
-	return usage{kib: field(text, "VmRSS:"), threads: field(text, "Threads:"), descriptors: len(fds), goroutines: int(goroutines)}
-}
-
-// field is the number behind a word in /proc/PID/status.
-func field(text []byte, word string) int {
-	_, rest, _ := bytes.Cut(text, []byte(word))
-	fields := strings.Fields(string(rest))
-	if len(fields) == 0 {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[0])
-	return n
+	return usage{kib: status["VmRSS"], threads: status["Threads"], descriptors: descriptors, goroutines: int(goroutines)}
 }
 
 // look makes the daemon look at every pool so many times, by mount events, and compares what it has in
@@ -141,19 +127,6 @@ func (s *scene) awaitNotice(r *report) {
 	if r.yanked > comesBack+s.slack || status.Reason != "Unreadable" {
 		s.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
 	}
-}
-
-// leaderEnded says whether a process ended but for threads that wait in the kernel where no signal
-// reaches them.
-func leaderEnded(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	i := bytes.LastIndexByte(text, ')')
-	return err == nil && i >= 0 && bytes.HasPrefix(text[i:], []byte(") Z"))
-}
-
-func threadsOf(pid int) int {
-	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	return len(tasks)
 }
 
 func eventually(is func() bool) error {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
@@ -157,8 +158,8 @@ func (s *scene) end(rd *round, pools []*pool, killable bool) {
 		case <-s.Daemon.Exited():
 			return true
 		default:
-			rd.stuck = threadsOf(pid)
-			return !killable && leaderEnded(pid)
+			rd.stuck = process.Threads(pid)
+			return !killable && process.Zombie(pid)
 		}
 	}
 	err := eventually(gone)

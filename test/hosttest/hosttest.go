@@ -10,14 +10,14 @@
 package hosttest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 const (
@@ -50,7 +50,7 @@ func Main(m *testing.M) int {
 func Isolate(body func() int) int {
 	switch {
 	case os.Getenv(automountEnv) != "": // inside already, in the namespace of the test
-		return exitCode(serveAutomount(os.Getenv(automountEnv)))
+		return process.ExitCode("automounter", serveAutomount(os.Getenv(automountEnv)))
 	case os.Getenv(insideEnv) != "":
 		if err := enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "hosttest:", err)
@@ -65,48 +65,35 @@ func Isolate(body func() int) int {
 	}
 }
 
-// rerun starts this binary again in a new mount namespace. Pdeathsig is tied to the thread that
-// forks (prctl(2)), so the thread is kept.
+// rerun starts this binary again in a new mount namespace.
 func rerun() int {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	detached := make(chan os.Signal, 1)
-	if os.Getenv(keepEnv) == "1" {
-		cmd.SysProcAttr.Pdeathsig = 0
-		signal.Notify(detached, syscall.SIGUSR1)
-	}
+	cmd := process.Self(insideEnv + "=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	// An interrupt goes to the whole foreground group: the child ends by it, and this process waits.
 	// Caught and not ignored, because what is ignored stays so in the child (execve(2)).
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
-	ended := make(chan error, 1)
-	if err := cmd.Start(); err != nil {
+	if os.Getenv(keepEnv) == "1" {
+		return detachable(cmd)
+	}
+	child, err := process.Start(cmd)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "hosttest: starting in a mount namespace:", err)
 		return 1
 	}
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		return exitCode(err)
-	case <-detached:
-		return 0
-	}
+	return process.ExitCode("hosttest", child.Wait())
 }
 
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
+// detachable is a body that may call Detach: it goes on when this process has ended.
+func detachable(cmd *exec.Cmd) int {
+	detached := make(chan os.Signal, 1)
+	signal.Notify(detached, syscall.SIGUSR1)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	select {
+	case err := <-ended:
+		return process.ExitCode("hosttest", err)
+	case <-detached:
 		return 0
-	case errors.As(err, &exit):
-		return max(exit.ExitCode(), 1)
-	default:
-		fmt.Fprintln(os.Stderr, "hosttest:", err)
-		return 1
 	}
 }
 

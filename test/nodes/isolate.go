@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"syscall"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // The test binary plays several parts, one after the other. An environment variable says which.
@@ -58,44 +59,25 @@ func outside() int {
 		// (pid_namespaces(7)).
 		err = errors.Join(err, sweepCgroups(os.Getpid()))
 	}
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return exit.ExitCode()
-	default:
-		fmt.Fprintln(os.Stderr, "nodes:", err)
-		return 1
-	}
+	return process.ExitCode("nodes", err)
 }
 
-// runFirstProcess keeps its thread, because the parent-death signal goes with the thread that forked
-// (prctl(2)). An interrupt kills the namespace; there is nothing in it to be saved.
+// runFirstProcess returns when the process has ended. An interrupt kills the namespace; there is nothing in it to be saved.
 func runFirstProcess(interrupts <-chan os.Signal) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), stageEnv+"="+stageInit, runEnv+"="+strconv.Itoa(os.Getpid()))
+	cmd := process.Self(stageEnv+"="+stageInit, runEnv+"="+strconv.Itoa(os.Getpid()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
 		Unshareflags: syscall.CLONE_NEWNS,
-		Pdeathsig:    syscall.SIGKILL,
 	}
-	if err := cmd.Start(); err != nil {
+	child, err := process.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("starting in new namespaces: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	select {
-	case err := <-ended:
-		return err
+	case <-child.Exited():
+		return child.Wait()
 	case s := <-interrupts:
-		cmd.Process.Kill()
-		<-ended
-		return fmt.Errorf("stopped by %v", s)
+		return errors.Join(fmt.Errorf("stopped by %v", s), child.Kill())
 	}
 }
 
@@ -108,8 +90,8 @@ func firstProcess() (code int, err error) {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return 0, fmt.Errorf("mounting /proc of the PID namespace: %w", err)
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("bringing the loopback interface up: %w: %s", err, out)
+	if err := hosttest.LoopbackUp(); err != nil {
+		return 0, err
 	}
 	// Not appended to the environment: of two values a program gets the first.
 	if err := os.Setenv(stageEnv, stageTest); err != nil {

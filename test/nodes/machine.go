@@ -14,7 +14,7 @@ import (
 // machine is a node without its software: a mount and a UTS namespace, held by a process.
 type machine struct {
 	name   string
-	holder *process
+	holder *logged
 	stdin  io.Closer // the holder ends with it
 }
 
@@ -123,7 +123,7 @@ func (m *machine) command(argv ...string) *exec.Cmd {
 // enter are nsenter(1)'s arguments. It executes the program in its own place, so that the process id
 // and the parent-death signal are the program's.
 func (m *machine) enter() []string {
-	return []string{fmt.Sprintf("--target=%d", m.holder.pid()), "--mount", "--uts", "--"}
+	return []string{fmt.Sprintf("--target=%d", m.holder.PID()), "--mount", "--uts", "--"}
 }
 
 // call runs a program in the machine's namespaces and answers what it printed.
@@ -137,5 +137,5 @@ func (m *machine) call(argv ...string) (string, error) {
 
 // path is the test's path of a file of the machine.
 func (m *machine) path(elem ...string) string {
-	return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", m.holder.pid())}, elem...)...)
+	return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", m.holder.PID())}, elem...)...)
 }

@@ -26,8 +26,8 @@ type node struct {
 	dir        string // logs and configuration, the same path inside and outside
 	address    string
 	cgroup     string
-	containerd *process
-	kubelet    *process
+	containerd *logged
+	kubelet    *logged
 }
 
 // newNode makes the machine, with programs (a name, a file) in the node's directory; nothing runs on
@@ -106,7 +106,7 @@ func (n *node) startContainerd(ctx context.Context) (err error) {
 	}
 	err = eventually(ctx, "containerd's socket", func() error {
 		select {
-		case <-n.containerd.exited:
+		case <-n.containerd.Exited():
 			return fmt.Errorf("containerd ended; its log ends with\n%s", n.containerd.tail(10))
 		default:
 		}
@@ -151,7 +151,7 @@ func (n *node) waitReady(ctx context.Context, c *cluster.Cluster) error {
 // stop ends kubelet, then containerd. Containers go on, as they do when these are upgraded.
 func (n *node) stop(s syscall.Signal) error {
 	var errs []error
-	for _, p := range []*process{n.kubelet, n.containerd} {
+	for _, p := range []*logged{n.kubelet, n.containerd} {
 		if p != nil {
 			errs = append(errs, p.end(s, 30*time.Second))
 		}

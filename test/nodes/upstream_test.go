@@ -150,7 +150,7 @@ func runUpstream(ctx context.Context, w *world) {
 	suite, err := launch(cmd, log)
 	w.must(err, "starting the suite")
 	w.showf("about 8 minutes on 2 cores; the log is %s", log)
-	<-suite.exited
+	<-suite.Exited()
 	data, err := os.ReadFile(filepath.Join(w.dir, "report.json"))
 	if err != nil {
 		w.Fatalf("the suite left no report: %v; its log ends with\n%s", err, suite.tail(40))

@@ -106,7 +106,7 @@ func (w *world) startNode(ctx context.Context, number int, name, archive string)
 	w.must(n.importImage(archive), "importing the image on "+name)
 	w.must(n.startKubelet(), "starting kubelet on "+name)
 	w.must(n.waitReady(ctx, w.cluster), "waiting for "+name)
-	w.showf("%s is Ready after %.1fs: kubelet %d, containerd %d", name, time.Since(begin).Seconds(), n.kubelet.pid(), n.containerd.pid())
+	w.showf("%s is Ready after %.1fs: kubelet %d, containerd %d", name, time.Since(begin).Seconds(), n.kubelet.PID(), n.containerd.PID())
 	return &host{node: n}
 }
 

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // Options say which daemon to run.
@@ -34,8 +36,7 @@ type Options struct {
 // Daemon is one daemon process at a time, with what it told its notify socket.
 type Daemon struct {
 	opt    Options
-	cmd    *exec.Cmd
-	exited chan struct{}
+	child  *process.Child
 	socket *net.UnixConn
 
 	mu     sync.Mutex
@@ -133,32 +134,23 @@ func (d *Daemon) Start() error {
 	cmd := d.Command("run")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, fmt.Sprintf("WATCHDOG_USEC=%d", WatchdogInterval.Microseconds()))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.mu.Lock()
 	d.ready, d.status, d.socket = 0, "", socket
 	d.beat, d.pause = time.Now(), 0
 	d.mu.Unlock()
-	started := make(chan error, 1)
-	exited := make(chan struct{})
-	go func() {
-		// Pdeathsig goes with the thread that forked (prctl(2)), so this one waits for the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait()
-			socket.Close()
-			close(exited)
-			d.tell()
-		}
-	}()
-	if err := <-started; err != nil {
+	if d.child, err = process.Start(cmd); err != nil {
 		return err
 	}
-	d.cmd, d.exited = cmd, exited
+	go d.ended(d.child, socket)
 	go d.listen(socket)
 	return nil
+}
+
+// ended closes the notify socket when the process has ended, and wakes what waits for the daemon.
+func (d *Daemon) ended(child *process.Child, socket *net.UnixConn) {
+	<-child.Exited()
+	socket.Close()
+	d.tell()
 }
 
 // Run is Start and the wait for READY.
@@ -250,7 +242,7 @@ func (d *Daemon) wait(ctx context.Context, what string, is func() bool) error {
 			return nil
 		}
 		select {
-		case <-d.exited:
+		case <-d.child.Exited():
 			return fmt.Errorf("the daemon ended while waiting for %s; its log:\n%s", what, d.Log())
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w; the last STATUS was %q; its log:\n%s", what, ctx.Err(), status, d.Log())
@@ -267,18 +259,25 @@ func (d *Daemon) Status() string {
 }
 
 // PID is the running daemon's process id.
-func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+func (d *Daemon) PID() int { return d.child.PID() }
 
 // Signal sends a signal to the daemon.
-func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
+func (d *Daemon) Signal(s os.Signal) error { return d.child.Signal(s) }
 
-// Exited is closed when the process has ended.
-func (d *Daemon) Exited() <-chan struct{} { return d.exited }
+// Exited is closed when the process has ended. It is nil before the first Start.
+func (d *Daemon) Exited() <-chan struct{} {
+	if d.child == nil {
+		return nil
+	}
+	return d.child.Exited()
+}
+
+// Running reports whether the daemon was started and has not ended.
+func (d *Daemon) Running() bool { return d.child != nil && d.child.Running() }
 
 // Kill ends the daemon as a crash would and waits until it is gone.
 func (d *Daemon) Kill() {
-	d.cmd.Process.Kill()
-	<-d.exited
+	_ = d.child.Kill()
 }
 
 // Stop asks the daemon to end and answers how long that took and its exit code.
@@ -288,8 +287,8 @@ func (d *Daemon) Stop(ctx context.Context) (time.Duration, int, error) {
 		return 0, 0, err
 	}
 	select {
-	case <-d.exited:
-		return time.Since(begin), d.cmd.ProcessState.ExitCode(), nil
+	case <-d.child.Exited():
+		return time.Since(begin), d.child.State().ExitCode(), nil
 	case <-ctx.Done():
 		return time.Since(begin), 0, fmt.Errorf("the daemon does not end: %w; its log:\n%s", ctx.Err(), d.Log())
 	}

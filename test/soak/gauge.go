@@ -8,10 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // gauge measures a daemon from outside: /proc and its metrics.
@@ -85,14 +86,14 @@ func (g *gauge) measure(ctx context.Context) (s sample, err error) {
 		if begin < 0 {
 			begin = now
 		}
-		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.pid))
+		fds, err := process.Descriptors(g.pid)
 		if err != nil {
 			return s, err
 		}
 		s.heap = least(s.heap, page["go_memstats_alloc_bytes"]/1024)
-		s.goroutines, s.fds = least(s.goroutines, page["go_goroutines"]), least(s.fds, len(fds))
+		s.goroutines, s.fds = least(s.goroutines, page["go_goroutines"]), least(s.fds, fds)
 	}
-	status, err := g.status()
+	status, err := process.Status(g.pid)
 	if err != nil {
 		return s, err
 	}
@@ -113,9 +114,9 @@ func least(was, is int) int {
 func (g *gauge) quiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for last := -10; ; {
-		now, err := g.ticks()
-		if err != nil || now-last <= 1 {
+	for last := -time.Second; ; {
+		now, err := process.CPUTime(g.pid)
+		if err != nil || now-last <= 10*time.Millisecond {
 			return err
 		}
 		last = now
@@ -125,39 +126,6 @@ func (g *gauge) quiet(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-}
-
-// ticks is the processor time so far, in hundredths of a second (USER_HZ, proc(5)).
-func (g *gauge) ticks() (int, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	user, err := strconv.Atoi(fields[11])
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.Atoi(fields[12])
-	return user + system, err
-}
-
-// status is the numbers of /proc/PID/status.
-func (g *gauge) status() (map[string]int, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.pid))
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]int{}
-	for line := range strings.Lines(string(data)) {
-		key, value, _ := strings.Cut(line, ":")
-		if fields := strings.Fields(value); len(fields) > 0 {
-			if n, err := strconv.Atoi(fields[0]); err == nil {
-				all[key] = n
-			}
-		}
-	}
-	return all, nil
 }
 
 // plain asks for no compression, whose tables are two thirds of a megabyte of the daemon's heap and

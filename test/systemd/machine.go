@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // machine is a container with a systemd of its own. Its disk lives as long as this process, through
@@ -20,8 +22,7 @@ type machine struct {
 	root    string // its root directory, seen from outside
 	shared  string // a folder that it sees, read-only, at /shared
 	pods    bool   // it runs containers, and has the cgroup controllers that they need
-	nspawn  *exec.Cmd
-	exited  chan struct{}
+	nspawn  *process.Child
 	cgroups []string
 
 	environment []string // of every command, besides the usual
@@ -74,15 +75,12 @@ func (m *machine) boot(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	m.nspawn = exec.Command("/bin/sh", append([]string{"-c", enter + `exec systemd-nspawn "$@"`, "sh"}, args...)...)
-	m.nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+m.unified())
-	m.nspawn.Stdout, m.nspawn.Stderr = log, log
-	m.nspawn.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.nspawn.Start(); err != nil {
+	nspawn := exec.Command("/bin/sh", append([]string{"-c", enter + `exec systemd-nspawn "$@"`, "sh"}, args...)...)
+	nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+m.unified())
+	nspawn.Stdout, nspawn.Stderr = log, log
+	if m.nspawn, err = process.Start(nspawn); err != nil {
 		return err
 	}
-	m.exited = make(chan struct{})
-	go func() { m.nspawn.Wait(); close(m.exited) }()
 	return m.wait(ctx)
 }
 
@@ -96,7 +94,7 @@ func (m *machine) wait(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-m.exited:
+		case <-m.nspawn.Exited():
 			return errors.New("the container ended while booting")
 		case <-ctx.Done():
 			return fmt.Errorf("the container does not come up: %w: %s", ctx.Err(), out)
@@ -107,7 +105,7 @@ func (m *machine) wait(ctx context.Context) error {
 
 // leader is the container's first process, seen from here; 0 before it is there.
 func (m *machine) leader() int {
-	pid := strconv.Itoa(m.nspawn.Process.Pid)
+	pid := strconv.Itoa(m.nspawn.PID())
 	text, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	first, _, _ := strings.Cut(string(text), " ")
 	n, _ := strconv.Atoi(first)
@@ -129,7 +127,7 @@ func (m *machine) halt(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	m.command(ctx, "systemctl", "poweroff").Run()
 	select {
-	case <-m.exited:
+	case <-m.nspawn.Exited():
 		return time.Since(began), m.dropCgroups()
 	case <-ctx.Done():
 		return 0, fmt.Errorf("the container does not shut down: %w", ctx.Err())
@@ -137,13 +135,11 @@ func (m *machine) halt(ctx context.Context) (time.Duration, error) {
 }
 
 func (m *machine) close() error {
-	if m.nspawn == nil || m.nspawn.Process == nil {
+	if m.nspawn == nil {
 		return nil
 	}
 	if leader := m.leader(); leader > 0 {
 		syscall.Kill(leader, syscall.SIGKILL)
 	}
-	m.nspawn.Process.Kill()
-	<-m.exited
-	return m.dropCgroups()
+	return errors.Join(m.nspawn.Kill(), m.dropCgroups())
 }

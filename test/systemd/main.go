@@ -14,12 +14,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -27,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -58,22 +56,14 @@ func isolate() int {
 		fmt.Fprintln(os.Stderr, "systemd:", err)
 		return 1
 	}
-	runtime.LockOSThread() // Pdeathsig goes with the thread that forked (prctl(2))
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), insideEnv+"="+tree)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd := process.Self(insideEnv + "=" + tree)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM) // the child ends by it, and this waits
-	err = cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		return max(exit.ExitCode(), 1)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "systemd:", err)
-		return 1
+	child, err := process.Start(cmd)
+	if err == nil {
+		err = child.Wait()
 	}
-	return 0
+	return process.ExitCode("systemd", err)
 }
 
 func run() (code int) {
@@ -118,18 +108,3 @@ func kubeadm() bool { return slices.Equal(os.Args[1:], []string{"kubeadm"}) }
 
 // failure ends the story.
 type failure string
-
-// loopbackUp: a new network namespace has a loopback that is down.
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
-}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -52,7 +53,7 @@ func (w *world) step(s step) {
 
 // prepareMachine makes the machine, and does not boot it.
 func (w *world) prepareMachine(pods bool) {
-	w.must(loopbackUp(), "the loopback")
+	w.must(hosttest.LoopbackUp(), "the loopback")
 	w.must(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), "keeping mounts to ourselves")
 	dir, err := os.MkdirTemp("", "hostpath-systemd-")
 	w.must(err, "a directory")

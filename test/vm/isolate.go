@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // inside says that this process is the one in the network namespace.
@@ -19,48 +19,23 @@ const inside = "HOSTPATH_VM_INSIDE"
 // machine can reach the control plane and nobody else.
 func isolate(ctx context.Context, body func() int) int {
 	if os.Getenv(inside) != "" {
-		if err := loopbackUp(); err != nil {
+		err := hosttest.LoopbackUp()
+		if err == nil { // what is mounted from here on stays in this mount namespace
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "vm:", err)
 			return 1
 		}
 		return body()
 	}
-	// Pdeathsig goes with the thread that forked.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd := process.Self(inside + "=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
-	err := cmd.Start()
+	child, err := process.Start(cmd)
 	if err == nil {
-		passOn := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
-		err = cmd.Wait()
+		passOn := context.AfterFunc(ctx, func() { child.Signal(syscall.SIGTERM) })
+		err = child.Wait()
 		passOn()
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		fmt.Fprintln(os.Stderr, "vm:", err)
-		return 1
-	}
-	return cmd.ProcessState.ExitCode()
-}
-
-// loopbackUp sets the flag that ip link set lo up sets.
-func loopbackUp() error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(socket)
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("loopback up: %w", err)
-	}
-	// What is mounted from here on stays in this mount namespace.
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	return process.ExitCode("vm", err)
 }

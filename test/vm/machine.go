@@ -10,11 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // layout names what a saved state depends on beside the image: the devices. Change it with them.
@@ -41,8 +41,8 @@ type machineOptions struct {
 // machine is a running qemu with its agent.
 type machine struct {
 	opt    machineOptions
-	cmd    *exec.Cmd
-	exited chan struct{}
+	child  *process.Child
+	exited chan struct{} // closed when its output is kept, too
 	agent  net.Conn
 
 	mu      sync.Mutex
@@ -148,28 +148,23 @@ func (o machineOptions) kernel() string {
 	return strings.TrimSpace("apparmor=0 " + o.Kernel)
 }
 
-// launch starts qemu from a thread that stays until qemu has ended: the parent-death signal goes with
-// the thread.
+// launch starts qemu. What it printed is in qemu.log when it has ended.
 func (m *machine) launch() error {
-	m.cmd = exec.Command("qemu-system-x86_64", m.opt.arguments()...)
-	var said strings.Builder
-	m.cmd.Stdout, m.cmd.Stderr = &said, &said
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
+	cmd := exec.Command("qemu-system-x86_64", m.opt.arguments()...)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	var err error
+	if m.child, err = process.Start(cmd); err != nil {
+		return err
+	}
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := m.cmd.Start()
-		started <- err
-		if err == nil {
-			m.cmd.Wait()
-			if said.Len() > 0 {
-				os.WriteFile(filepath.Join(m.opt.Dir, "qemu.log"), []byte(said.String()), 0o600)
-			}
-			close(m.exited)
+		<-m.child.Exited()
+		if output.Len() > 0 {
+			os.WriteFile(filepath.Join(m.opt.Dir, "qemu.log"), []byte(output.String()), 0o600)
 		}
+		close(m.exited)
 	}()
-	return <-started
+	return nil
 }
 
 func (m *machine) connect(ctx context.Context) error {
@@ -299,7 +294,7 @@ func (m *machine) until(ctx context.Context, limit time.Duration, command string
 
 // kill cuts the power.
 func (m *machine) kill() {
-	m.cmd.Process.Kill()
+	_ = m.child.Kill()
 	<-m.exited
 	if m.agent != nil {
 		m.agent.Close()
