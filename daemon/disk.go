@@ -3,10 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -27,18 +26,11 @@ func newDisk(hands *volume.Pool, selinuxType string) disk {
 }
 
 func (d disk) Create(ctx context.Context, id mounts.Identity, m controller.Making) error {
-	r, quota := m.Record, int64(0)
+	quota := int64(0)
 	if m.Quota {
-		quota = m.Requested
+		quota = m.Record.Requested
 	}
-	_, err := d.Pool.Create(ctx, id, volume.Spec{
-		Record: volume.Record{
-			PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Directory: r.Directory, OnDelete: r.OnDelete, Unpublished: r.Unpublished,
-			Class: m.Class, Provisioner: m.Provisioner, Node: m.Node, Scope: m.Scope, Source: m.Source, Reclaim: m.Reclaim,
-			Requested: m.Requested, Created: time.Now().UTC(),
-		},
-		Mode: m.Mode, UID: m.UID, GID: m.GID, Label: d.label, Quota: quota,
-	})
+	_, err := d.Pool.Create(ctx, id, volume.Spec{Record: m.Record, Mode: m.Mode, UID: m.UID, GID: m.GID, Label: d.label, Quota: quota})
 	return translate(err)
 }
 
@@ -75,28 +67,23 @@ func (d disk) Purge(ctx context.Context, id mounts.Identity, pv string) error {
 	return translate(err)
 }
 
-func (d disk) Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error) {
-	r, place, err := d.Pool.Lookup(ctx, id, pv)
-	if errors.Is(err, volume.ErrNotRecorded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, translate(err)
-	}
-	return record(r, place), nil
+func (d disk) Lookup(ctx context.Context, id mounts.Identity, pv string) (*record.Record, error) {
+	return recorded(d.Pool.Lookup(ctx, id, pv))
 }
 
-func (d disk) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error) {
-	r, err := d.Pool.LookupArchived(ctx, id, pv, claimUID)
-	if errors.Is(err, volume.ErrNotRecorded) {
+func (d disk) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*record.Record, error) {
+	return recorded(d.Pool.LookupArchived(ctx, id, pv, claimUID))
+}
+
+// recorded is nil without an error where there is no record.
+func recorded(r record.Record, err error) (*record.Record, error) {
+	switch {
+	case errors.Is(err, volume.ErrNotRecorded):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, translate(err)
 	}
-	found := record(r, volume.InArchive)
-	found.Archived = true
-	return found, nil
+	return &r, nil
 }
 
 func (d disk) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
@@ -105,13 +92,9 @@ func (d disk) Exists(ctx context.Context, id mounts.Identity, directory string) 
 }
 
 // Records leaves damaged records out: nothing is done with them, and the volumes command shows them.
-func (d disk) Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error) {
+func (d disk) Records(ctx context.Context, id mounts.Identity) ([]record.Record, error) {
 	inventory, err := d.Pool.List(ctx, id)
-	var all []plan.Record
-	for _, e := range inventory.Volumes {
-		all = append(all, *record(e.Record, e.Place))
-	}
-	return all, translate(err)
+	return inventory.Volumes, translate(err)
 }
 
 func (d disk) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
@@ -119,19 +102,11 @@ func (d disk) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 	return n, translate(err)
 }
 
-func record(r volume.Record, place volume.Place) *plan.Record {
-	return &plan.Record{
-		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
-		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Unpublished: r.Unpublished, Replaced: r.Replaced != "", Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
-	}
-}
-
 // translate puts the error that controller knows into the chain.
 func translate(err error) error {
 	for from, to := range map[error]error{
 		volume.ErrMoved:    controller.ErrMoved,
 		volume.ErrNotEmpty: controller.ErrNotEmpty,
-		volume.ErrDamaged:  controller.ErrDamaged,
 		volume.ErrNoQuota:  controller.ErrNoQuota,
 	} {
 		if errors.Is(err, from) {

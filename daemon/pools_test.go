@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -63,7 +64,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 	fs.Hold(hungfs.Mkdir)
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.hands.Create(t.Context(), id, volume.Spec{Record: volume.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
+		_, err := p.hands.Create(t.Context(), id, volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
 		done <- err
 	}()
 	fs.AwaitHeld()

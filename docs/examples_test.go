@@ -16,7 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 )
 
@@ -125,7 +125,7 @@ func TestAdoptedVolume(t *testing.T) {
 	}
 	pv.Status.Phase, pv.Spec.ClaimRef = corev1.VolumeReleased, &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "u-1"}
 	pool := plan.Pool{Name: pv.Labels[plan.PoolLabel], Path: "/srv/fast"}
-	facts := plan.VolumeFacts{Volume: &pv, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Pool: &pool, Record: &plan.Record{PV: pv.Name, Directory: pv.Name, Place: plan.InPool}}
+	facts := plan.VolumeFacts{Volume: &pv, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Pool: &pool, Record: &record.Record{PV: pv.Name, Directory: pv.Name, Place: record.InPool}}
 	if v := plan.ForVolume(facts); v.Action != plan.Ignore {
 		t.Errorf("as it is made: %+v", v)
 	}
@@ -141,10 +141,10 @@ func TestAdoptedVolume(t *testing.T) {
 // The record that is shown has the fields that records have.
 func TestRecord(t *testing.T) {
 	for _, b := range blocks(t, "json") {
-		var r volume.Record
+		var r record.Record
 		decoder := json.NewDecoder(strings.NewReader(b.text))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&r); err != nil || r.Version != volume.Version {
+		if err := decoder.Decode(&r); err != nil || r.Version != record.Version {
 			t.Errorf("%s: %v, version %d", b.in, err, r.Version)
 		}
 	}

@@ -6,21 +6,15 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // records are those of a pool that was looked at.
-func records(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]plan.Record, error) {
+func records(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]record.Record, error) {
 	inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
-	var all []plan.Record
-	for _, v := range inventory.Volumes {
-		all = append(all, plan.Record{
-			PV: v.Record.PV, Scope: v.Record.Scope, Node: v.Record.Node, Retained: v.Record.Retained,
-			Unpublished: v.Record.Unpublished, Place: plan.Place(v.Place),
-		})
-	}
-	return all, err
+	return inventory.Volumes, err
 }
 
 // foreignRecords finds what the records say against this node's working in a pool. What cannot be read is
@@ -49,8 +43,8 @@ func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostch
 func recordedNodes(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]string, error) {
 	all, err := records(ctx, pool, r)
 	var names []string
-	for _, record := range all {
-		names = append(names, record.Node)
+	for _, r := range all {
+		names = append(names, r.Node)
 	}
 	return names, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -130,7 +131,7 @@ func fill(t *testing.T, h *host) {
 	id := hostcheck.NewProber(daemon.Expect("", pool, remembered)).Probe(ctx).Identity
 	hands := volume.New(volume.Options{Name: "fast", Path: pool.Path})
 	for _, pv := range []string{"pvc-pool", "pvc-kept", "pvc-trash", "pvc-archive"} {
-		_, err := hands.Create(ctx, id, volume.Spec{Record: volume.Record{
+		_, err := hands.Create(ctx, id, volume.Spec{Record: record.Record{
 			PV: pv, Namespace: "shop", Claim: "data-" + pv[4:], ClaimUID: "uid-" + pv, Directory: pv, Requested: 5 << 30,
 		}, Mode: 0o777})
 		h.must(err)
@@ -173,18 +174,18 @@ func TestStates(t *testing.T) {
 		return pv
 	}
 	const remove, retain = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
-	in := func(pv string, place volume.Place) volume.Volume {
-		return volume.Volume{Record: volume.Record{PV: pv, Namespace: "shop", Claim: "data", Directory: pv}, Place: place}
+	in := func(pv string, place record.Place) record.Record {
+		return record.Record{PV: pv, Namespace: "shop", Claim: "data", Directory: pv, Place: place}
 	}
-	kept := in("9-kept", volume.InPool)
-	kept.Record.Retained = true
-	half, held := in("5b-half", volume.InPool), in("5c-held", volume.InPool)
-	half.Record.Replaced, held.Record.Replaced, kept.Record.Replaced = "{}", "{}", "{}"
+	kept := in("9-kept", record.InPool)
+	kept.Retained = true
+	half, held := in("5b-half", record.InPool), in("5c-held", record.InPool)
+	half.Replaced, held.Replaced, kept.Replaced = "{}", "{}", "{}"
 	heldObject := object("5c-held", corev1.VolumeBound, retain)
 	heldObject.Annotations = map[string]string{plan.HeldAnnotation: "Delete"}
-	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []volume.Volume{
-		in("1-bound", volume.InPool), in("2-released", volume.InPool), in("3-retained", volume.InPool), in("4-new", volume.InPool),
-		in("5-nobody's", volume.InPool), in("5a-of-another-scope", volume.InPool), half, held, in("6-trash", volume.InTrash), in("6a-forced", volume.InTrash), in("6b-going", volume.Emptying), in("7-lost", volume.Nowhere), in("8-unmade", volume.Nowhere), kept,
+	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []record.Record{
+		in("1-bound", record.InPool), in("2-released", record.InPool), in("3-retained", record.InPool), in("4-new", record.InPool),
+		in("5-nobody's", record.InPool), in("5a-of-another-scope", record.InPool), half, held, in("6-trash", record.InTrash), in("6a-forced", record.InTrash), in("6b-going", record.Emptying), in("7-lost", record.Nowhere), in("8-unmade", record.Nowhere), kept,
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	rebound := object("1-bound", corev1.VolumeBound, remove)
 	rebound.Spec.ClaimRef.Name = "wanted"

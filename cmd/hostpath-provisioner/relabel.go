@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -102,7 +103,7 @@ func (p *program) relabel(ctx context.Context, cfg config.Config, what string, d
 			closed = errors.Join(closed, err)
 			continue
 		}
-		if _, _, err := r.hands.Lookup(ctx, r.id, what); err == nil {
+		if _, err := r.hands.Lookup(ctx, r.id, what); err == nil {
 			return r.volumes(ctx, []string{what})
 		}
 	}
@@ -161,8 +162,8 @@ func (r *relabeller) pool(ctx context.Context) error {
 	}
 	var all []string
 	for _, v := range inventory.Volumes {
-		if v.Place == volume.InPool || v.Place == volume.InTrash || v.Place == volume.InArchive {
-			all = append(all, v.Record.PV)
+		if v.Place == record.InPool || v.Place == record.InTrash || v.Place == record.InArchive {
+			all = append(all, v.PV)
 		}
 	}
 	return r.volumes(ctx, all)

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -277,12 +278,12 @@ func rows(d disk, api objects) []volumeRow {
 	known, others := ofPool(d.pool, api.volumes), ofPool(d.pool, api.others)
 	var volumes []volumeRow
 	for _, v := range d.inventory.Volumes {
-		row := recordRow(d.pool, v.Record)
-		pv := cmp.Or(known[v.Record.PV], others[v.Record.PV])
+		row := recordRow(d.pool, v)
+		pv := cmp.Or(known[v.PV], others[v.PV])
 		row.State = stateOf(v, pv, api.err == nil)
 		row.boundTo(pv)
 		volumes = append(volumes, row)
-		delete(known, v.Record.PV)
+		delete(known, v.PV)
 	}
 	for _, pv := range known {
 		volumes = append(volumes, objectRow(d, pv))
@@ -290,7 +291,7 @@ func rows(d disk, api objects) []volumeRow {
 	slices.SortFunc(volumes, func(a, b volumeRow) int { return cmp.Compare(a.Volume, b.Volume) })
 	for _, r := range d.inventory.Archived {
 		row := recordRow(d.pool, r)
-		row.State = string(volume.InArchive)
+		row.State = string(record.InArchive)
 		volumes = append(volumes, row)
 	}
 	for _, broken := range d.inventory.Damaged {
@@ -318,7 +319,7 @@ func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.
 	return known
 }
 
-func recordRow(pool string, r volume.Record) volumeRow {
+func recordRow(pool string, r record.Record) volumeRow {
 	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested}
 }
 
@@ -354,19 +355,19 @@ func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
 }
 
 // stateOf says how a recorded volume stands: by where its directory is, then by its object.
-func stateOf(v volume.Volume, pv *corev1.PersistentVolume, asked bool) string {
+func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	switch {
-	case v.Place == volume.Nowhere && pv != nil:
+	case v.Place == record.Nowhere && pv != nil:
 		return stateMissing
-	case v.Place == volume.InTrash && pv == nil && asked && !v.Record.Retained: // its object did not go by the daemon's hand
+	case v.Place == record.InTrash && pv == nil && asked && !v.Retained: // its object did not go by the daemon's hand
 		return stateOrphaned
-	case v.Place != volume.InPool:
+	case v.Place != record.InPool:
 		return string(v.Place)
-	case v.Record.Replaced != "" && !v.Record.Retained && asked && (pv == nil || pv.Annotations[plan.HeldAnnotation] != ""):
+	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[plan.HeldAnnotation] != ""):
 		return stateHalf
 	case pv != nil:
 		return phase(pv)
-	case v.Record.Retained:
+	case v.Retained:
 		return stateRetained
 	case !asked:
 		return stateUnknown

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -168,13 +169,13 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
 	return err
 }
 
-func (o Options) record(v *corev1.PersistentVolume) volume.Record {
+func (o Options) record(v *corev1.PersistentVolume) record.Record {
 	source := plan.SourceHostPath
 	if v.Spec.Local != nil {
 		source = plan.SourceLocal
 	}
 	size, _ := plan.Bytes(*v.Spec.Capacity.Storage())
-	return volume.Record{
+	return record.Record{
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
 		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
 		Scope: o.Pool.Scope, Source: source, Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
@@ -222,9 +223,9 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	slices.SortFunc(s.volumes, func(a, b *corev1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
 	inventory, err := o.Hands.List(ctx, o.Identity)
 	for _, v := range inventory.Volumes {
-		s.recorded[v.Record.Directory] = v.Record.PV
-		if v.Record.Replaced != "" && v.Place == volume.InPool && !v.Record.Retained {
-			s.begun = append(s.begun, v.Record.PV)
+		s.recorded[v.Directory] = v.PV
+		if v.Replaced != "" && v.Place == record.InPool && !v.Retained {
+			s.begun = append(s.begun, v.PV)
 		}
 	}
 	if err == nil {
@@ -282,15 +283,15 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (plan.Ad
 		return f, nil
 	}
 	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory, kubelets)
-	record, place, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
+	found, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
 	switch {
 	case errors.Is(err, volume.ErrNotRecorded):
-	case errors.Is(err, volume.ErrDamaged):
+	case errors.Is(err, record.ErrDamaged):
 		f.Unreadable = err.Error()
 	case err != nil:
 		return f, err
 	default:
-		f.Record = planRecord(record, place)
+		f.Record = &found
 	}
 	err = s.Hands.Usable(ctx, s.Identity, directory)
 	switch {
@@ -315,12 +316,4 @@ func (s *survey) other(directory, name string) string {
 		}
 	}
 	return ""
-}
-
-func planRecord(r volume.Record, place volume.Place) *plan.Record {
-	return &plan.Record{
-		PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID,
-		Directory: r.Directory, OnDelete: r.OnDelete, Retained: r.Retained, Scope: r.Scope, Node: r.Node, Place: plan.Place(place),
-		Replaced: r.Replaced != "",
-	}
 }

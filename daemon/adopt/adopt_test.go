@@ -248,8 +248,8 @@ func state(t *testing.T, o Options, c *cluster) string {
 	must(t, err)
 	words := c.String()
 	for _, v := range inventory.Volumes {
-		r := v.Record
-		words += fmt.Sprintf("\nrecord %s %s/%s %s %s %s %s %s", r.PV, r.Namespace, r.Claim, r.Directory, r.Provisioner, r.Scope, r.OnDelete, v.Place)
+		r := v
+		words += fmt.Sprintf("\nrecord %s %s/%s %s %s %s %s %s", r.PV, r.Namespace, r.Claim, r.Directory, r.Provisioner, r.Scope, r.OnDelete, r.Place)
 	}
 	return words
 }

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
@@ -78,17 +79,17 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 	if v.now != nil {
 		row = rowOf(v.now, plan.AdoptVerdict{})
 	}
-	record, place, err := s.Hands.Lookup(ctx, s.Identity, name)
-	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, volume.ErrDamaged) {
+	found, err := s.Hands.Lookup(ctx, s.Identity, name)
+	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, record.ErrDamaged) {
 		return v, row, err
 	}
 	driven := v.now
 	if v.now == nil || !plan.OfDriver(v.now, s.Driver) {
-		if record.Replaced == "" {
+		if found.Replaced == "" {
 			row.Action = plan.Ignore
 			return v, row, nil
 		}
-		if driven, err = readOriginal(record.Replaced); err != nil {
+		if driven, err = readOriginal(found.Replaced); err != nil {
 			return v, row, err
 		}
 		switch {
@@ -96,7 +97,7 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 			row.Action = plan.Ignore
 			return v, row, nil
 		case v.now == nil:
-		case !plan.Succeeds(v.now, s.Pool, s.Node, planRecord(record, place)):
+		case !plan.Succeeds(v.now, s.Pool, s.Node, &found):
 			return v, row, errNotMadeHere
 		case v.now.DeletionTimestamp == nil || !plan.Held(v.now, s.Pool, s.Node): // else Undo was cut off
 			return v, s.settled(ctx, v.now), nil
@@ -176,12 +177,12 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 		if err != nil {
 			return nil, err
 		}
-		record := s.record(plan.OfHost(held, s.Pool))
-		record.Source = cmp.Or(s.Pool.Source, plan.SourceHostPath)
-		if record.Replaced, err = original(held); err != nil {
+		adopted := s.record(plan.OfHost(held, s.Pool))
+		adopted.Source = cmp.Or(s.Pool.Source, plan.SourceHostPath)
+		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
 		}
-		if err := s.Hands.Adopt(ctx, s.Identity, record); err != nil {
+		if err := s.Hands.Adopt(ctx, s.Identity, adopted); err != nil {
 			return nil, err
 		}
 		v.now = held
@@ -197,8 +198,8 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if err != nil || existing == nil {
 		return notes, err
 	}
-	record, place, err := s.Hands.Lookup(ctx, s.Identity, ours.Name)
-	if err == nil && !plan.Succeeds(existing, s.Pool, s.Node, planRecord(record, place)) {
+	found, err := s.Hands.Lookup(ctx, s.Identity, ours.Name)
+	if err == nil && !plan.Succeeds(existing, s.Pool, s.Node, &found) {
 		err = errNotMadeHere
 	}
 	return notes, err

@@ -60,7 +60,7 @@ func csiState(t *testing.T, o Options, c *cluster) string {
 		}
 	}
 	for _, v := range inventory.Volumes {
-		words += fmt.Sprintf("\nrecord %s of claim %s in %s, replaced: %t", v.Record.PV, v.Record.ClaimUID, v.Place, v.Record.Replaced != "")
+		words += fmt.Sprintf("\nrecord %s of claim %s in %s, replaced: %t", v.PV, v.ClaimUID, v.Place, v.Replaced != "")
 	}
 	return words
 }
@@ -313,9 +313,9 @@ func TestFromCSILocal(t *testing.T) {
 		t.Errorf("%+v", row)
 	}
 	spec := c.volumes["pvc-1"].Spec
-	record, _, err := o.Hands.Lookup(t.Context(), o.Identity, "pvc-1")
-	if spec.Local == nil || spec.Local.Path != o.Pool.Path+"/pvc-1" || len(spec.MountOptions) != 1 || err != nil || record.Source != plan.SourceLocal {
-		t.Errorf("%+v, %+v, %v", spec, record, err)
+	found, err := o.Hands.Lookup(t.Context(), o.Identity, "pvc-1")
+	if spec.Local == nil || spec.Local.Path != o.Pool.Path+"/pvc-1" || len(spec.MountOptions) != 1 || err != nil || found.Source != plan.SourceLocal {
+		t.Errorf("%+v, %+v, %v", spec, found, err)
 	}
 }
 

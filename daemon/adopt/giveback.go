@@ -9,12 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // giveBack makes the CSI driver's object again, in the place of ours, and forgets the record. It goes the way of
 // survey.replace, and a crash leaves the same; after the last step but one, a record that the next call forgets.
-func (o Options) giveBack(ctx context.Context, v volume.Volume, row Row) Row {
+func (o Options) giveBack(ctx context.Context, v record.Record, row Row) Row {
 	for try := 1; ; try++ {
 		notes, err := o.putBack(ctx, v)
 		if errors.Is(err, errOver) {
@@ -35,16 +35,16 @@ func (o Options) giveBack(ctx context.Context, v volume.Volume, row Row) Row {
 // errOver says that there is nothing to give back: the volume was removed, or its object was let go.
 var errOver = errors.New("the volume is over")
 
-func (o Options) putBack(ctx context.Context, v volume.Volume) (notes []string, err error) {
-	theirs, err := readOriginal(v.Record.Replaced)
+func (o Options) putBack(ctx context.Context, v record.Record) (notes []string, err error) {
+	theirs, err := readOriginal(v.Replaced)
 	if err != nil {
 		return nil, err
 	}
-	now, err := o.API.GetVolume(ctx, v.Record.PV)
+	now, err := o.API.GetVolume(ctx, v.PV)
 	if err != nil {
 		return nil, err
 	}
-	if now == nil && (v.Place != volume.InPool || v.Record.Retained) {
+	if now == nil && (v.Place != record.InPool || v.Retained) {
 		return nil, errOver
 	}
 	held := now != nil && plan.Held(now, o.Pool, o.Node)
@@ -57,11 +57,11 @@ func (o Options) putBack(ctx context.Context, v volume.Volume) (notes []string, 
 			_, err = o.API.MarkVolume(ctx, now, plan.ReleaseMarks(now))
 		}
 		return nil, errors.Join(err, o.forget(ctx, v, err))
-	case !plan.Succeeds(now, o.Pool, o.Node, planRecord(v.Record, v.Place)):
+	case !plan.Succeeds(now, o.Pool, o.Node, &v):
 		return nil, errNotMadeHere
 	case going:
 		return nil, errors.New("it is being deleted")
-	case v.Place != volume.InPool:
+	case v.Place != record.InPool:
 		return nil, fmt.Errorf("its directory is in the place %q", v.Place)
 	}
 	gone, err := o.idle(ctx, v, now)
@@ -76,10 +76,10 @@ func (o Options) putBack(ctx context.Context, v volume.Volume) (notes []string, 
 			return nil, err
 		}
 		theirs = plan.Predecessor(theirs, now)
-		if v.Record.Replaced, err = original(theirs); err != nil {
+		if v.Replaced, err = original(theirs); err != nil {
 			return nil, err
 		}
-		if err := o.Hands.Adopt(ctx, o.Identity, v.Record); err != nil {
+		if err := o.Hands.Adopt(ctx, o.Identity, v); err != nil {
 			return nil, err
 		}
 	}
@@ -99,8 +99,8 @@ func (o Options) putBack(ctx context.Context, v volume.Volume) (notes []string, 
 
 // idle wants that no pod has the object in use, and says whether the claim is gone. Without an object no pod
 // could have started.
-func (o Options) idle(ctx context.Context, v volume.Volume, now *corev1.PersistentVolume) (gone bool, err error) {
-	r := v.Record
+func (o Options) idle(ctx context.Context, v record.Record, now *corev1.PersistentVolume) (gone bool, err error) {
+	r := v
 	if now != nil { // it may have been bound anew
 		r.Namespace, r.Claim, r.ClaimUID = now.Spec.ClaimRef.Namespace, now.Spec.ClaimRef.Name, string(now.Spec.ClaimRef.UID)
 	}
@@ -118,9 +118,9 @@ func (o Options) idle(ctx context.Context, v volume.Volume, now *corev1.Persiste
 }
 
 // forget drops the record, unless there was an error before.
-func (o Options) forget(ctx context.Context, v volume.Volume, before error) error {
+func (o Options) forget(ctx context.Context, v record.Record, before error) error {
 	if before != nil || o.DryRun {
 		return nil
 	}
-	return o.Hands.Forget(ctx, o.Identity, v.Record.PV)
+	return o.Hands.Forget(ctx, o.Identity, v.PV)
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
@@ -22,14 +23,14 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 		return rows, err
 	}
 	for _, v := range inventory.Volumes {
-		if !o.Returnable(v.Record.Provisioner) {
+		if !o.Returnable(v.Provisioner) {
 			continue
 		}
 		row := Row{
-			Volume: v.Record.PV, Claim: v.Record.Namespace + "/" + v.Record.Claim, Path: o.Pool.Path + "/" + v.Record.Directory,
-			Provisioner: v.Record.Provisioner, Action: plan.Return,
+			Volume: v.PV, Claim: v.Namespace + "/" + v.Claim, Path: o.Pool.Path + "/" + v.Directory,
+			Provisioner: v.Provisioner, Action: plan.Return,
 		}
-		if v.Record.Replaced != "" {
+		if v.Replaced != "" {
 			row = o.giveBack(ctx, v, row)
 		} else {
 			row = o.giveUp(ctx, v, row)
@@ -45,12 +46,12 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 }
 
 // giveUp takes the marks off one volume.
-func (o Options) giveUp(ctx context.Context, v volume.Volume, row Row) Row {
+func (o Options) giveUp(ctx context.Context, v record.Record, row Row) Row {
 	pv, err := o.API.GetVolume(ctx, row.Volume)
 	if err != nil {
 		return row.after(err)
 	}
-	verdict := plan.ForReturn(*planRecord(v.Record, v.Place), pv, o.Node)
+	verdict := plan.ForReturn(v, pv, o.Node)
 	row.Action, row.Message = verdict.Action, verdict.Message
 	if verdict.Action == plan.Return && !o.DryRun {
 		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
@@ -68,7 +69,7 @@ func (o Options) giveUp(ctx context.Context, v volume.Volume, row Row) Row {
 func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, error) {
 	recorded := map[string]bool{}
 	for _, v := range inventory.Volumes {
-		recorded[v.Record.PV] = true
+		recorded[v.PV] = true
 	}
 	var begun []*corev1.PersistentVolume
 	err := o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -168,8 +168,8 @@ func (a answering) Discard(ctx context.Context, id mounts.Identity, pv string) e
 	return a.do(ctx, func() error { return a.Disk.Discard(ctx, id, pv) })
 }
 
-func (a answering) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error) {
-	return within(ctx, a.shutter, func() (*plan.Record, error) { return a.Disk.Archived(ctx, id, pv, claimUID) })
+func (a answering) Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*record.Record, error) {
+	return within(ctx, a.shutter, func() (*record.Record, error) { return a.Disk.Archived(ctx, id, pv, claimUID) })
 }
 
 func (a answering) Archive(ctx context.Context, id mounts.Identity, pv string) error {
@@ -184,16 +184,16 @@ func (a answering) Purge(ctx context.Context, id mounts.Identity, pv string) err
 	return a.do(ctx, func() error { return a.Disk.Purge(ctx, id, pv) })
 }
 
-func (a answering) Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error) {
-	return within(ctx, a.shutter, func() (*plan.Record, error) { return a.Disk.Lookup(ctx, id, pv) })
+func (a answering) Lookup(ctx context.Context, id mounts.Identity, pv string) (*record.Record, error) {
+	return within(ctx, a.shutter, func() (*record.Record, error) { return a.Disk.Lookup(ctx, id, pv) })
 }
 
 func (a answering) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
 	return within(ctx, a.shutter, func() (bool, error) { return a.Disk.Exists(ctx, id, directory) })
 }
 
-func (a answering) Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error) {
-	return within(ctx, a.shutter, func() ([]plan.Record, error) { return a.Disk.Records(ctx, id) })
+func (a answering) Records(ctx context.Context, id mounts.Identity) ([]record.Record, error) {
+	return within(ctx, a.shutter, func() ([]record.Record, error) { return a.Disk.Records(ctx, id) })
 }
 
 func (a answering) Sweep(ctx context.Context, id mounts.Identity) (int, error) {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
@@ -210,13 +211,13 @@ func whereOf(f plan.ClaimFacts) string {
 func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {
 	request, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
 	return Making{
-		Record: plan.Record{
+		Record: record.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
 			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode,
+			Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
+			Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy), Requested: request,
 		},
-		Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
-		Reclaim:   string(pv.Spec.PersistentVolumeReclaimPolicy),
-		Requested: request, Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
@@ -95,11 +96,11 @@ func (c *Controller) proof(ctx context.Context, r *room) (proof plan.Proof) {
 			continue
 		}
 		looked, proof = looked+1, plan.ProofElsewhere
-		record, err := r.Disk.Lookup(ctx, identity, v.Name)
+		rec, err := r.Disk.Lookup(ctx, identity, v.Name)
 		switch {
-		case record != nil && v.Spec.ClaimRef != nil && record.ClaimUID == string(v.Spec.ClaimRef.UID):
+		case rec != nil && v.Spec.ClaimRef != nil && rec.ClaimUID == string(v.Spec.ClaimRef.UID):
 			return plan.ProofHere
-		case err != nil && !errors.Is(err, ErrDamaged):
+		case err != nil && !errors.Is(err, record.ErrDamaged):
 			return plan.ProofElsewhere // the pool moved, or hangs: its gate closes
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -69,7 +70,7 @@ func (l *listener) Event(_ corev1.ObjectReference, _, reason, message string) {
 }
 
 // holding is a daemon that works in the shared pool "fast", whose lease this API server has. Its disk has these records.
-func holding(t *testing.T, s *leases, records ...plan.Record) (*Controller, *room, *listener) {
+func holding(t *testing.T, s *leases, records ...record.Record) (*Controller, *room, *listener) {
 	t.Helper()
 	g, ear := gate.New("fast"), &listener{}
 	g.Set(hostcheck.Report{Pool: "fast", Marker: "m"}, time.Now())
@@ -177,7 +178,7 @@ func TestForgedLease(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, %d volumes", name, len(volumes)), func(t *testing.T) {
 				s := &leases{}
-				c, r, ear := holding(t, s, plan.Record{PV: "pvc-1", ClaimUID: "1"})
+				c, r, ear := holding(t, s, record.Record{PV: "pvc-1", ClaimUID: "1"})
 				c.World.Volumes = some{volumes}
 				l := s.copy()
 				forge(l)
@@ -257,7 +258,7 @@ func TestTheDiskDecides(t *testing.T) {
 	}
 	for uid, works := range map[string]bool{"1": true, "2": false} { // of the claim that the record names
 		s := &leases{}
-		c, r, ear := holding(t, s, plan.Record{PV: "pvc-1", ClaimUID: uid})
+		c, r, ear := holding(t, s, record.Record{PV: "pvc-1", ClaimUID: uid})
 		c.World.Volumes = some{[]*corev1.PersistentVolume{volume}}
 		s.write(plan.Lease{Name: "fast.p", Pool: "fast", Marker: "forged", Term: s.now.Term})
 		r.tenure, ear.told = newTenure(c.Identity), nil

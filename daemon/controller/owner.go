@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -222,41 +223,41 @@ const asked = 50
 
 // absent reports whether the cluster knows none of the volumes: neither the watch nor, of the first, the API
 // has an object or a claim of theirs.
-func (c *Controller) absent(ctx context.Context, records []plan.Record) (bool, error) {
-	for _, record := range records {
-		if v, watched := c.World.Volumes.Get(record.PV); watched && boundTo(v, record) {
+func (c *Controller) absent(ctx context.Context, records []record.Record) (bool, error) {
+	for _, rec := range records {
+		if v, watched := c.World.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
 			return false, nil
 		}
 	}
 	n := 0
-	for _, record := range records {
-		if !record.HasObject() {
+	for _, rec := range records {
+		if !rec.HasObject() {
 			continue
 		}
 		if n++; n > asked {
 			break
 		}
-		volume, err := c.API.GetVolume(ctx, record.PV)
+		volume, err := c.API.GetVolume(ctx, rec.PV)
 		if err != nil {
 			return false, err
 		}
-		claim, err := c.API.GetClaim(ctx, record.Namespace, record.Claim)
+		claim, err := c.API.GetClaim(ctx, rec.Namespace, rec.Claim)
 		if err != nil {
 			return false, err
 		}
-		if volume != nil && boundTo(volume, record) || claim != nil && string(claim.UID) == record.ClaimUID {
+		if volume != nil && boundTo(volume, rec) || claim != nil && string(claim.UID) == rec.ClaimUID {
 			return false, nil
 		}
 	}
 	return n > 0, nil
 }
 
-func boundTo(v *corev1.PersistentVolume, r plan.Record) bool {
+func boundTo(v *corev1.PersistentVolume, r record.Record) bool {
 	return v.Spec.ClaimRef != nil && string(v.Spec.ClaimRef.UID) == r.ClaimUID
 }
 
 // count keeps the census of records that were read anyway, and reports whether it keeps the pool closed.
-func (c *Controller) count(r *room, records []plan.Record, marker hostcheck.Marker) (closes bool) {
+func (c *Controller) count(r *room, records []record.Record, marker hostcheck.Marker) (closes bool) {
 	census := plan.Count(records, r.Pool, c.Node, marker.Former())
 	o := &r.owner
 	o.mu.Lock()
@@ -282,12 +283,12 @@ func (o *owner) rename(was, now hostcheck.Marker) {
 
 // sure reports whether this is the cluster of the pool's records: by the marker, or by a volume whose object
 // it has.
-func (c *Controller) sure(records []plan.Record, marker hostcheck.Marker) bool {
+func (c *Controller) sure(records []record.Record, marker hostcheck.Marker) bool {
 	if cluster := c.Cluster(); cluster != "" && cluster == marker.Cluster {
 		return true
 	}
-	for _, record := range records {
-		if v, watched := c.World.Volumes.Get(record.PV); watched && boundTo(v, record) {
+	for _, rec := range records {
+		if v, watched := c.World.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
 			return true
 		}
 	}

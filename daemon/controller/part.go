@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
@@ -75,7 +76,7 @@ func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.Persiste
 	}
 	var err error
 	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, record.ErrDamaged) {
 		f.Unreadable, err = err.Error(), nil
 	}
 	return f, err
@@ -95,16 +96,14 @@ func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Po
 // makePart: a crash after it leaves a directory of a volume whose object is there, which is what
 // should be; the next start finds it and does nothing.
 func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, f plan.PartFacts) error {
-	record, err := plan.PartRecord(f)
+	rec, err := plan.PartRecord(f)
 	if err != nil {
 		return err // plan's partBadName answered this before
 	}
-	size, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
-	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{
-		Record: record, Class: plan.VolumeClass(pv), Provisioner: pv.Annotations[plan.ProvisionedBy], Node: c.Node,
-		Source: plan.SourceHostPath, Scope: plan.ScopeEveryNode, Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy),
-		Requested: size, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
-	})
+	rec.Class, rec.Provisioner, rec.Node = plan.VolumeClass(pv), pv.Annotations[plan.ProvisionedBy], c.Node
+	rec.Source, rec.Scope, rec.Reclaim = plan.SourceHostPath, plan.ScopeEveryNode, string(pv.Spec.PersistentVolumeReclaimPolicy)
+	rec.Requested, _ = plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
+	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{Record: rec, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID})
 }
 
 // late is how old an object is for which a directory is news: the node joined, was off, or could not.
@@ -259,32 +258,32 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 	if !state.Removable() {
 		return nil // the records are gone through when it opens
 	}
-	record, err := r.Disk.Lookup(ctx, state.Identity(), pv)
-	if err != nil && !errors.Is(err, ErrDamaged) {
+	rec, err := r.Disk.Lookup(ctx, state.Identity(), pv)
+	if err != nil && !errors.Is(err, record.ErrDamaged) {
 		return err
 	}
 	switch {
-	case record == nil || c.inFlight.busy(record.ClaimUID):
+	case rec == nil || c.inFlight.busy(rec.ClaimUID):
 		return nil
-	case record.Place == plan.Emptying, record.Place == plan.InArchive:
+	case rec.Place == record.Emptying, rec.Place == record.InArchive:
 		r.purges.Add(item{name: pv}) // the answer that it is gone was lost
 		return nil
-	case record.Place != plan.InPool && record.Place != plan.InTrash:
+	case rec.Place != record.InPool && rec.Place != record.InTrash:
 		return nil
 	}
-	_, err = c.record(ctx, r, *record, c.comparisonOf(*record, state.Report.Mark))
+	_, err = c.record(ctx, r, *rec, c.comparisonOf(*rec, state.Report.Mark))
 	return err
 }
 
 // catchUp puts away the directory of a volume that went without this node: its tombstone says so.
 // A crash in between leaves the record, with which the next start comes here again.
-func (c *Controller) catchUp(ctx context.Context, r *room, record plan.Record, v plan.Verdict) error {
-	if err := c.putAway(ctx, r, record.PV, record.ClaimUID, v.Action); err != nil {
+func (c *Controller) catchUp(ctx context.Context, r *room, rec record.Record, v plan.Verdict) error {
+	if err := c.putAway(ctx, r, rec.PV, rec.ClaimUID, v.Action); err != nil {
 		return err
 	}
 	c.Observer.Volume(r.Name, v.Reason)
-	c.Log.Info(doneHere[v.Action], "reason", v.Reason, "volume", record.PV,
-		"directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
-	r.purges.Add(item{name: record.PV})
+	c.Log.Info(doneHere[v.Action], "reason", v.Reason, "volume", rec.PV,
+		"directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", r.Name)
+	r.purges.Add(item{name: rec.PV})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -104,17 +105,10 @@ type Speaker interface {
 
 // Making is a volume to be made.
 type Making struct {
-	Record      plan.Record
-	Class       string
-	Provisioner string
-	Node        string
-	Source      string
-	Scope       string
-	Reclaim     string
-	Requested   int64 // bytes
-	Quota       bool  // limit the directory to that, as CephFS does
-	Mode        fs.FileMode
-	UID, GID    int
+	Record   record.Record
+	Quota    bool // limit the directory to the requested size, as CephFS does
+	Mode     fs.FileMode
+	UID, GID int
 }
 
 // Maker makes volumes in one pool, and takes back those that nobody ever had.
@@ -142,13 +136,13 @@ type Remover interface {
 
 // Keeper knows what is in the pool.
 type Keeper interface {
-	// Lookup answers nil for a volume that has no record, ErrDamaged for a record that cannot be read.
-	Lookup(ctx context.Context, id mounts.Identity, pv string) (*plan.Record, error)
+	// Lookup answers nil for a volume that has no record, record.ErrDamaged for a record that cannot be read.
+	Lookup(ctx context.Context, id mounts.Identity, pv string) (*record.Record, error)
 	// Archived answers the record of a claim's volume that is in the archive with its record, nil if there is none.
-	Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*plan.Record, error)
+	Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*record.Record, error)
 	// Exists says whether the pool has a directory of this name.
 	Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error)
-	Records(ctx context.Context, id mounts.Identity) ([]plan.Record, error)
+	Records(ctx context.Context, id mounts.Identity) ([]record.Record, error)
 	// Sweep removes what earlier processes left half made.
 	Sweep(ctx context.Context, id mounts.Identity) (int, error)
 }
@@ -164,7 +158,6 @@ type Disk interface {
 var (
 	ErrMoved    = errors.New("the pool's directory is not the one that was checked")
 	ErrNotEmpty = errors.New("the volume is not empty")
-	ErrDamaged  = errors.New("the record cannot be read")
 	ErrNoQuota  = errors.New("the filesystem takes no quota")
 )
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -75,8 +76,8 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	}
 	c.lookForLost(r, records)
 	all := records
-	records = slices.DeleteFunc(slices.Clone(records), func(record plan.Record) bool {
-		_, published := c.World.Volumes.Get(record.PV)
+	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
+		_, published := c.World.Volumes.Get(rec.PV)
 		return published
 	})
 	if len(records) == 0 && c.knowsCluster() {
@@ -92,15 +93,15 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	var first error
 	var again time.Duration
 	failed, with := 0, &comparison{c: c, sure: c.sure(all, mark)}
-	for _, record := range records {
-		if wait := c.inFlight.awaited(record.ClaimUID); wait > 0 {
+	for _, rec := range records {
+		if wait := c.inFlight.awaited(rec.ClaimUID); wait > 0 {
 			again = max(again, wait)
 			continue // its object was made just now, and may have gone since
 		}
-		if c.inFlight.busy(record.ClaimUID) {
+		if c.inFlight.busy(rec.ClaimUID) {
 			continue // a worker has it
 		}
-		goOn, err := c.record(ctx, r, record, with)
+		goOn, err := c.record(ctx, r, rec, with)
 		if err != nil {
 			first, failed = cmp.Or(first, err), failed+1
 		}
@@ -120,10 +121,10 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 // lookForLost has the volumes looked at that are bound and have no directory in the pool: the API server
 // was restored to a day before they were deleted, or somebody removed their directories. The records
 // were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
-func (c *Controller) lookForLost(r *room, records []plan.Record) {
-	places := make(map[string]plan.Place, len(records))
-	for _, record := range records {
-		places[record.PV] = record.Place
+func (c *Controller) lookForLost(r *room, records []record.Record) {
+	places := make(map[string]record.Place, len(records))
+	for _, rec := range records {
+		places[rec.PV] = rec.Place
 	}
 	for _, v := range c.World.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == r.Name && plan.MayLack(v, places[v.Name]) {
@@ -140,13 +141,13 @@ type comparison struct {
 }
 
 // comparisonOf is that of one record alone.
-func (c *Controller) comparisonOf(record plan.Record, marker hostcheck.Marker) *comparison {
-	return &comparison{c: c, sure: c.sure([]plan.Record{record}, marker)}
+func (c *Controller) comparisonOf(rec record.Record, marker hostcheck.Marker) *comparison {
+	return &comparison{c: c, sure: c.sure([]record.Record{rec}, marker)}
 }
 
 // objectOf finds an object of another name for the record's claim. All objects of the cluster are read, once
 // for all records, and only before something is undone or purged.
-func (with *comparison) objectOf(ctx context.Context, record plan.Record) (string, error) {
+func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string, error) {
 	if with.claimants == nil {
 		all := &plan.Claimants{}
 		if err := with.c.API.EachVolume(ctx, all.Add); err != nil {
@@ -154,59 +155,59 @@ func (with *comparison) objectOf(ctx context.Context, record plan.Record) (strin
 		}
 		with.claimants = all
 	}
-	return with.claimants.Of(record), nil
+	return with.claimants.Of(rec), nil
 }
 
 // record looks at one record whose volume object is not watched: it does not exist, or its label is not
 // this node's. Everything is read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, r *room, record plan.Record, with *comparison) (goOn bool, err error) {
-	facts, err := c.recordFacts(ctx, r, record)
+func (c *Controller) record(ctx context.Context, r *room, rec record.Record, with *comparison) (goOn bool, err error) {
+	facts, err := c.recordFacts(ctx, r, rec)
 	if err != nil {
 		return false, err
 	}
 	facts.Unsure = !with.sure
 	verdict := plan.ForRecord(facts)
 	if verdict.Action == plan.Undo || verdict.Action == plan.Finish {
-		if facts.Object, err = with.objectOf(ctx, record); err != nil {
+		if facts.Object, err = with.objectOf(ctx, rec); err != nil {
 			return false, err
 		}
 		verdict = plan.ForRecord(facts)
 	}
 	switch verdict.Action {
 	case plan.Finish:
-		r.purges.Add(item{name: record.PV})
+		r.purges.Add(item{name: rec.PV})
 	case plan.Undo:
-		err = c.undo(ctx, r, record)
+		err = c.undo(ctx, r, rec)
 	case plan.Keep:
 		if verdict.Reason != "" {
-			err = c.orphan(ctx, r, record)
+			err = c.orphan(ctx, r, rec)
 		}
-		if plan.Inherits(facts.Volume, r.Scope, record.Place) {
-			r.volumes.Add(item{name: record.PV})
+		if plan.Inherits(facts.Volume, r.Scope, rec.Place) {
+			r.volumes.Add(item{name: rec.PV})
 		}
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
-		err = c.catchUp(ctx, r, record, verdict)
+		err = c.catchUp(ctx, r, rec, verdict)
 	}
 	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
 }
 
-func (c *Controller) recordFacts(ctx context.Context, r *room, record plan.Record) (f plan.RecordFacts, err error) {
+func (c *Controller) recordFacts(ctx context.Context, r *room, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
-		Record: record, Self: c.Self, Scope: r.Scope,
+		Record: rec, Self: c.Self, Scope: r.Scope,
 		Former: c.Gate.State(r.Name).Report.Mark.Former(),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
 	}
-	if f.Volume, err = c.API.GetVolume(ctx, record.PV); err != nil {
+	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
 		return f, err
 	}
-	if f.Claim, err = c.API.GetClaim(ctx, record.Namespace, record.Claim); err != nil {
+	if f.Claim, err = c.API.GetClaim(ctx, rec.Namespace, rec.Claim); err != nil {
 		return f, err
 	}
 	if plan.Buryable(f) {
-		f.Tombstone, err = c.API.ReadTombstone(ctx, record.PV)
+		f.Tombstone, err = c.API.ReadTombstone(ctx, rec.PV)
 	}
 	return f, err
 }
@@ -221,20 +222,20 @@ func quiet(err error) error {
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
-func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) error {
+func (c *Controller) undo(ctx context.Context, r *room, rec record.Record) error {
 	if err := c.fence(ctx, r); err != nil {
 		return quiet(err)
 	}
-	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), record.PV)
+	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), rec.PV)
 	switch {
-	case err == nil && record.Place == plan.Nowhere:
+	case err == nil && rec.Place == record.Nowhere:
 		// Never made, or purged by a process that ended before it forgot it: nobody can tell.
-		c.Log.Info("forgot a volume whose directory is gone", "volume", record.PV, "pool", r.Name)
+		c.Log.Info("forgot a volume whose directory is gone", "volume", rec.PV, "pool", r.Name)
 	case err == nil:
 		c.Observer.Volume(r.Name, plan.ReasonUnpublishedRemoved)
-		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", record.PV, "pool", r.Name)
+		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", rec.PV, "pool", r.Name)
 	case errors.Is(err, ErrNotEmpty):
-		c.sayOrphan(r, record)
+		c.sayOrphan(r, rec)
 		return nil
 	}
 	return err
@@ -242,38 +243,38 @@ func (c *Controller) undo(ctx context.Context, r *room, record plan.Record) erro
 
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
 // discarded by a worker that let the object go, since the records were read.
-func (c *Controller) orphan(ctx context.Context, r *room, record plan.Record) error {
-	if record.Place == plan.InTrash {
-		if c.begun.has(removingKey(record.PV)) {
+func (c *Controller) orphan(ctx context.Context, r *room, rec record.Record) error {
+	if rec.Place == record.InTrash {
+		if c.begun.has(removingKey(rec.PV)) {
 			return nil
 		}
-		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), record.PV)
-		if err != nil || now == nil || now.Place != plan.InTrash {
+		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), rec.PV)
+		if err != nil || now == nil || now.Place != record.InTrash {
 			return err
 		}
-		if c.begun.has(letGoKey(record.PV)) { // the pool went away between the two, and is back
-			return c.discard(ctx, r, record.PV)
+		if c.begun.has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
+			return c.discard(ctx, r, rec.PV)
 		}
 	}
-	c.sayOrphan(r, record)
+	c.sayOrphan(r, rec)
 	return nil
 }
 
-func (c *Controller) sayOrphan(r *room, record plan.Record) {
-	if !c.said.New("orphan/"+record.PV, plan.ReasonOrphaned) {
+func (c *Controller) sayOrphan(r *room, rec record.Record) {
+	if !c.said.New("orphan/"+rec.PV, plan.ReasonOrphaned) {
 		return
 	}
 	words := "a recorded volume has data and no volume object; it is kept"
-	if record.Scope == plan.ScopeEveryNode { // empty or not
+	if rec.Scope == plan.ScopeEveryNode { // empty or not
 		words = "a recorded volume has no volume object, and nothing proves that its claim is gone; it is kept"
 	}
-	if record.Replaced {
+	if rec.Replaced != "" {
 		words = "a volume of a CSI driver that was being adopted has no volume object; it is kept, and adopt --from-csi or --undo makes one"
 	}
-	if record.Place == plan.InTrash {
+	if rec.Place == record.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}
 	c.Observer.Volume(r.Name, plan.ReasonOrphaned)
 	c.Log.Warn(words, "reason", plan.ReasonOrphaned,
-		"volume", record.PV, "directory", record.Directory, "claim", record.Namespace+"/"+record.Claim, "pool", r.Name)
+		"volume", rec.PV, "directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", r.Name)
 }

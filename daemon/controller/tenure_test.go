@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -75,12 +76,12 @@ func (c *cluster) DeleteVolume(context.Context, *corev1.PersistentVolume) error 
 // drawer is a disk with one volume, which remembers where its directory is.
 type drawer struct {
 	Disk
-	record plan.Record
+	record record.Record
 	done   *journal
 	after  func(step string) // once, while the daemon is paused after its first step
 }
 
-func (d *drawer) step(name string, place plan.Place) error {
+func (d *drawer) step(name string, place record.Place) error {
 	d.done.note(name)
 	d.record.Place = place
 	if after := d.after; after != nil {
@@ -90,24 +91,24 @@ func (d *drawer) step(name string, place plan.Place) error {
 	return nil
 }
 
-func (d *drawer) Lookup(_ context.Context, _ mounts.Identity, pv string) (*plan.Record, error) {
+func (d *drawer) Lookup(_ context.Context, _ mounts.Identity, pv string) (*record.Record, error) {
 	if d.record.PV != pv {
 		return nil, nil
 	}
-	record := d.record
-	return &record, nil
+	rec := d.record
+	return &rec, nil
 }
 
-func (d *drawer) Records(context.Context, mounts.Identity) ([]plan.Record, error) {
-	return []plan.Record{d.record}, nil
+func (d *drawer) Records(context.Context, mounts.Identity) ([]record.Record, error) {
+	return []record.Record{d.record}, nil
 }
 
 func (d *drawer) Trash(context.Context, mounts.Identity, string) error {
-	return d.step("trash", plan.InTrash)
+	return d.step("trash", record.InTrash)
 }
 
 func (d *drawer) Archive(context.Context, mounts.Identity, string) error {
-	return d.step("archive", plan.InArchive)
+	return d.step("archive", record.InArchive)
 }
 
 func (d *drawer) Retain(context.Context, mounts.Identity, string) error {
@@ -115,19 +116,19 @@ func (d *drawer) Retain(context.Context, mounts.Identity, string) error {
 }
 
 func (d *drawer) Discard(context.Context, mounts.Identity, string) error {
-	return d.step("discard", plan.Emptying)
+	return d.step("discard", record.Emptying)
 }
 
 func (d *drawer) PutBack(context.Context, mounts.Identity, string, string) error {
-	return d.step("put back", plan.InPool)
+	return d.step("put back", record.InPool)
 }
 
 func (d *drawer) Undo(context.Context, mounts.Identity, string) error {
-	return d.step("undo", plan.Nowhere)
+	return d.step("undo", record.Nowhere)
 }
 
 func (d *drawer) Purge(context.Context, mounts.Identity, string) error {
-	return d.step("purge", plan.Nowhere)
+	return d.step("purge", record.Nowhere)
 }
 
 func (d *drawer) Sweep(context.Context, mounts.Identity) (int, error) {
@@ -154,7 +155,7 @@ func fenced() (*Controller, *room, *cluster, *drawer) {
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
 	done := &journal{}
-	disk := &drawer{done: done, record: plan.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: plan.InPool, Scope: plan.ScopeShared}}
+	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared}}
 	server := &cluster{done: done, lease: &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 1}}, volume: pv}
 	c, r := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
@@ -200,7 +201,7 @@ var acts = map[string]struct {
 		return c.remove(ctx, r, pv, plan.Retain)
 	}, "retain, finalizer off"},
 	"put back": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.putBack(ctx, r, plan.VolumeFacts{Volume: pv, Record: &plan.Record{}}, plan.Verdict{})
+		return c.putBack(ctx, r, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
 	"purge": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
@@ -208,7 +209,7 @@ var acts = map[string]struct {
 		return err
 	}, "purge"},
 	"undo": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.undo(ctx, r, plan.Record{PV: pv.Name, Place: plan.InPool})
+		return c.undo(ctx, r, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
 	"records": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -76,7 +77,7 @@ func (a *api) SetSelectedNode(context.Context, *corev1.PersistentVolumeClaim, st
 // shelf is a disk with records, of which the first cannot be undone.
 type shelf struct {
 	Disk
-	records []plan.Record
+	records []record.Record
 	undone  []string
 
 	discarded []string
@@ -89,11 +90,11 @@ func (s *shelf) Discard(_ context.Context, _ mounts.Identity, pv string) error {
 
 func (s *shelf) Sweep(context.Context, mounts.Identity) (int, error) { return 0, nil }
 
-func (s *shelf) Records(context.Context, mounts.Identity) ([]plan.Record, error) {
+func (s *shelf) Records(context.Context, mounts.Identity) ([]record.Record, error) {
 	return s.records, nil
 }
 
-func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (*plan.Record, error) {
+func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (*record.Record, error) {
 	for _, r := range s.records {
 		if r.PV == pv {
 			return &r, nil
@@ -166,8 +167,8 @@ func TestAssignIsTriedAgain(t *testing.T) {
 
 // The object is gone, by a request whose answer was lost: the trash is emptied all the same.
 func TestVanishedVolumeIsPurged(t *testing.T) {
-	disk := &shelf{records: []plan.Record{
-		{PV: "pvc-a", Place: plan.Emptying}, {PV: "pvc-b", Place: plan.InPool}, {PV: "pvc-c", Place: plan.InTrash}, {PV: "pvc-d", Place: plan.InTrash},
+	disk := &shelf{records: []record.Record{
+		{PV: "pvc-a", Place: record.Emptying}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InTrash}, {PV: "pvc-d", Place: record.InTrash},
 	}}
 	c, r := stand(&api{}, disk)
 	c.begun.begin(letGoKey("pvc-c")) // the answer to its last request was lost
@@ -194,7 +195,7 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 func TestForcedAwayMeanwhile(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		a := &api{}
-		disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}}}
+		disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}}}
 		c, r := stand(a, disk)
 		a.volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Finalizers: []string{plan.Finalizer},
 			Labels: map[string]string{plan.NodeLabel: "node-a"}, Annotations: map[string]string{plan.ProvisionedBy: ""}}}
@@ -217,7 +218,7 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 // A pool that goes away between the removal of an object and the note of it in the trash has the note when it
 // is back: its records are gone through then, and not the volume alone. It stayed for ever.
 func TestLetGoInAPoolThatWasAway(t *testing.T) {
-	disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InTrash}, {PV: "pvc-b", Place: plan.InTrash}}}
+	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}, {PV: "pvc-b", Place: record.InTrash}}}
 	c, r := stand(&api{}, disk)
 	c.begun.begin(letGoKey("pvc-a"))
 	if err := c.recheck(t.Context(), r); err != nil {
@@ -273,7 +274,7 @@ func TestForcedRemovalIsNoticed(t *testing.T) {
 // One record that cannot be dealt with does not stop the others; an API that is away does.
 func TestRecheckGoesOn(t *testing.T) {
 	a := &api{}
-	disk := &shelf{records: []plan.Record{{PV: "pvc-a", Place: plan.InPool}, {PV: "pvc-b", Place: plan.InPool}, {PV: "pvc-c", Place: plan.InPool}}}
+	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InPool}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InPool}}}
 	c, r := stand(a, disk)
 	if err := c.recheck(t.Context(), r); err == nil || err.Error() != "it is busy" {
 		t.Errorf("it answers %v", err)
@@ -298,7 +299,7 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 		}
 		a.asked = nil
 	}
-	disk.records = []plan.Record{{PV: "pvc-a", Place: plan.InPool}, {PV: "pvc-b", Place: plan.InPool}}
+	disk.records = []record.Record{{PV: "pvc-a", Place: record.InPool}, {PV: "pvc-b", Place: record.InPool}}
 	c.recheck(t.Context(), r) // the first one is busy
 	if len(a.asked) == 0 || a.asked[0] != "cluster" || len(disk.undone) != 1 {
 		t.Errorf("it asked for %q, and undid %q", a.asked, disk.undone)
@@ -308,7 +309,7 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 // A record whose object was made a moment ago is left to the watch, and looked at again after that: the
 // object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
-	disk := &shelf{records: []plan.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: plan.InPool}}}
+	disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
 	c, r := stand(&api{}, disk)
 	c.inFlight.published("b")
 	c.inFlight.claims["b"].published = time.Now().Add(50*time.Millisecond - lag)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
@@ -65,18 +66,18 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 	if r.Name == "" || !state.Removable() {
 		return nil // the pool's records are gone through when it opens again
 	}
-	record, err := r.Disk.Lookup(ctx, state.Identity(), name)
+	rec, err := r.Disk.Lookup(ctx, state.Identity(), name)
 	switch {
-	case errors.Is(err, ErrDamaged):
+	case errors.Is(err, record.ErrDamaged):
 		return nil
 	case err != nil:
 		return err
-	case record != nil && record.Place == plan.InTrash && c.begun.has(letGoKey(name)):
+	case rec != nil && rec.Place == record.InTrash && c.begun.has(letGoKey(name)):
 		return c.discard(ctx, r, name)
-	case record != nil && record.Place == plan.InTrash:
-		_, err = c.record(ctx, r, *record, c.comparisonOf(*record, state.Report.Mark))
+	case rec != nil && rec.Place == record.InTrash:
+		_, err = c.record(ctx, r, *rec, c.comparisonOf(*rec, state.Report.Mark))
 		return err
-	case record != nil && (record.Place == plan.Emptying || record.Place == plan.InArchive):
+	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
 		if _, watched := c.World.Volumes.Get(name); watched {
 			r.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
 		} else {
@@ -104,7 +105,7 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 		return f, nil
 	}
 	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, record.ErrDamaged) {
 		f.Unreadable = err.Error()
 		return f, nil
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Actions for a volume of another system, beside Ignore and Refuse.
@@ -55,13 +57,13 @@ type AdoptFacts struct {
 	Volume     *corev1.PersistentVolume
 	Pool       Pool
 	NodeLabels map[string]string
-	Record     *Record // nil: the disk has no record of it
-	Unreadable string  // why the record cannot be read, "" if it can or there is none
-	Other      string  // another volume with the same directory, "" if there is none
-	Shown      string  // where else its directory, or a part of it, is mounted, "" if nowhere
-	Unusable   string  // why the directory is not one that can be adopted, "" if it is
-	Running    string  // what shows that the other program runs, "" if nothing does
-	NotKnown   string  // why nobody can tell, "" if one can
+	Record     *record.Record // nil: the disk has no record of it
+	Unreadable string         // why the record cannot be read, "" if it can or there is none
+	Other      string         // another volume with the same directory, "" if there is none
+	Shown      string         // where else its directory, or a part of it, is mounted, "" if nowhere
+	Unusable   string         // why the directory is not one that can be adopted, "" if it is
+	Running    string         // what shows that the other program runs, "" if nothing does
+	NotKnown   string         // why nobody can tell, "" if one can
 	Told       Told
 
 	// Of volumes of a CSI driver only.
@@ -230,7 +232,7 @@ func othersAdopted(f AdoptFacts) (AdoptVerdict, bool) {
 // staleRecord: this node's call wrote it, and another node's call has marked the object. Who is known by
 // another name since has the older name in its records.
 func (f AdoptFacts) staleRecord() bool {
-	return f.Record != nil && f.Record.Place == InPool && f.Record.Node == f.Node && f.Volume.Annotations[AdoptedAnnotation] != ""
+	return f.Record != nil && f.Record.Place == record.InPool && f.Record.Node == f.Node && f.Volume.Annotations[AdoptedAnnotation] != ""
 }
 
 // othersAdopting: a call that was cut off there goes on there.
@@ -246,8 +248,8 @@ func adoptRecord(f AdoptFacts) (AdoptVerdict, bool) {
 		return adoptRefuse(true, "", "%s", f.Unreadable)
 	case f.Record == nil:
 		return AdoptVerdict{}, false
-	case f.Record.Place != InPool:
-		return adoptRefuse(true, "", "its directory is %s", f.Record.Place.words())
+	case f.Record.Place != record.InPool:
+		return adoptRefuse(true, "", "its directory is %s", f.Record.Place.Describe())
 	case f.Record.Directory != AdoptDirectory(f.Pool, f.Volume) || f.Record.ClaimUID != string(f.Volume.Spec.ClaimRef.UID):
 		return adoptRefuse(true, "", "it is recorded as directory %q of claim %s/%s", f.Record.Directory, f.Record.Namespace, f.Record.Claim)
 	}

@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // adoptable is a volume that kubevirt made and this node may adopt: with affinity, a directory in the
@@ -76,7 +78,7 @@ func adoptRetain(f *AdoptFacts) {
 func unusable(f *AdoptFacts)   { f.Unusable = "no directory" }
 func otherHasIt(f *AdoptFacts) { f.Other = "pvc-2" }
 func recordedAlready(f *AdoptFacts) {
-	f.Record = &Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", Place: InPool}
+	f.Record = &record.Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", Place: record.InPool}
 }
 
 func labelled(f *AdoptFacts) {
@@ -150,7 +152,7 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"a record, and no label: go on, nobody is asked again", []adoptChange{recordedAlready, runs}, Adopt, ""},
 		{"a record and no finalizer", []adoptChange{recordedAlready, labelled, func(f *AdoptFacts) { f.Volume.Finalizers = nil }}, Adopt, ""},
 		{"labels and no record", []adoptChange{labelled}, Adopt, ""},
-		{"in the trash", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Place = InTrash }}, Refuse, "in the trash"},
+		{"in the trash", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Place = record.InTrash }}, Refuse, "in the trash"},
 		{"recorded for another claim", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.ClaimUID = "u-2" }}, Refuse, "recorded as"},
 		{"recorded elsewhere", []adoptChange{recordedAlready, func(f *AdoptFacts) { f.Record.Directory = "d" }}, Refuse, "recorded as"},
 		{"two volumes in one directory, before what is wrong with it", []adoptChange{otherHasIt, unusable}, Refuse, "pvc-2 lies in the same"},
@@ -284,33 +286,33 @@ func apply(v *corev1.PersistentVolume, m Marks) {
 }
 
 func TestForReturn(t *testing.T) {
-	record := Record{PV: "pvc-u-1", Directory: "pvc-u-1", Place: InPool}
+	adopted := record.Record{PV: "pvc-u-1", Directory: "pvc-u-1", Place: record.InPool}
 	for name, c := range map[string]struct {
-		change func(*Record, *corev1.PersistentVolume)
+		change func(*record.Record, *corev1.PersistentVolume)
 		says   string
 	}{
-		"adopted":         {func(*Record, *corev1.PersistentVolume) {}, ""},
-		"marks taken off": {func(_ *Record, v *corev1.PersistentVolume) { v.Labels = nil }, ""},
-		"another node's":  {func(_ *Record, v *corev1.PersistentVolume) { v.Labels[NodeLabel] = them }, "node node-b's"},
-		"in the trash":    {func(r *Record, _ *corev1.PersistentVolume) { r.Place = InTrash }, "in the trash"},
-		"gone":            {func(r *Record, _ *corev1.PersistentVolume) { r.Place = Nowhere }, "its directory is gone"},
-		"released":        {func(_ *Record, v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "being removed"},
-		"released, to be kept": {func(_ *Record, v *corev1.PersistentVolume) {
+		"adopted":         {func(*record.Record, *corev1.PersistentVolume) {}, ""},
+		"marks taken off": {func(_ *record.Record, v *corev1.PersistentVolume) { v.Labels = nil }, ""},
+		"another node's":  {func(_ *record.Record, v *corev1.PersistentVolume) { v.Labels[NodeLabel] = them }, "node node-b's"},
+		"in the trash":    {func(r *record.Record, _ *corev1.PersistentVolume) { r.Place = record.InTrash }, "in the trash"},
+		"gone":            {func(r *record.Record, _ *corev1.PersistentVolume) { r.Place = record.Nowhere }, "its directory is gone"},
+		"released":        {func(_ *record.Record, v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, "being removed"},
+		"released, to be kept": {func(_ *record.Record, v *corev1.PersistentVolume) {
 			v.Status.Phase, v.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain
 		}, ""},
 	} {
-		r, v := record, adoptable().Volume
+		r, v := adopted, adoptable().Volume
 		apply(v, AdoptMarks(v, testPool("fast"), us))
 		c.change(&r, v)
 		if got := ForReturn(r, v, us); (got.Action == Return) != (c.says == "") || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %+v, want %q", name, got, c.says)
 		}
 	}
-	if got := ForReturn(record, nil, us); got.Action != Refuse {
+	if got := ForReturn(adopted, nil, us); got.Action != Refuse {
 		t.Errorf("no object: %+v", got)
 	}
-	record.Place = Nowhere
-	if got := ForReturn(record, nil, us); got.Action != Ignore {
+	adopted.Place = record.Nowhere
+	if got := ForReturn(adopted, nil, us); got.Action != Ignore {
 		t.Errorf("no object and no directory: %+v", got)
 	}
 	for recorded, want := range map[string]bool{Rancher: true, "alias.example/x": true, DefaultProvisioner: false, "": false, "other.example/x": false} {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // of is a class of another system, for the claim of ready().
@@ -70,7 +72,7 @@ func TestAliases(t *testing.T) {
 
 // A name without its alias is nobody's business, in each of the three places where it is asked.
 func TestNamesThatAreNotOurs(t *testing.T) {
-	f, v, r := ready(), released(), RecordFacts{Self: self, Record: Record{PV: "pvc-u-1", ClaimUID: "u-1"}}
+	f, v, r := ready(), released(), RecordFacts{Self: self, Record: record.Record{PV: "pvc-u-1", ClaimUID: "u-1"}}
 	of(Rancher)(&f)
 	v.Volume.Annotations[ProvisionedBy], r.Claim = Rancher, f.Claim
 	for aliases, want := range map[string]bool{"": false, Microk8s: false, Microk8s + " " + Rancher: true} {

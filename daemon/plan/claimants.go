@@ -1,6 +1,10 @@
 package plan
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
 
 // Claimants finds the volume objects that are for a claim, whatever their names and labels are. An
 // administrator who restores objects by hand may give them names of his own.
@@ -24,7 +28,7 @@ func (c *Claimants) Add(v *corev1.PersistentVolume) {
 }
 
 // Of is an object for the record's claim that has another name than the record's, "" if there is none.
-func (c *Claimants) Of(r Record) string {
+func (c *Claimants) Of(r record.Record) string {
 	for _, name := range append(c.byUID[r.ClaimUID], c.byName[r.Namespace+"/"+r.Claim]...) {
 		if name != r.PV {
 			return name

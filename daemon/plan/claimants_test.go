@@ -5,10 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 func TestClaimants(t *testing.T) {
-	r := Record{PV: "pvc-u-1", Namespace: "n", Claim: "c", ClaimUID: "u-1"}
+	r := record.Record{PV: "pvc-u-1", Namespace: "n", Claim: "c", ClaimUID: "u-1"}
 	for name, c := range map[string]struct {
 		object string
 		ref    *corev1.ObjectReference

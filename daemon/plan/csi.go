@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // A volume object keeps its source for life (pkg/apis/core/validation: spec.persistentvolumesource is immutable),
@@ -159,8 +161,8 @@ func clean(v *corev1.PersistentVolume) {
 }
 
 // Succeeds reports whether an object is the one that was made in the place of a CSI driver's on this node.
-func Succeeds(v *corev1.PersistentVolume, pool Pool, node string, record *Record) bool {
-	return record.Replaced && labelledFor(v, pool, node) && volumePath(v) == pool.Path+"/"+record.Directory && v.Spec.ClaimRef != nil
+func Succeeds(v *corev1.PersistentVolume, pool Pool, node string, r *record.Record) bool {
+	return r.Replaced != "" && labelledFor(v, pool, node) && volumePath(v) == pool.Path+"/"+r.Directory && v.Spec.ClaimRef != nil
 }
 
 // csiInline: a handle that begins with "csi" is one of an inline volume, which ends with its pod.
@@ -176,7 +178,7 @@ func csiReadOnly(f AdoptFacts) (AdoptVerdict, bool) {
 
 // csiDeleting: a deletion that a call of this node began is finished, no other.
 func csiDeleting(f AdoptFacts) (AdoptVerdict, bool) {
-	began := Held(f.Volume, f.Pool, f.Node) && f.Record != nil && f.Record.Replaced
+	began := Held(f.Volume, f.Pool, f.Node) && f.Record != nil && f.Record.Replaced != ""
 	return adoptRefuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
 }
 

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // state is what the API has of a volume.
@@ -33,21 +35,21 @@ func eachState(visit func(state)) {
 }
 
 // eachRecord visits every record that a disk can have of it, nil among them.
-func eachRecord(visit func(r *Record, unreadable string, foreign bool)) {
+func eachRecord(visit func(r *record.Record, unreadable string, foreign bool)) {
 	visit(nil, "", false)
 	visit(nil, "", true)
 	visit(nil, "torn", false)
-	for _, place := range []Place{InPool, InStaging, InTrash, Emptying, InArchive, Nowhere} {
+	for _, place := range []record.Place{record.InPool, record.InStaging, record.InTrash, record.Emptying, record.InArchive, record.Nowhere} {
 		for _, onDelete := range []string{OnDeleteDelete, OnDeleteArchive} {
 			for _, retained := range []bool{false, true} {
-				visit(&Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", OnDelete: onDelete, Place: place, Retained: retained}, "", false)
+				visit(&record.Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", OnDelete: onDelete, Place: place, Retained: retained}, "", false)
 			}
 		}
 	}
-	visit(&Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", Place: InArchive, Archived: true}, "", false)
+	visit(&record.Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", Place: record.InArchive, Archived: true}, "", false)
 }
 
-func (s state) facts(r *Record, unreadable string, foreign bool) VolumeFacts {
+func (s state) facts(r *record.Record, unreadable string, foreign bool) VolumeFacts {
 	f := released()
 	f.Volume.Status.Phase, f.Volume.Spec.PersistentVolumeReclaimPolicy = s.phase, s.policy
 	f.Volume.Labels[ScopeLabel], f.Pool.Scope = s.scope, s.scope
@@ -76,7 +78,7 @@ func (s state) facts(r *Record, unreadable string, foreign bool) VolumeFacts {
 func TestNothingIsDestroyedThatIsKept(t *testing.T) {
 	n := 0
 	eachState(func(s state) {
-		eachRecord(func(r *Record, unreadable string, foreign bool) {
+		eachRecord(func(r *record.Record, unreadable string, foreign bool) {
 			f := s.facts(r, unreadable, foreign)
 			got := ForVolume(f)
 			n++
@@ -93,7 +95,7 @@ func TestNothingIsDestroyedThatIsKept(t *testing.T) {
 func volumeFaults(s state, f VolumeFacts, got Verdict) (all []string) {
 	moves := []Action{Delete, Archive, LetGo, Retain, PutBack}
 	removes := got.Action == Delete || got.Action == Archive || got.Action == LetGo
-	whole := f.Record != nil && (f.Record.Place == InTrash || f.Record.Place == InArchive)
+	whole := f.Record != nil && (f.Record.Place == record.InTrash || f.Record.Place == record.InArchive)
 	for fault, is := range map[string]bool{
 		"removed, and the policy does not say so":        removes && s.policy != corev1.PersistentVolumeReclaimDelete,
 		"removed, and its claim exists":                  removes && s.claimExists,
@@ -103,7 +105,7 @@ func volumeFaults(s state, f VolumeFacts, got Verdict) (all []string) {
 		"something is done with a record unread":         slices.Contains(moves, got.Action) && f.Unreadable != "",
 		"deleted without a record":                       (got.Action == Delete || got.Action == Archive) && f.Record == nil,
 		"a stranger's directory is removed or forgotten": removes && f.Foreign,
-		"the object goes and its directory is forgotten": got.Action == LetGo && f.Record != nil && f.Record.Place != Nowhere,
+		"the object goes and its directory is forgotten": got.Action == LetGo && f.Record != nil && f.Record.Place != record.Nowhere,
 		"retained, and its directory stays elsewhere":    got.Action == Retain && whole,
 		"retained, and not put back": whole && s.policy != corev1.PersistentVolumeReclaimDelete && s.phase == corev1.VolumeReleased &&
 			!s.closed && got.Action != PutBack && (s.claimRef || s.scope != ScopeEveryNode),
@@ -129,7 +131,7 @@ func TestNothingWholeGoesWithoutItsObject(t *testing.T) {
 		for _, claim := range []*corev1.PersistentVolumeClaim{nil, bound, waits, recreated} {
 			for _, scope := range []string{ScopeNode, ScopeShared, ScopeEveryNode} {
 				for _, tombstone := range []*Tombstone{nil, {PV: "pvc-u-1", ClaimUID: "u-1", Data: Delete}, {PV: "pvc-u-1", ClaimUID: "u-1", Data: Retain}} {
-					eachRecord(func(r *Record, _ string, _ bool) {
+					eachRecord(func(r *record.Record, _ string, _ bool) {
 						if r == nil {
 							return
 						}
@@ -158,12 +160,12 @@ func recordFaults(f RecordFacts, got Verdict) (all []string) {
 	for fault, is := range map[string]bool{
 		"touched, and retained":                 touched && r.Retained,
 		"touched, and its object is there":      touched && ours,
-		"whole, and its files go":               got.Action == Finish && r.Place == InTrash,
-		"whole, and gone without a word for it": touched && r.Place == InTrash && !buried,
-		"kept without an object, and not told":  r.Place == InTrash && !touched && !r.Retained && f.Volume == nil && !alive && got.Reason != ReasonOrphaned,
-		"taken back, and it was in a pod":       got.Action == Undo && (r.Place == InTrash || r.Place == Emptying || r.Place == InArchive),
+		"whole, and its files go":               got.Action == Finish && r.Place == record.InTrash,
+		"whole, and gone without a word for it": touched && r.Place == record.InTrash && !buried,
+		"kept without an object, and not told":  r.Place == record.InTrash && !touched && !r.Retained && f.Volume == nil && !alive && got.Reason != ReasonOrphaned,
+		"taken back, and it was in a pod":       got.Action == Undo && (r.Place == record.InTrash || r.Place == record.Emptying || r.Place == record.InArchive),
 		"deleted, and its claim is there":       got.Action == Delete && alive,
-		"deleted, and the word is to retain it": (got.Action == Delete || got.Action == Finish && r.Place != InArchive) && buried && !alive && f.Tombstone.Data == Retain,
+		"deleted, and the word is to retain it": (got.Action == Delete || got.Action == Finish && r.Place != record.InArchive) && buried && !alive && f.Tombstone.Data == Retain,
 	} {
 		if is {
 			all = append(all, fault)

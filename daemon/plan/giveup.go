@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Returnable reports whether a record is of a volume that another system could take over: adopted from
@@ -16,17 +18,17 @@ func (s Self) Returnable(recordedBy string) bool {
 
 // ForReturn decides whether this node can give a volume up: its object as it was, its directory
 // untouched, its record gone. v is nil if there is no such object.
-func ForReturn(r Record, v *corev1.PersistentVolume, node string) AdoptVerdict {
+func ForReturn(r record.Record, v *corev1.PersistentVolume, node string) AdoptVerdict {
 	refused := func(format string, args ...any) AdoptVerdict {
 		return AdoptVerdict{Action: Refuse, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case r.Place == Nowhere && v == nil: // removed; the daemon drops the record
+	case r.Place == record.Nowhere && v == nil: // removed; the daemon drops the record
 		return AdoptVerdict{Action: Ignore}
-	case r.Place == InTrash, r.Place == Emptying:
-		return refused("it is being removed: its directory is %s", r.Place.words())
-	case r.Place != InPool:
-		return refused("its directory is %s", r.Place.words())
+	case r.Place == record.InTrash, r.Place == record.Emptying:
+		return refused("it is being removed: its directory is %s", r.Place.Describe())
+	case r.Place != record.InPool:
+		return refused("its directory is %s", r.Place.Describe())
 	case v == nil:
 		return refused("no volume object has its name")
 	case v.Labels[NodeLabel] != "" && v.Labels[NodeLabel] != NodeLabelValue(node):

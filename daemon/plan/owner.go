@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // OwnerFacts is everything that a decision about whose a pool is depends on. The marker's own node and cluster
@@ -29,12 +31,12 @@ type Census struct {
 }
 
 // Count takes the census of a pool's records. Absent is for the caller, who can ask the API.
-func Count(records []Record, pool Pool, node string, former []string) Census {
+func Count(records []record.Record, pool Pool, node string, former []string) Census {
 	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
 	for _, r := range records {
 		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.ofOneNode()
 		switch {
-		case !sameScope && r.mayHaveObject():
+		case !sameScope && r.MayHaveObject():
 			c.Scopes[r.Scope]++
 		case !sameScope:
 		case pool.ofOneNode() && !NodeNamed(r.Node, node, former):
@@ -47,18 +49,11 @@ func Count(records []Record, pool Pool, node string, former []string) Census {
 	return c
 }
 
-// HasObject reports whether a volume object is to be expected for a record.
-func (r Record) HasObject() bool { return r.Place == InPool && !r.Retained && !r.Unpublished }
-
 // Objection is something that keeps a pool closed, or is only said where Warn is set.
 type Objection struct {
 	Reason, Message string
 	Warn            bool
 }
-
-// mayHaveObject: what is whole in the trash has its object until that is let go, and what was made to be published
-// may have it by now.
-func (r Record) mayHaveObject() bool { return !r.Retained && (r.Place == InPool || r.Place == InTrash) }
 
 // Closes reports whether the records keep the pool closed.
 func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 }

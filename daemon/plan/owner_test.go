@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // What speaks against working in a pool, in the order and the words in which it is said.
@@ -53,11 +55,11 @@ func TestForOwner(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	records := []Record{
-		{Place: InPool, Node: us, Scope: ScopeNode}, {Place: InPool, Node: us}, {Place: InPool},
-		{Place: InTrash, Node: them, Scope: ScopeNode}, {Place: InPool, Node: "old", Scope: ScopeNode},
-		{Place: InPool, Node: us, Scope: ScopeNode, Retained: true}, {Place: InStaging, Node: us, Scope: ScopeNode},
-		{Place: InPool, Node: them, Scope: ScopeShared}, {Place: InTrash, Node: them, Scope: ScopeShared}, {Place: InPool, Node: us, Scope: ScopeEveryNode, Unpublished: true},
+	records := []record.Record{
+		{Place: record.InPool, Node: us, Scope: ScopeNode}, {Place: record.InPool, Node: us}, {Place: record.InPool},
+		{Place: record.InTrash, Node: them, Scope: ScopeNode}, {Place: record.InPool, Node: "old", Scope: ScopeNode},
+		{Place: record.InPool, Node: us, Scope: ScopeNode, Retained: true}, {Place: record.InStaging, Node: us, Scope: ScopeNode},
+		{Place: record.InPool, Node: them, Scope: ScopeShared}, {Place: record.InTrash, Node: them, Scope: ScopeShared}, {Place: record.InPool, Node: us, Scope: ScopeEveryNode, Unpublished: true},
 	}
 	for scope, want := range map[string]string{
 		ScopeNode:      "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, closes true",
@@ -70,7 +72,7 @@ func TestCount(t *testing.T) {
 			t.Errorf("scope %q: %s, want %s", scope, got, want)
 		}
 	}
-	ofOne := []Record{{Place: InPool, Node: us, Scope: ScopeNode}, {Place: InArchive, Scope: ScopeShared}, {Place: InPool, Scope: ScopeEveryNode, Retained: true}}
+	ofOne := []record.Record{{Place: record.InPool, Node: us, Scope: ScopeNode}, {Place: record.InArchive, Scope: ScopeShared}, {Place: record.InPool, Scope: ScopeEveryNode, Retained: true}}
 	for _, scope := range []string{ScopeNode, ScopeShared, ScopeEveryNode} {
 		if c := Count(ofOne, Pool{Scope: scope}, us, nil); c.Closes() {
 			t.Errorf("scope %s: closed by %+v", scope, c)

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
@@ -18,7 +19,7 @@ type PartFacts struct {
 	Closed     string                   // why nothing can be read in the pool, "" if that is possible
 	Full       string                   // why nothing new may be made in the pool, "" if it takes work
 	Free       uint64                   // bytes that new volumes may take
-	Record     *Record                  // nil: the disk has no record of it
+	Record     *record.Record           // nil: the disk has no record of it
 	Unreadable string                   // why the record cannot be read, "" if it can or there is none
 }
 
@@ -100,7 +101,7 @@ func partUnreadable(f PartFacts) (Verdict, bool) {
 
 // partThere: a directory that is recorded is fine, whatever became of the pool's free space.
 func partThere(f PartFacts) (Verdict, bool) {
-	if f.Record == nil || f.Record.Place != InPool {
+	if f.Record == nil || f.Record.Place != record.InPool {
 		return Verdict{}, false
 	}
 	if f.Record.Unpublished {
@@ -115,11 +116,11 @@ func partRemoved(f PartFacts) (Verdict, bool) {
 	switch {
 	case f.Record == nil:
 		return Verdict{}, false
-	case f.Record.whole():
+	case f.Record.Whole():
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: "node " + f.Node +
 			": this volume was being deleted and is in use again; the node's directory was put back"}, true
-	case f.Record.Place == Emptying:
-		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.words()), true
+	case f.Record.Place == record.Emptying:
+		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.Describe()), true
 	default:
 		return Verdict{}, false
 	}
@@ -148,10 +149,10 @@ func (f PartFacts) directory() (string, error) {
 }
 
 // PartRecord is the record of this node's part of a volume that ForPart found to be made.
-func PartRecord(f PartFacts) (Record, error) {
+func PartRecord(f PartFacts) (record.Record, error) {
 	directory, err := f.directory()
 	ref := f.Volume.Spec.ClaimRef
-	return Record{
+	return record.Record{
 		PV: f.Volume.Name, Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
 		Directory: directory, OnDelete: f.Pool.OnDelete,
 	}, err

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 func everyPool(name string) Pool {
@@ -32,7 +34,9 @@ func TestPartPrecedence(t *testing.T) {
 	shut := func(f *PartFacts) { f.Closed, f.Full = "not mounted", "not mounted" }
 	elsewhere := func(f *PartFacts) { f.Pool.Path = "/srv/other" }
 	full := func(f *PartFacts) { f.Full, f.Free = "full", 0 }
-	at := func(p Place) change { return func(f *PartFacts) { f.Record = &Record{PV: "pvc-u-1", Place: p} } }
+	at := func(p record.Place) change {
+		return func(f *PartFacts) { f.Record = &record.Record{PV: "pvc-u-1", Place: p} }
+	}
 	is := func(p corev1.PersistentVolumePhase) change {
 		return func(f *PartFacts) { f.Volume.Status.Phase = p }
 	}
@@ -56,16 +60,16 @@ func TestPartPrecedence(t *testing.T) {
 			f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
 		}}, Wait, ReasonBadName},
 		{"another path before closed", []change{shut, elsewhere}, Wait, ReasonPathMismatch},
-		{"another path, even if recorded", []change{elsewhere, at(InPool)}, Wait, ReasonPathMismatch},
-		{"closed before anything on the disk", []change{shut, at(InPool)}, Wait, ReasonPoolClosed},
+		{"another path, even if recorded", []change{elsewhere, at(record.InPool)}, Wait, ReasonPathMismatch},
+		{"closed before anything on the disk", []change{shut, at(record.InPool)}, Wait, ReasonPoolClosed},
 		{"record damaged before full", []change{full, func(f *PartFacts) { f.Unreadable = "torn" }}, Wait, ReasonRecordDamaged},
-		{"there already, before full", []change{full, at(InPool)}, Ignore, ""},
-		{"there already, and said to be without an object", []change{full, at(InPool), func(f *PartFacts) { f.Record.Unpublished = true }}, Note, ""},
-		{"recorded, and gone from the disk", []change{at(Nowhere)}, Provision, ""},
-		{"recorded, half made", []change{at(InStaging)}, Provision, ""},
-		{"in the trash, before full", []change{full, at(InTrash)}, PutBack, ReasonPutBack},
-		{"half emptied, before full", []change{full, at(Emptying)}, Wait, ReasonPartRemoved},
-		{"in the archive, before full", []change{full, at(InArchive)}, PutBack, ReasonPutBack},
+		{"there already, before full", []change{full, at(record.InPool)}, Ignore, ""},
+		{"there already, and said to be without an object", []change{full, at(record.InPool), func(f *PartFacts) { f.Record.Unpublished = true }}, Note, ""},
+		{"recorded, and gone from the disk", []change{at(record.Nowhere)}, Provision, ""},
+		{"recorded, half made", []change{at(record.InStaging)}, Provision, ""},
+		{"in the trash, before full", []change{full, at(record.InTrash)}, PutBack, ReasonPutBack},
+		{"half emptied, before full", []change{full, at(record.Emptying)}, Wait, ReasonPartRemoved},
+		{"in the archive, before full", []change{full, at(record.InArchive)}, PutBack, ReasonPutBack},
 		{"full", []change{full}, Wait, ReasonPoolClosed},
 		{"too large", []change{func(f *PartFacts) { f.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
 	} {
@@ -183,17 +187,17 @@ func TestTombstones(t *testing.T) {
 		want Action
 	}{
 		{"no tombstone: restored, another cluster, or forced", RecordFacts{}, Keep},
-		{"no tombstone, and this node never published it", RecordFacts{Record: Record{Unpublished: true}}, Undo},
-		{"never published, and the claim waits", RecordFacts{Record: Record{Unpublished: true}, Claim: alive}, Keep},
-		{"never published, and yet the object is there", RecordFacts{Record: Record{Unpublished: true}, Volume: pv}, Keep},
-		{"never published, and yet deleted", RecordFacts{Record: Record{Unpublished: true}, Tombstone: tombstone(Delete)}, Delete},
-		{"never made", RecordFacts{Record: Record{Place: Nowhere}}, Undo},
+		{"no tombstone, and this node never published it", RecordFacts{Record: record.Record{Unpublished: true}}, Undo},
+		{"never published, and the claim waits", RecordFacts{Record: record.Record{Unpublished: true}, Claim: alive}, Keep},
+		{"never published, and yet the object is there", RecordFacts{Record: record.Record{Unpublished: true}, Volume: pv}, Keep},
+		{"never published, and yet deleted", RecordFacts{Record: record.Record{Unpublished: true}, Tombstone: tombstone(Delete)}, Delete},
+		{"never made", RecordFacts{Record: record.Record{Place: record.Nowhere}}, Undo},
 		{"deleted", RecordFacts{Tombstone: tombstone(Delete)}, Delete},
 		{"deleted, and nothing but the tombstone shows that this is the cluster", RecordFacts{Tombstone: tombstone(Delete), Unsure: true}, Delete},
-		{"never published, perhaps another cluster's", RecordFacts{Record: Record{Unpublished: true}, Unsure: true}, Keep},
-		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: Record{OnDelete: OnDeleteArchive}}, Archive},
+		{"never published, perhaps another cluster's", RecordFacts{Record: record.Record{Unpublished: true}, Unsure: true}, Keep},
+		{"deleted, archived here", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{OnDelete: OnDeleteArchive}}, Archive},
 		{"retained", RecordFacts{Tombstone: tombstone(Retain)}, Retain},
-		{"retained here already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Retained: true}}, Keep},
+		{"retained here already", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Retained: true}}, Keep},
 		{"the object is there", RecordFacts{Tombstone: tombstone(Delete), Volume: pv}, Keep},
 		{"the claim is there", RecordFacts{Tombstone: tombstone(Delete), Claim: alive}, Keep},
 		{"the claim is there, and waits for another node", RecordFacts{Tombstone: tombstone(Delete), Claim: elsewhere}, Keep},
@@ -201,16 +205,16 @@ func TestTombstones(t *testing.T) {
 		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Keep},
 		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Keep},
 		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Keep},
-		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash}}, Delete},
-		{"in the trash, archived elsewhere", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: InTrash, OnDelete: OnDeleteArchive}}, Delete},
-		{"in the trash, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: InTrash}}, PutBack},
-		{"in the archive, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: InArchive}}, PutBack},
-		{"half emptied, and retained after all: what is left stays", RecordFacts{Tombstone: tombstone(Retain), Record: Record{Place: Emptying}}, Retain},
-		{"half emptied", RecordFacts{Tombstone: tombstone(Delete), Record: Record{Place: Emptying}}, Finish},
-		{"in the trash, and no word that it may go", RecordFacts{Record: Record{Place: InTrash}}, Keep},
+		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Place: record.InTrash}}, Delete},
+		{"in the trash, archived elsewhere", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Place: record.InTrash, OnDelete: OnDeleteArchive}}, Delete},
+		{"in the trash, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: record.Record{Place: record.InTrash}}, PutBack},
+		{"in the archive, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: record.Record{Place: record.InArchive}}, PutBack},
+		{"half emptied, and retained after all: what is left stays", RecordFacts{Tombstone: tombstone(Retain), Record: record.Record{Place: record.Emptying}}, Retain},
+		{"half emptied", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Place: record.Emptying}}, Finish},
+		{"in the trash, and no word that it may go", RecordFacts{Record: record.Record{Place: record.InTrash}}, Keep},
 	} {
 		if c.f.Record.Place == "" {
-			c.f.Record.Place = InPool
+			c.f.Record.Place = record.InPool
 		}
 		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Record.Scope = "u-1", "pvc-u-1", ScopeEveryNode
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner

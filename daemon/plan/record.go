@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Actions for a record without a volume object, beside Ignore.
@@ -17,7 +19,7 @@ const (
 // API was read and the pool is open.
 type RecordFacts struct {
 	Self
-	Record     Record
+	Record     record.Record
 	Volume     *corev1.PersistentVolume      // the object of this name, read from the API just now
 	Claim      *corev1.PersistentVolumeClaim // the claim of this name, read from the API just now
 	Tombstone  *Tombstone                    // the volume's, read from the API just now, of scope every-node only
@@ -49,16 +51,16 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
 		return verdict
-	case f.Record.Place == Emptying, f.Record.Place == InArchive:
+	case f.Record.Place == record.Emptying, f.Record.Place == record.InArchive:
 		return Verdict{Action: Finish} // of the latter only the record is moved
 	case buried:
 		return verdict
-	case f.Record.Place == InTrash:
+	case f.Record.Place == record.InTrash:
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
-	case f.Record.Scope == ScopeEveryNode && f.Record.Place == InPool && !f.Record.Unpublished:
+	case f.Record.Scope == ScopeEveryNode && f.Record.Place == record.InPool && !f.Record.Unpublished:
 		// Empty or not: it had an object, so a pod of this or of another cluster may have it.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
-	case f.Record.Replaced && f.Record.Place == InPool:
+	case f.Record.Replaced != "" && f.Record.Place == record.InPool:
 		// A pod had it before it was ours, empty or not, and adopt can make its object again.
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
 	case f.Unsure: // that no object is there proves nothing in another cluster
@@ -106,7 +108,7 @@ func (f RecordFacts) wanted() bool {
 	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
 		return false
 	}
-	if bound := f.Claim.Spec.VolumeName == f.Record.PV; bound || f.Record.Place == Emptying {
+	if bound := f.Claim.Spec.VolumeName == f.Record.PV; bound || f.Record.Place == record.Emptying {
 		return bound
 	}
 	return f.KeepClaim(f.Claim) ||

@@ -4,6 +4,8 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Scopes of a pool, that is who can reach a volume in it, as spelt in the configuration.
@@ -62,6 +64,6 @@ func inherited(v *corev1.PersistentVolume, scope string) bool {
 
 // Inherits reports whether the holder of a shared pool's lease has to look at the object of a record that no watch
 // of its brings.
-func Inherits(v *corev1.PersistentVolume, scope string, place Place) bool {
+func Inherits(v *corev1.PersistentVolume, scope string, place record.Place) bool {
 	return v != nil && inherited(v, scope) && (NeedsWork(v) || MayLack(v, place))
 }

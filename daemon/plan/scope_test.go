@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // shared is a claim of a pool that all nodes share, given to another node by the scheduler; this
@@ -103,15 +105,15 @@ func TestInherited(t *testing.T) {
 	for name, c := range map[string]struct {
 		v     *corev1.PersistentVolume
 		scope string
-		place Place
+		place record.Place
 		want  bool
 	}{
-		"released":         {f.Volume, ScopeShared, InPool, true},
-		"in use":           {bound, ScopeShared, InPool, false},
-		"in use and away":  {bound, ScopeShared, InTrash, true},
-		"no object":        {nil, ScopeShared, InPool, false},
-		"in a node's pool": {f.Volume, ScopeNode, InPool, false},
-		"of all nodes":     {NewVolume(shared(), "pvc-u-1"), ScopeShared, InTrash, false},
+		"released":         {f.Volume, ScopeShared, record.InPool, true},
+		"in use":           {bound, ScopeShared, record.InPool, false},
+		"in use and away":  {bound, ScopeShared, record.InTrash, true},
+		"no object":        {nil, ScopeShared, record.InPool, false},
+		"in a node's pool": {f.Volume, ScopeNode, record.InPool, false},
+		"of all nodes":     {NewVolume(shared(), "pvc-u-1"), ScopeShared, record.InTrash, false},
 	} {
 		if got := Inherits(c.v, c.scope, c.place); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -141,9 +143,9 @@ func TestForRecordShared(t *testing.T) {
 		"wanted, on another node":                     {RecordFacts{Claim: claim}, Keep},
 		"published, by another node before":           {RecordFacts{Volume: one}, Keep},
 		"nobody wants it":                             {RecordFacts{}, Undo},
-		"its object is gone, the purge was cut short": {RecordFacts{Record: Record{Place: Emptying}}, Finish},
-		"its object is gone, nobody knows how":        {RecordFacts{Record: Record{Place: InTrash}}, Keep},
-		"nobody wants it, made by another node":       {RecordFacts{Record: Record{Node: them}}, Undo},
+		"its object is gone, the purge was cut short": {RecordFacts{Record: record.Record{Place: record.Emptying}}, Finish},
+		"its object is gone, nobody knows how":        {RecordFacts{Record: record.Record{Place: record.InTrash}}, Keep},
+		"nobody wants it, made by another node":       {RecordFacts{Record: record.Record{Node: them}}, Undo},
 	} {
 		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Scope = "u-1", "pvc-u-1", ScopeShared
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Tombstone is what stays in the API of a volume of scope every-node whose object went: the word, for
@@ -51,13 +53,13 @@ func (f RecordFacts) buried() (Verdict, bool) {
 	switch {
 	case !Buryable(f), t == nil || t.ClaimUID != f.Record.ClaimUID || t.PV != f.Record.PV:
 		return Verdict{}, false
-	case t.Data == Retain && f.Record.whole():
+	case t.Data == Retain && f.Record.Whole():
 		return Verdict{Action: PutBack, Reason: ReasonRetained}, true
 	case t.Data == Retain:
 		return Verdict{Action: Retain, Reason: ReasonRetained}, true
 	case t.Data != Delete:
 		return Verdict{}, false
-	case f.Record.OnDelete == OnDeleteArchive && f.Record.Place != InTrash:
+	case f.Record.OnDelete == OnDeleteArchive && f.Record.Place != record.InTrash:
 		return Verdict{Action: Archive, Reason: ReasonArchived}, true
 	default:
 		return Verdict{Action: Delete, Reason: ReasonCaughtUp}, true

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Each rule can be called alone, whatever the rules before it leave unsaid: with an object that says nothing, and
@@ -18,7 +20,7 @@ func TestEveryRuleIsTotal(t *testing.T) {
 	}
 	for _, rule := range volumeRules {
 		calls(t, rule, VolumeFacts{Volume: volume})
-		calls(t, rule, VolumeFacts{Volume: volume, Record: &Record{}})
+		calls(t, rule, VolumeFacts{Volume: volume, Record: &record.Record{}})
 	}
 	for _, rule := range partRules {
 		calls(t, rule, PartFacts{Volume: volume})

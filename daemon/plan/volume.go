@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // Actions for a volume, beside Ignore, Wait and Refuse.
@@ -17,52 +19,6 @@ const (
 	PutBack Action = "put back" // the object is in use again: its directory comes out of the trash
 )
 
-// Place is where a recorded volume's directory is now.
-type Place string
-
-// The places; a directory is in exactly one of them.
-const (
-	InPool    Place = "pool"
-	InStaging Place = "staging"
-	InTrash   Place = "trash"    // whole
-	Emptying  Place = "emptying" // in the trash, and its files are going
-	InArchive Place = "archive"
-	Nowhere   Place = "nowhere"
-)
-
-// words say where a directory is that is not in the pool.
-func (p Place) words() string {
-	switch p {
-	case Emptying:
-		return "in the trash, and its files are going"
-	case Nowhere:
-		return "gone"
-	default:
-		return "in the " + string(p)
-	}
-}
-
-// Record is what the disk says of a volume: the proof that its directory is ours.
-type Record struct {
-	PV        string
-	Namespace string
-	Claim     string
-	ClaimUID  string
-	Directory string // one path element below the pool's path
-	OnDelete  string // OnDeleteDelete or OnDeleteArchive, as the class said when the volume was made
-	Scope     string // of the pool when the volume was made
-	Node      string // whose daemon made it
-	Retained  bool   // the volume object was let go and the data kept
-	// Unpublished: this node made it to publish it, and has not seen its object since. Of scope every-node only.
-	Unpublished bool
-	Replaced    bool // it has the object of another system in whose place this volume's was made, or is about to be made
-	Place       Place
-	Archived    bool // the record is in the archive, too
-}
-
-// whole reports whether the directory is out of the pool and can be put back as it was.
-func (r Record) whole() bool { return r.Place == InTrash || r.Place == InArchive }
-
 // VolumeFacts is everything that a decision about a volume object depends on.
 type VolumeFacts struct {
 	Self
@@ -70,7 +26,7 @@ type VolumeFacts struct {
 	ClaimExists bool                     // the claim it is bound to exists, by UID
 	Pool        *Pool                    // the pool its label names, nil if this node has none of that name
 	Closed      string                   // why the pool takes no work, "" if it is open
-	Record      *Record                  // nil: the disk has no record of it
+	Record      *record.Record           // nil: the disk has no record of it
 	Unreadable  string                   // why the record cannot be read, "" if it can or there is none
 	Silent      bool                     // the pool is shared, and this daemon neither works in it nor speaks for all
 	Foreign     bool                     // there is a directory where the object points, and no record of it
@@ -121,12 +77,12 @@ func Older(v *corev1.PersistentVolume) bool {
 }
 
 // MayLack says, of an object that is to stay, whether its directory is where it should not be.
-func MayLack(v *corev1.PersistentVolume, place Place) bool {
+func MayLack(v *corev1.PersistentVolume, place record.Place) bool {
 	switch v.Status.Phase {
 	case corev1.VolumeBound:
-		return place != InPool
+		return place != record.InPool
 	case corev1.VolumeAvailable, corev1.VolumePending, "":
-		return place == InTrash || place == InArchive
+		return place == record.InTrash || place == record.InArchive
 	default:
 		return false
 	}
@@ -152,11 +108,11 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 		f.Unreadable != "" || f.Foreign {
 		return Verdict{}, false
 	}
-	place := Nowhere
+	place := record.Nowhere
 	if f.Record != nil {
 		place = f.Record.Place
 	}
-	if place == InPool || !f.points() {
+	if place == record.InPool || !f.points() {
 		return Verdict{}, false
 	}
 	claim := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
@@ -165,11 +121,11 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 			"node %s: the volume of %s was being deleted and is in use again; its directory was put back", f.Node, claim)}, true
 	}
 	advice := "restore it from a backup"
-	if place == Emptying {
+	if place == record.Emptying {
 		advice += ", or copy what is left there before the claim is deleted"
 	}
 	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(
-		"node %s: the directory %s of %s is %s; %s", f.Node, volumePath(v), claim, place.words(), advice)}, true
+		"node %s: the directory %s of %s is %s; %s", f.Node, volumePath(v), claim, place.Describe(), advice)}, true
 }
 
 // staysAfterAll: the directory was moved out of the way, and before the object went an administrator set
@@ -207,7 +163,7 @@ func forAnother(v *corev1.PersistentVolume) bool {
 
 // wholeElsewhere reports whether there is a directory to put back for this object.
 func (f VolumeFacts) wholeElsewhere() bool {
-	return f.Pool != nil && f.Closed == "" && f.Record != nil && f.Record.whole() && f.points()
+	return f.Pool != nil && f.Closed == "" && f.Record != nil && f.Record.Whole() && f.points()
 }
 
 func nothingToDo(f VolumeFacts) (Verdict, bool) {
@@ -333,12 +289,12 @@ func DirectoryOf(pool Pool, v *corev1.PersistentVolume) (string, error) {
 }
 
 func goneAlready(f VolumeFacts) (Verdict, bool) {
-	return Verdict{Action: LetGo, Reason: ReasonDeleted}, f.Record != nil && f.Record.Place == Nowhere
+	return Verdict{Action: LetGo, Reason: ReasonDeleted}, f.Record != nil && f.Record.Place == record.Nowhere
 }
 
 func archived(f VolumeFacts) (Verdict, bool) {
 	return Verdict{Action: Archive, Reason: ReasonArchived},
-		f.Record != nil && (f.Record.OnDelete == OnDeleteArchive || f.Record.Place == InArchive)
+		f.Record != nil && (f.Record.OnDelete == OnDeleteArchive || f.Record.Place == record.InArchive)
 }
 
 func volumePath(v *corev1.PersistentVolume) string {

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // released is a volume that this node deletes: Released, policy Delete, recorded, where it should be.
@@ -15,7 +17,7 @@ func released() VolumeFacts {
 	pv.Status.Phase = corev1.VolumeReleased
 	return VolumeFacts{
 		Volume: pv, Self: self, Pool: &pool,
-		Record: &Record{PV: "pvc-u-1", Directory: "pvc-u-1", OnDelete: OnDeleteDelete, Place: InPool},
+		Record: &record.Record{PV: "pvc-u-1", Directory: "pvc-u-1", OnDelete: OnDeleteDelete, Place: record.InPool},
 	}
 }
 
@@ -34,11 +36,11 @@ func unrecorded(f *VolumeFacts)   { f.Record = nil }
 func volumeShut(f *VolumeFacts)   { f.Closed = "/srv/fast is not mounted" }
 func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
 
-func at(p Place) func(*VolumeFacts) { return func(f *VolumeFacts) { f.Record.Place = p } }
-func unclaimed(f *VolumeFacts)      { f.Volume.Spec.ClaimRef = nil }
+func at(p record.Place) func(*VolumeFacts) { return func(f *VolumeFacts) { f.Record.Place = p } }
+func unclaimed(f *VolumeFacts)             { f.Volume.Spec.ClaimRef = nil }
 
 // cameBackAt is a volume that is in use, and has its directory elsewhere than in the pool.
-func cameBackAt(p Place) func(*VolumeFacts) {
+func cameBackAt(p record.Place) func(*VolumeFacts) {
 	return func(f *VolumeFacts) {
 		f.Volume.Status.Phase, f.ClaimExists, f.Record.Place = corev1.VolumeBound, true, p
 	}
@@ -53,42 +55,42 @@ func TestVolumePrecedence(t *testing.T) {
 		reason  string
 	}{
 		{"released, recorded, in place", nil, Delete, ReasonDeleted},
-		{"in the trash already", []change{func(f *VolumeFacts) { f.Record.Place = InTrash }}, Delete, ReasonDeleted},
-		{"recorded, and gone from the disk", []change{func(f *VolumeFacts) { f.Record.Place = Nowhere }}, LetGo, ReasonDeleted},
+		{"in the trash already", []change{func(f *VolumeFacts) { f.Record.Place = record.InTrash }}, Delete, ReasonDeleted},
+		{"recorded, and gone from the disk", []change{func(f *VolumeFacts) { f.Record.Place = record.Nowhere }}, LetGo, ReasonDeleted},
 		{"archive", []change{func(f *VolumeFacts) { f.Record.OnDelete = OnDeleteArchive }}, Archive, ReasonArchived},
 		{"another provisioner's", []change{func(f *VolumeFacts) { f.Volume.Annotations[ProvisionedBy] = "x" }}, Ignore, ""},
 		{"without provisioned-by", []change{func(f *VolumeFacts) { f.Volume.Annotations = nil }}, Ignore, ""},
 		{"another node's", []change{func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
 		{"bound", []change{phase(corev1.VolumeBound)}, Ignore, ""},
-		{"bound, its claim there", []change{cameBackAt(InPool)}, Ignore, ""},
-		{"bound and in the trash: it came back", []change{cameBackAt(InTrash)}, PutBack, ReasonPutBack},
-		{"bound, deleted and in the trash: its claim has it still", []change{cameBackAt(InTrash), deleting}, PutBack, ReasonPutBack},
-		{"bound and in the trash, retained", []change{cameBackAt(InTrash), keepData}, PutBack, ReasonPutBack},
-		{"bound and in the trash, its claim gone", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.ClaimExists = false }}, Ignore, ""},
-		{"bound and in the trash, another node's", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
-		{"bound and in the trash, and it points elsewhere", []change{cameBackAt(InTrash), pointTo("/etc")}, Ignore, ""},
-		{"bound and in the trash, pool closed", []change{cameBackAt(InTrash), volumeShut}, Ignore, ""},
-		{"bound and half emptied", []change{cameBackAt(Emptying)}, Wait, ReasonVolumeLost},
-		{"bound and gone", []change{cameBackAt(Nowhere)}, Wait, ReasonVolumeLost},
-		{"bound and in the archive: it came back", []change{cameBackAt(InArchive)}, PutBack, ReasonPutBack},
-		{"bound, and in the archive with its record", []change{cameBackAt(InArchive), func(f *VolumeFacts) { f.Record.Archived = true }}, PutBack, ReasonPutBack},
-		{"bound to another claim, and in the trash", []change{cameBackAt(InTrash), func(f *VolumeFacts) { f.Volume.Spec.ClaimRef.UID = "u-9" }}, PutBack, ReasonPutBack},
-		{"released and in the trash, retained", []change{at(InTrash), keepData}, PutBack, ReasonPutBack},
-		{"released and in the archive, retained", []change{at(InArchive), keepData}, PutBack, ReasonPutBack},
-		{"in the trash, retained, deleted by somebody", []change{at(InTrash), keepData, deleting}, PutBack, ReasonPutBack},
-		{"in the trash, retained, and it points elsewhere", []change{at(InTrash), keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
-		{"in the trash, retained, deleted, pool closed", []change{at(InTrash), keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
-		{"half emptied, retained, deleted: what is left stays", []change{at(Emptying), keepData, deleting}, Retain, ReasonRetained},
+		{"bound, its claim there", []change{cameBackAt(record.InPool)}, Ignore, ""},
+		{"bound and in the trash: it came back", []change{cameBackAt(record.InTrash)}, PutBack, ReasonPutBack},
+		{"bound, deleted and in the trash: its claim has it still", []change{cameBackAt(record.InTrash), deleting}, PutBack, ReasonPutBack},
+		{"bound and in the trash, retained", []change{cameBackAt(record.InTrash), keepData}, PutBack, ReasonPutBack},
+		{"bound and in the trash, its claim gone", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.ClaimExists = false }}, Ignore, ""},
+		{"bound and in the trash, another node's", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
+		{"bound and in the trash, and it points elsewhere", []change{cameBackAt(record.InTrash), pointTo("/etc")}, Ignore, ""},
+		{"bound and in the trash, pool closed", []change{cameBackAt(record.InTrash), volumeShut}, Ignore, ""},
+		{"bound and half emptied", []change{cameBackAt(record.Emptying)}, Wait, ReasonVolumeLost},
+		{"bound and gone", []change{cameBackAt(record.Nowhere)}, Wait, ReasonVolumeLost},
+		{"bound and in the archive: it came back", []change{cameBackAt(record.InArchive)}, PutBack, ReasonPutBack},
+		{"bound, and in the archive with its record", []change{cameBackAt(record.InArchive), func(f *VolumeFacts) { f.Record.Archived = true }}, PutBack, ReasonPutBack},
+		{"bound to another claim, and in the trash", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.Volume.Spec.ClaimRef.UID = "u-9" }}, PutBack, ReasonPutBack},
+		{"released and in the trash, retained", []change{at(record.InTrash), keepData}, PutBack, ReasonPutBack},
+		{"released and in the archive, retained", []change{at(record.InArchive), keepData}, PutBack, ReasonPutBack},
+		{"in the trash, retained, deleted by somebody", []change{at(record.InTrash), keepData, deleting}, PutBack, ReasonPutBack},
+		{"in the trash, retained, and it points elsewhere", []change{at(record.InTrash), keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
+		{"in the trash, retained, deleted, pool closed", []change{at(record.InTrash), keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
+		{"half emptied, retained, deleted: what is left stays", []change{at(record.Emptying), keepData, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, record damaged: it must learn it first", []change{keepData, deleting, unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Wait, ReasonRecordDamaged},
 		{"its claim taken out, still released", []change{unclaimed}, Ignore, ""},
-		{"its claim taken out, still released, in the trash", []change{at(InTrash), unclaimed}, PutBack, ReasonPutBack},
-		{"its claim taken out, available, in the trash", []change{at(InTrash), unclaimed, phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
-		{"its claim taken out, in the trash, deleted by somebody", []change{at(InTrash), unclaimed, deleting}, Delete, ReasonDeleted},
-		{"available for another claim, in the trash", []change{at(InTrash), phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
-		{"bound, neither recorded nor there", []change{cameBackAt(Nowhere), unrecorded}, Wait, ReasonVolumeLost},
-		{"bound, not recorded, and there", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
-		{"bound, its record damaged", []change{cameBackAt(Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
-		{"released, claim there, in the trash: nothing", []change{cameBackAt(InTrash), phase(corev1.VolumeReleased)}, Wait, ReasonClaimExists},
+		{"its claim taken out, still released, in the trash", []change{at(record.InTrash), unclaimed}, PutBack, ReasonPutBack},
+		{"its claim taken out, available, in the trash", []change{at(record.InTrash), unclaimed, phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
+		{"its claim taken out, in the trash, deleted by somebody", []change{at(record.InTrash), unclaimed, deleting}, Delete, ReasonDeleted},
+		{"available for another claim, in the trash", []change{at(record.InTrash), phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
+		{"bound, neither recorded nor there", []change{cameBackAt(record.Nowhere), unrecorded}, Wait, ReasonVolumeLost},
+		{"bound, not recorded, and there", []change{cameBackAt(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
+		{"bound, its record damaged", []change{cameBackAt(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
+		{"released, claim there, in the trash: nothing", []change{cameBackAt(record.InTrash), phase(corev1.VolumeReleased)}, Wait, ReasonClaimExists},
 		{"deleted before its claim: wait for the claim", []change{phase(corev1.VolumeBound), deleting}, Ignore, ""},
 		{"deleted while pending: its claim may come", []change{phase(corev1.VolumePending), deleting}, Ignore, ""},
 		{"deleted, available, claimRef cleared by somebody", []change{phase(corev1.VolumeAvailable), deleting, func(f *VolumeFacts) { f.Volume.Spec.ClaimRef = nil }}, Delete, ReasonDeleted},
@@ -116,7 +118,7 @@ func TestVolumePrecedence(t *testing.T) {
 		{"points to another pool", []change{pointTo("/srv/slow/pvc-u-1")}, Refuse, ReasonPathMismatch},
 		{"points to another volume", []change{pointTo("/srv/fast/pvc-u-2")}, Refuse, ReasonPathMismatch},
 		{"has no path at all", []change{func(f *VolumeFacts) { f.Volume.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{} }}, Refuse, ReasonPathMismatch},
-		{"path mismatch before gone", []change{pointTo("/etc"), func(f *VolumeFacts) { f.Record.Place = Nowhere }}, Refuse, ReasonPathMismatch},
+		{"path mismatch before gone", []change{pointTo("/etc"), func(f *VolumeFacts) { f.Record.Place = record.Nowhere }}, Refuse, ReasonPathMismatch},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,51 +156,51 @@ func TestForRecord(t *testing.T) {
 	cases := []struct {
 		name  string
 		f     RecordFacts
-		place Place
+		place record.Place
 		want  Action
 	}{
-		{"published", RecordFacts{Volume: here}, InPool, Keep},
-		{"published, its label taken off", RecordFacts{Volume: unlabelled}, InPool, Keep},
-		{"wanted", RecordFacts{Claim: ready().Claim}, InPool, Keep},
-		{"wanted, and in the trash: its object is not gone for good", RecordFacts{Claim: ready().Claim}, InTrash, Keep},
-		{"wanted, and half emptied: it is made anew", RecordFacts{Claim: ready().Claim}, Emptying, Finish},
-		{"half emptied, and the claim is bound to the lost object", RecordFacts{Claim: bound}, Emptying, Keep},
-		{"half emptied, its object is back", RecordFacts{Volume: here}, Emptying, Keep},
-		{"half emptied", RecordFacts{}, Emptying, Finish},
-		{"retained by an operator", RecordFacts{Record: Record{Retained: true}}, InPool, Keep},
-		{"never published, nobody wants it", RecordFacts{}, InPool, Undo},
-		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: Record{Replaced: true}}, InPool, Keep},
-		{"the same, in the trash, and half emptied", RecordFacts{Record: Record{Replaced: true}}, Emptying, Finish},
-		{"never published, the claim went to another node", RecordFacts{Claim: moved}, InPool, Undo},
-		{"the claim has its volume under another node's name, which may be this node's former one", RecordFacts{Claim: bound, Volume: elsewhere}, InPool, Keep},
-		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, InTrash, Keep},
-		{"half emptied, and its object bears another node's name", RecordFacts{Volume: elsewhere}, Emptying, Keep},
-		{"made here, and made and bound on another node", RecordFacts{Record: Record{Node: us}, Volume: theirs, NodeLabels: labels}, InPool, Undo},
-		{"the same, and it was adopted there: a call here lost", RecordFacts{Record: Record{Node: us}, Volume: adopted, NodeLabels: labels}, InPool, Keep},
-		{"the same, and only the label says so", RecordFacts{Record: Record{Node: us}, Volume: elsewhere, NodeLabels: labels}, InPool, Keep},
-		{"the same, and the record names another node", RecordFacts{Record: Record{Node: them}, Volume: theirs, NodeLabels: labels}, InPool, Keep},
-		{"the same, and the record names none", RecordFacts{Volume: theirs, NodeLabels: labels}, InPool, Keep},
-		{"the same, and the other name was this node's", RecordFacts{Record: Record{Node: us}, Former: []string{them}, Volume: theirs, NodeLabels: labels}, InPool, Keep},
-		{"the same, and the Node is not known", RecordFacts{Record: Record{Node: us}, Volume: theirs}, InPool, Keep},
-		{"the same, and there is one of another name, too", RecordFacts{Record: Record{Node: us}, Volume: theirs, NodeLabels: labels, Object: "pv-by-hand"}, InPool, Keep},
-		{"its object is for another claim", RecordFacts{Volume: another}, InPool, Keep},
-		{"its claim has an object of another name", RecordFacts{Object: "pv-by-hand"}, InPool, Keep},
-		{"its claim has an object of another name, and it is in the trash", RecordFacts{Object: "pv-by-hand"}, InTrash, Keep},
-		{"perhaps another cluster's", RecordFacts{Unsure: true}, InPool, Keep},
-		{"perhaps another cluster's, in the trash", RecordFacts{Unsure: true}, InTrash, Keep},
-		{"made by another node", RecordFacts{Record: Record{Node: them}}, InPool, Keep},
-		{"made by another node, in staging", RecordFacts{Record: Record{Node: them}}, InStaging, Keep},
-		{"made by another node, never made", RecordFacts{Record: Record{Node: them}}, Nowhere, Keep},
-		{"made by another node, in the trash", RecordFacts{Record: Record{Node: them}}, InTrash, Keep},
-		{"made by another node, half emptied", RecordFacts{Record: Record{Node: them}}, Emptying, Keep},
-		{"made by another node, archived", RecordFacts{Record: Record{Node: them}}, InArchive, Keep},
-		{"made by this node", RecordFacts{Record: Record{Node: us}}, InPool, Undo},
-		{"made by this node under its former name", RecordFacts{Record: Record{Node: them}, Former: []string{"c", them}}, InPool, Undo},
-		{"never published, the claim was made again by the same name", RecordFacts{Claim: recreated}, InPool, Undo},
-		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, InPool, Keep},
-		{"recorded, never made", RecordFacts{}, Nowhere, Undo},
-		{"its object is gone, nobody knows how", RecordFacts{}, InTrash, Keep},
-		{"its object is gone, archived", RecordFacts{}, InArchive, Finish},
+		{"published", RecordFacts{Volume: here}, record.InPool, Keep},
+		{"published, its label taken off", RecordFacts{Volume: unlabelled}, record.InPool, Keep},
+		{"wanted", RecordFacts{Claim: ready().Claim}, record.InPool, Keep},
+		{"wanted, and in the trash: its object is not gone for good", RecordFacts{Claim: ready().Claim}, record.InTrash, Keep},
+		{"wanted, and half emptied: it is made anew", RecordFacts{Claim: ready().Claim}, record.Emptying, Finish},
+		{"half emptied, and the claim is bound to the lost object", RecordFacts{Claim: bound}, record.Emptying, Keep},
+		{"half emptied, its object is back", RecordFacts{Volume: here}, record.Emptying, Keep},
+		{"half emptied", RecordFacts{}, record.Emptying, Finish},
+		{"retained by an operator", RecordFacts{Record: record.Record{Retained: true}}, record.InPool, Keep},
+		{"never published, nobody wants it", RecordFacts{}, record.InPool, Undo},
+		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.InPool, Keep},
+		{"the same, in the trash, and half emptied", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.Emptying, Finish},
+		{"never published, the claim went to another node", RecordFacts{Claim: moved}, record.InPool, Undo},
+		{"the claim has its volume under another node's name, which may be this node's former one", RecordFacts{Claim: bound, Volume: elsewhere}, record.InPool, Keep},
+		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, record.InTrash, Keep},
+		{"half emptied, and its object bears another node's name", RecordFacts{Volume: elsewhere}, record.Emptying, Keep},
+		{"made here, and made and bound on another node", RecordFacts{Record: record.Record{Node: us}, Volume: theirs, NodeLabels: labels}, record.InPool, Undo},
+		{"the same, and it was adopted there: a call here lost", RecordFacts{Record: record.Record{Node: us}, Volume: adopted, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, and only the label says so", RecordFacts{Record: record.Record{Node: us}, Volume: elsewhere, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, and the record names another node", RecordFacts{Record: record.Record{Node: them}, Volume: theirs, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, and the record names none", RecordFacts{Volume: theirs, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, and the other name was this node's", RecordFacts{Record: record.Record{Node: us}, Former: []string{them}, Volume: theirs, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, and the Node is not known", RecordFacts{Record: record.Record{Node: us}, Volume: theirs}, record.InPool, Keep},
+		{"the same, and there is one of another name, too", RecordFacts{Record: record.Record{Node: us}, Volume: theirs, NodeLabels: labels, Object: "pv-by-hand"}, record.InPool, Keep},
+		{"its object is for another claim", RecordFacts{Volume: another}, record.InPool, Keep},
+		{"its claim has an object of another name", RecordFacts{Object: "pv-by-hand"}, record.InPool, Keep},
+		{"its claim has an object of another name, and it is in the trash", RecordFacts{Object: "pv-by-hand"}, record.InTrash, Keep},
+		{"perhaps another cluster's", RecordFacts{Unsure: true}, record.InPool, Keep},
+		{"perhaps another cluster's, in the trash", RecordFacts{Unsure: true}, record.InTrash, Keep},
+		{"made by another node", RecordFacts{Record: record.Record{Node: them}}, record.InPool, Keep},
+		{"made by another node, in staging", RecordFacts{Record: record.Record{Node: them}}, record.InStaging, Keep},
+		{"made by another node, never made", RecordFacts{Record: record.Record{Node: them}}, record.Nowhere, Keep},
+		{"made by another node, in the trash", RecordFacts{Record: record.Record{Node: them}}, record.InTrash, Keep},
+		{"made by another node, half emptied", RecordFacts{Record: record.Record{Node: them}}, record.Emptying, Keep},
+		{"made by another node, archived", RecordFacts{Record: record.Record{Node: them}}, record.InArchive, Keep},
+		{"made by this node", RecordFacts{Record: record.Record{Node: us}}, record.InPool, Undo},
+		{"made by this node under its former name", RecordFacts{Record: record.Record{Node: them}, Former: []string{"c", them}}, record.InPool, Undo},
+		{"never published, the claim was made again by the same name", RecordFacts{Claim: recreated}, record.InPool, Undo},
+		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, record.InPool, Keep},
+		{"recorded, never made", RecordFacts{}, record.Nowhere, Undo},
+		{"its object is gone, nobody knows how", RecordFacts{}, record.InTrash, Keep},
+		{"its object is gone, archived", RecordFacts{}, record.InArchive, Finish},
 	}
 	for _, c := range cases {
 		c.f.Record.Place, c.f.Record.ClaimUID, c.f.Record.PV = c.place, "u-1", "pvc-u-1"

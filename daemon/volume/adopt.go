@@ -7,13 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // Usable says, by a nil error, that the pool has a plain directory of this name: no link, no mount,
 // nothing else. Nothing is changed, and nothing in it is looked at.
 func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string) error {
-	if err := checkDirectory(directory); err != nil {
+	if err := record.CheckDirectory(directory); err != nil {
 		return fmt.Errorf("pool %q: %w", p.name, err)
 	}
 	s, err := p.begin(ctx, id, "looking at "+directory)
@@ -34,8 +35,8 @@ func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string)
 //
 // Another process may work in the pool meanwhile: its Sweep can take a record that is being written
 // for one of a process that died. Then it is written again.
-func (p *Pool) Adopt(ctx context.Context, id mounts.Identity, r Record) error {
-	if err := checkDirectory(r.Directory); err != nil {
+func (p *Pool) Adopt(ctx context.Context, id mounts.Identity, r record.Record) error {
+	if err := record.CheckDirectory(r.Directory); err != nil {
 		return p.about(r.PV, err)
 	}
 	return p.on(ctx, id, r.PV, func(s *session) error {
@@ -51,7 +52,7 @@ func (p *Pool) Adopt(ctx context.Context, id mounts.Identity, r Record) error {
 	})
 }
 
-func (s *session) adopt(r Record) error {
+func (s *session) adopt(r record.Record) error {
 	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
 		return err
@@ -59,8 +60,8 @@ func (s *session) adopt(r Record) error {
 	unix.Close(fd)
 	old, place, err := s.find(r.PV)
 	if errors.Is(err, ErrNotRecorded) {
-		if place, err = s.place(r); err == nil && place != InPool {
-			err = place.wrong()
+		if place, err = s.place(r); err == nil && place != record.InPool {
+			err = wrongPlace(place)
 		}
 		if err != nil {
 			return err
@@ -70,10 +71,10 @@ func (s *session) adopt(r Record) error {
 	switch {
 	case err != nil:
 		return err
-	case place != InPool:
-		return place.wrong()
+	case place != record.InPool:
+		return wrongPlace(place)
 	}
-	if err := r.conflicts(old); err != nil {
+	if err := conflict(r, old); err != nil {
 		return err
 	}
 	if r.Replaced != "" && old.Replaced != r.Replaced {
@@ -88,7 +89,7 @@ func (s *session) adopt(r Record) error {
 
 // adoptRecord: a crash before the rename leaves a record that is swept or settled, and a directory that
 // is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
-func (s *session) adoptRecord(r Record) error {
+func (s *session) adoptRecord(r record.Record) error {
 	fd, err := s.writeRecord(r)
 	if err != nil {
 		return err
@@ -117,8 +118,8 @@ func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error 
 			return nil
 		case err != nil:
 			return err
-		case place != InPool:
-			return place.wrong()
+		case place != record.InPool:
+			return wrongPlace(place)
 		}
 		return s.dropRecord(pv)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -30,7 +31,7 @@ func adopted(t testing.TB, r *rig) {
 }
 
 // replacing is the record with the object that it is adopted from.
-func replacing() Record {
+func replacing() record.Record {
 	r := spec(pv).Record
 	r.Replaced = `{"metadata":{"name":"pvc-1"}}`
 	return r
@@ -43,18 +44,18 @@ func TestAdoptReplaced(t *testing.T) {
 	adopted(t, r)
 	must(t, r.Adopt(t.Context(), r.id, replacing()))
 	for range 2 {
-		got, _, err := r.Lookup(t.Context(), r.id, pv)
+		got, err := r.Lookup(t.Context(), r.id, pv)
 		if err != nil || got.Replaced != replacing().Replaced {
 			t.Errorf("%+v, %v", got, err)
 		}
 		must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
 	}
 	large := replacing()
-	large.Replaced = strings.Repeat("x", recordMax)
+	large.Replaced = strings.Repeat("x", record.MaxSize)
 	if err := r.Adopt(t.Context(), r.id, large); err == nil || !strings.Contains(err.Error(), "larger than one that is read") {
 		t.Error(err)
 	}
-	if got, _, err := r.Lookup(t.Context(), r.id, pv); err != nil || got.Replaced != replacing().Replaced {
+	if got, err := r.Lookup(t.Context(), r.id, pv); err != nil || got.Replaced != replacing().Replaced {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -106,7 +107,7 @@ func TestAdoptedLife(t *testing.T) {
 func TestAdoptRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, r *rig)
-		record func(*Record)
+		record func(*record.Record)
 		want   error
 	}{
 		"nothing there": {nil, nil, unix.ENOENT},
@@ -118,14 +119,14 @@ func TestAdoptRefuses(t *testing.T) {
 			hosttest.Mount(t, "-t", "tmpfs", "none", dir)
 			t.Cleanup(func() { hosttest.Unmount(t, dir) })
 		}, nil, ErrForeign},
-		"our own directory":   {nil, func(r *Record) { r.Directory = ".hostpath-provisioner" }, ErrName},
-		"two elements":        {nil, func(r *Record) { r.Directory = "a/b" }, ErrName},
-		"dots":                {nil, func(r *Record) { r.Directory = ".." }, ErrName},
-		"another claim's":     {func(t *testing.T, r *rig) { adopted(t, r) }, func(r *Record) { r.ClaimUID = "other" }, ErrConflict},
-		"recorded elsewhere":  {func(t *testing.T, r *rig) { r.create(t, pv); write(t, filepath.Join(r.path, "d", "f"), "") }, func(r *Record) { r.Directory = "d" }, ErrConflict},
+		"our own directory":   {nil, func(r *record.Record) { r.Directory = ".hostpath-provisioner" }, record.ErrName},
+		"two elements":        {nil, func(r *record.Record) { r.Directory = "a/b" }, record.ErrName},
+		"dots":                {nil, func(r *record.Record) { r.Directory = ".." }, record.ErrName},
+		"another claim's":     {func(t *testing.T, r *rig) { adopted(t, r) }, func(r *record.Record) { r.ClaimUID = "other" }, ErrConflict},
+		"recorded elsewhere":  {func(t *testing.T, r *rig) { r.create(t, pv); write(t, filepath.Join(r.path, "d", "f"), "") }, func(r *record.Record) { r.Directory = "d" }, ErrConflict},
 		"one in staging":      {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("staging", pv), 0o700)) }, nil, ErrPlace},
 		"one in the trash":    {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("trash", pv), 0o700)) }, nil, ErrPlace},
-		"a damaged record":    {func(t *testing.T, r *rig) { theirs(t, r); write(t, r.meta("volumes", pv+".json"), "{") }, nil, ErrDamaged},
+		"a damaged record":    {func(t *testing.T, r *rig) { theirs(t, r); write(t, r.meta("volumes", pv+".json"), "{") }, nil, record.ErrDamaged},
 		"another pool's disk": {func(t *testing.T, r *rig) { theirs(t, r); r.id.Inode++ }, nil, ErrMoved},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestAdoptInSharedPool(t *testing.T) {
 		}
 	}
 	must(t, r.Adopt(t.Context(), r.id, spec(pv).Record))
-	if got, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != InPool || got.PV != pv || named != 1 {
-		t.Errorf("%+v in %q, %v; named %d times", got, place, err, named)
+	if got, err := r.Lookup(t.Context(), r.id, pv); err != nil || got.Place != record.InPool || got.PV != pv || named != 1 {
+		t.Errorf("%+v, %v; named %d times", got, err, named)
 	}
 }

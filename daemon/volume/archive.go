@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -51,7 +52,7 @@ func halfArchived(pv string, exists func(string) (bool, error)) (string, error) 
 }
 
 // halfArchivedOnce is halfArchived for what an earlier version left.
-func halfArchivedOnce(r Record, exists func(string) (bool, error)) (string, error) {
+func halfArchivedOnce(r record.Record, exists func(string) (bool, error)) (string, error) {
 	if r.Directory == r.PV || strings.HasSuffix(r.Directory, recordSuffix) {
 		return "", nil
 	}
@@ -59,11 +60,11 @@ func halfArchivedOnce(r Record, exists func(string) (bool, error)) (string, erro
 	if err != nil || !there {
 		return "", err
 	}
-	for _, record := range []string{r.Directory + recordSuffix, r.PV + recordSuffix} {
-		if len(record) > nameMax {
+	for _, file := range []string{r.Directory + recordSuffix, r.PV + recordSuffix} {
+		if len(file) > record.NameMax {
 			continue
 		}
-		if recorded, err := exists(record); recorded || err != nil {
+		if recorded, err := exists(file); recorded || err != nil {
 			return "", err
 		}
 	}
@@ -71,7 +72,7 @@ func halfArchivedOnce(r Record, exists func(string) (bool, error)) (string, erro
 }
 
 // archivedDirectory is the name of the directory that an archived record is about.
-func archivedDirectory(record string, r Record, exists func(string) bool) string {
+func archivedDirectory(record string, r record.Record, exists func(string) bool) string {
 	if name := strings.TrimSuffix(record, recordSuffix); exists(name) {
 		return name
 	}
@@ -83,12 +84,12 @@ func archivedDirectory(record string, r Record, exists func(string) bool) string
 // the next call goes on. An archived volume is fine.
 func (p *Pool) Archive(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		r, place, err := s.outgoing(pv, archiveDir, InTrash)
+		r, place, err := s.outgoing(pv, archiveDir, record.InTrash)
 		if err != nil || place == "" {
 			return err
 		}
 		switch place {
-		case InPool:
+		case record.InPool:
 			name, err := s.freeInArchive(pv)
 			if err != nil {
 				return err
@@ -96,7 +97,7 @@ func (p *Pool) Archive(ctx context.Context, id mounts.Identity, pv string) error
 			if err := s.moveVolume(r, s.dirs[archiveDir], name); err != nil {
 				return err
 			}
-		case Nowhere:
+		case record.Nowhere:
 			return nil // Purge forgets the record
 		}
 		return s.archiveRecord(r)
@@ -118,10 +119,10 @@ func (s *session) freeInArchive(pv string) (string, error) {
 	return "", fmt.Errorf("the archive has %d volumes of this name", archivesMax)
 }
 
-func (s *session) archiveRecord(r Record) error {
+func (s *session) archiveRecord(r record.Record) error {
 	place, name, err := s.locate(r)
-	if err == nil && place != InArchive {
-		err = place.wrong()
+	if err == nil && place != record.InArchive {
+		err = wrongPlace(place)
 	}
 	if err != nil {
 		return err
@@ -137,11 +138,11 @@ func (s *session) archiveRecord(r Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}
-	record := name + recordSuffix
-	if len(record) > nameMax { // of an earlier version
-		record = r.PV + recordSuffix
+	file := name + recordSuffix
+	if len(file) > record.NameMax { // of an earlier version
+		file = r.PV + recordSuffix
 	}
-	if err := moveOut(volumes, r.PV+recordSuffix, archive, record); err != nil {
+	if err := moveOut(volumes, r.PV+recordSuffix, archive, file); err != nil {
 		return wrap("archiving the record", err)
 	}
 	s.pool.did("record moved")
@@ -152,7 +153,7 @@ func (s *session) archiveRecord(r Record) error {
 }
 
 // putBackArchived moves a directory out of the archive whose record is among the pool's.
-func (s *session) putBackArchived(r Record) error {
+func (s *session) putBackArchived(r record.Record) error {
 	_, name, err := s.locate(r)
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (s *session) unarchive(pv, claimUID string) error {
 
 // archivedVolume is one whose record is in the archive as well.
 type archivedVolume struct {
-	Record
+	record.Record
 	file string // of the record
 	name string // of the directory
 }
@@ -223,6 +224,7 @@ func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err e
 		if err == nil {
 			return found, fmt.Errorf("%w: the archive has several volumes of claim %s/%s", ErrNotRecorded, r.Namespace, r.Claim)
 		}
+		r.Place, r.Archived = record.InArchive, true
 		found, err = archivedVolume{r, file, name}, nil
 	}
 	return found, err
@@ -230,7 +232,7 @@ func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err e
 
 // LookupArchived returns the record of a claim's volume that is whole in the archive, its record too;
 // ErrNotRecorded if there is none.
-func (p *Pool) LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (r Record, err error) {
+func (p *Pool) LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (r record.Record, err error) {
 	err = p.on(ctx, id, pv, func(s *session) error {
 		if err := s.open(archiveDir); err != nil {
 			return err
@@ -258,7 +260,7 @@ func (s *session) archivedBefore(spec Spec) (back bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = spec.conflicts(found.Record)
+		err = conflict(spec.Record, found.Record)
 	}
 	if err == nil {
 		err = s.unarchive(spec.PV, spec.ClaimUID)

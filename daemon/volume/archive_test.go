@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // adoptedNames are directories of other people's making, and PVs of their naming: the names of directories
@@ -22,8 +24,8 @@ func TestArchiveNames(t *testing.T) {
 			s.Directory, s.ClaimUID = directory, "uid-of-"+directory+string(rune('a'+round))
 			write(t, filepath.Join(r.path, directory, "file"), s.ClaimUID)
 			must(t, r.Adopt(t.Context(), r.id, s.Record))
-			if _, place, err := r.Lookup(t.Context(), r.id, s.PV); place != InPool || err != nil {
-				t.Errorf("%s of round %d is in its place, and said to be %q, %v", directory, round, place, err)
+			if found, err := r.Lookup(t.Context(), r.id, s.PV); found.Place != record.InPool || err != nil {
+				t.Errorf("%s of round %d is in its place, and said to be %q, %v", directory, round, found.Place, err)
 			}
 		}
 		if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Foreign)+len(inventory.Leftovers)+len(inventory.Damaged) > 0 {
@@ -68,13 +70,13 @@ func TestArchiveOfAnOlderVersion(t *testing.T) {
 			must(t, os.Rename(r.meta("volumes", pv+recordSuffix), r.meta("archive", directory+recordSuffix)))
 		}
 		inventory, err := r.List(t.Context(), r.id)
-		if err != nil || len(inventory.Leftovers) > 0 || half != (len(inventory.Volumes) == 1 && inventory.Volumes[0].Place == InArchive) ||
-			half == slices.ContainsFunc(inventory.Archived, func(a Record) bool { return a.PV == pv }) {
+		if err != nil || len(inventory.Leftovers) > 0 || half != (len(inventory.Volumes) == 1 && inventory.Volumes[0].Place == record.InArchive) ||
+			half == slices.ContainsFunc(inventory.Archived, func(a record.Record) bool { return a.PV == pv }) {
 			t.Errorf("half %v: %v, %+v", half, err, inventory)
 		}
 		must(t, r.PutBack(t.Context(), r.id, pv))
-		if _, place, err := r.Lookup(t.Context(), r.id, pv); place != InPool || err != nil {
-			t.Errorf("half %v: %q, %v", half, place, err)
+		if found, err := r.Lookup(t.Context(), r.id, pv); found.Place != record.InPool || err != nil {
+			t.Errorf("half %v: %q, %v", half, found.Place, err)
 		}
 	}
 }
@@ -114,7 +116,7 @@ func TestPurgeOnlyWhatIsDiscarded(t *testing.T) {
 	if _, err := r.Pool.Purge(t.Context(), r.id, pv); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := r.Lookup(t.Context(), r.id, pv); !errors.Is(err, ErrNotRecorded) {
+	if _, err := r.Lookup(t.Context(), r.id, pv); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("it is purged, and there is %v", err)
 	}
 }

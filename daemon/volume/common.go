@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
@@ -47,10 +48,10 @@ func (s *session) createShared(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case place == Emptying:
-		return place.wrong()
+	case place == record.Emptying:
+		return wrongPlace(place)
 	}
-	if err := spec.Record.conflicts(old); err != nil {
+	if err := conflict(spec.Record, old); err != nil {
 		return err
 	}
 	if err := s.wholeBack(old, place); err != nil {
@@ -60,29 +61,29 @@ func (s *session) createShared(spec Spec) error {
 }
 
 // vacant: what has a volume's name and no record is not ours.
-func (s *session) vacant(r Record) error {
+func (s *session) vacant(r record.Record) error {
 	place, err := s.place(r)
 	switch {
-	case err != nil || place == Nowhere:
+	case err != nil || place == record.Nowhere:
 		return err
-	case place == InPool:
+	case place == record.InPool:
 		return fmt.Errorf("directory %q: %w", r.Directory, ErrForeign)
 	default:
-		return place.wrong()
+		return wrongPlace(place)
 	}
 }
 
 // linkRecord gives a volume its record, durably, and answers the one that it has then: perhaps one
 // that another daemon linked a moment before.
-func (s *session) linkRecord(spec Spec) (Record, error) {
+func (s *session) linkRecord(spec Spec) (record.Record, error) {
 	fd, err := s.writeRecord(spec.Record)
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	defer unix.Close(fd)
 	s.pool.did("record written")
 	if err := fsync(fd); err != nil {
-		return Record{}, wrap("fsync of the record", err)
+		return record.Record{}, wrap("fsync of the record", err)
 	}
 	volumes, own, final := s.dirs[volumesDir], s.newName(spec.PV), spec.PV+recordSuffix
 	err = again(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
@@ -90,11 +91,11 @@ func (s *session) linkRecord(spec Spec) (Record, error) {
 		err = moveOut(volumes, own, volumes, final)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return Record{}, wrap("naming the record", err)
+		return record.Record{}, wrap("naming the record", err)
 	}
 	s.pool.did("record linked")
 	if err := errors.Join(remove(volumes, own, 0), s.sync(volumesDir)); err != nil {
-		return Record{}, wrap("naming the record", err)
+		return record.Record{}, wrap("naming the record", err)
 	}
 	s.pool.did("record durable")
 	return s.load(spec.PV)

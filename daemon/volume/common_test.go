@@ -138,7 +138,7 @@ func TestPausedHolderKeepsTheRecord(t *testing.T) {
 					steps{"create", "write", "retain"}.of(t, b)
 					linked = readText(t, b.meta("volumes", pv+recordSuffix))
 				})
-				r, _, err := b.Lookup(t.Context(), b.id, pv)
+				r, err := b.Lookup(t.Context(), b.id, pv)
 				if now := readText(t, b.meta("volumes", pv+recordSuffix)); err != nil || !r.Retained || now != linked {
 					t.Errorf("paused after step %d: %v, retained %v, the record was\n%sand is\n%s", at, err, r.Retained, linked, now)
 				}

@@ -224,7 +224,7 @@ func TestCrashUnwanted(t *testing.T) {
 func (r *rig) undoAll(t *testing.T) error {
 	inventory, err := r.List(t.Context(), r.id)
 	for _, v := range inventory.Volumes {
-		err = errors.Join(err, r.Undo(t.Context(), r.id, v.Record.PV))
+		err = errors.Join(err, r.Undo(t.Context(), r.id, v.PV))
 	}
 	return err
 }

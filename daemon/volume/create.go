@@ -10,17 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // Spec is a volume to be made.
 type Spec struct {
-	Record               // Version and Created are filled in
-	Mode     fs.FileMode // of the directory; permission, set-id and sticky bits
-	UID, GID int         // its owner
-	Label    string      // its SELinux label, born with it; "" leaves it to the policy
-	Quota    int64       // in bytes, as CephFS limits a directory; 0 sets none (ErrNoQuota elsewhere)
+	record.Record             // Version and Created are filled in
+	Mode          fs.FileMode // of the directory; permission, set-id and sticky bits
+	UID, GID      int         // its owner
+	Label         string      // its SELinux label, born with it; "" leaves it to the policy
+	Quota         int64       // in bytes, as CephFS limits a directory; 0 sets none (ErrNoQuota elsewhere)
 }
 
 // Create makes a volume's directory and answers its absolute path; then both it and its record are
@@ -28,7 +29,7 @@ type Spec struct {
 // is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign, ErrConflict
 // or ErrPlace, and is not touched.
 func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir string, err error) {
-	if err := checkDirectory(spec.Directory); err != nil {
+	if err := record.CheckDirectory(spec.Directory); err != nil {
 		return "", p.about(spec.PV, err)
 	}
 	err = p.on(ctx, id, spec.PV, func(s *session) error {
@@ -61,14 +62,14 @@ func (s *session) create(spec Spec) error {
 	switch {
 	case err != nil:
 		return err
-	case recorded && (place == InTrash || place == InArchive || place == InPool):
-		if err := spec.Record.conflicts(old); err != nil {
+	case recorded && (place == record.InTrash || place == record.InArchive || place == record.InPool):
+		if err := conflict(spec.Record, old); err != nil {
 			return err
 		}
 		return s.again(old, place)
-	case place == InTrash, place == Emptying, place == InArchive:
-		return place.wrong()
-	case place != InPool:
+	case place == record.InTrash, place == record.Emptying, place == record.InArchive:
+		return wrongPlace(place)
+	case place != record.InPool:
 		if err := s.takeBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (s *session) create(spec Spec) error {
 // again finishes a volume whose directory is in the pool: whoever put it there may have died, or
 // been told of an error, before that was durable. One that is in the trash or the archive was deleted, and
 // then the API server was restored to a day before it was made: it is the same claim's.
-func (s *session) again(r Record, place Place) error {
+func (s *session) again(r record.Record, place record.Place) error {
 	if err := s.wholeBack(r, place); err != nil {
 		return err
 	}
@@ -97,11 +98,11 @@ func (s *session) again(r Record, place Place) error {
 }
 
 // wholeBack puts back what is whole elsewhere.
-func (s *session) wholeBack(r Record, place Place) error {
+func (s *session) wholeBack(r record.Record, place record.Place) error {
 	switch place {
-	case InTrash:
+	case record.InTrash:
 		return s.putBack(r, trashDir, r.PV)
-	case InArchive:
+	case record.InArchive:
 		return s.putBackArchived(r)
 	default:
 		return nil
@@ -188,7 +189,7 @@ func (s *session) settle(record draft, dir int) error {
 
 // beginRecord writes the first record of a volume, errBegun if it has one. Where its text has to be
 // written out, that begins: the disk works while the directory is made.
-func (s *session) beginRecord(r Record) (draft, error) {
+func (s *session) beginRecord(r record.Record) (draft, error) {
 	there, err := exists(s.dirs[volumesDir], r.PV+recordSuffix)
 	switch {
 	case err != nil:
@@ -217,11 +218,11 @@ func (s *session) beginRecord(r Record) (draft, error) {
 }
 
 // newRecord is the directory that a record will be written to, and its text.
-func (s *session) newRecord(r Record) (volumes int, text []byte, err error) {
+func (s *session) newRecord(r record.Record) (volumes int, text []byte, err error) {
 	if r.Created.IsZero() {
 		r.Created = time.Now().UTC().Truncate(time.Second)
 	}
-	if text, err = r.encode(); err != nil {
+	if text, err = r.Encode(); err != nil {
 		return -1, nil, err
 	}
 	volumes, err = s.dir(volumesDir)
@@ -229,7 +230,7 @@ func (s *session) newRecord(r Record) (volumes int, text []byte, err error) {
 }
 
 // writeRecord writes a record under its new name, in place of what has that name.
-func (s *session) writeRecord(r Record) (fd int, err error) {
+func (s *session) writeRecord(r record.Record) (fd int, err error) {
 	volumes, text, err := s.newRecord(r)
 	if err != nil {
 		return -1, err

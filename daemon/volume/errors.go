@@ -22,18 +22,12 @@ var (
 	ErrRetained = errors.New("the volume is retained")
 	// ErrNotRecorded: the pool has no record of the volume.
 	ErrNotRecorded = errors.New("not recorded")
-	// ErrDamaged: there is a record, and it cannot be read. Nothing is done with such a volume.
-	ErrDamaged = errors.New("the record cannot be read")
-	// ErrNewer accompanies ErrDamaged for a record that a newer version of this program wrote.
-	ErrNewer = errors.New("written by a newer version")
 	// ErrSquashed: in a shared pool, root of this host was refused.
 	ErrSquashed = errors.New("the file server does not let this host's root do that (root_squash, or an export without the right to write)")
 	// ErrNotRoot: in a shared pool, a process was refused that is not root's.
 	ErrNotRoot = errors.New("this process is not root, and the file server does not know its capabilities: it has to run as root")
 	// ErrNoQuota: the filesystem does not let a directory be limited as CephFS does.
 	ErrNoQuota = errors.New("the filesystem takes no CephFS quota")
-	// ErrName: a name that is no single path element, or one that the daemon keeps for itself.
-	ErrName = errors.New("not usable as a name")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.
 	ErrLeft = errors.New("not everything could be removed")
 	// ErrUnlabelled: Relabel could not relabel everything; Relabelled says what is left.

@@ -7,55 +7,56 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // load reads a volume's record. A record that is complete under its new name counts: it was durable
 // before the directory was visible, the rename to its final name need not be. A torn one does not:
 // nothing was made yet when it was written.
-func (s *session) load(pv string) (Record, error) {
+func (s *session) load(pv string) (record.Record, error) {
 	dir, err := s.dir(volumesDir)
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	r, err := readRecord(dir, pv+recordSuffix, pv)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return s.loadNew(dir, pv)
-	case errors.Is(err, ErrDamaged):
-		return Record{}, fmt.Errorf("%s%s: %w", pv, recordSuffix, err)
+	case errors.Is(err, record.ErrDamaged):
+		return record.Record{}, fmt.Errorf("%s%s: %w", pv, recordSuffix, err)
 	case err != nil:
-		return Record{}, fmt.Errorf("%w: %s%s: %w", ErrDamaged, pv, recordSuffix, err)
+		return record.Record{}, fmt.Errorf("%w: %s%s: %w", record.ErrDamaged, pv, recordSuffix, err)
 	}
 	return r, nil
 }
 
-func (s *session) loadNew(dir int, pv string) (Record, error) {
+func (s *session) loadNew(dir int, pv string) (record.Record, error) {
 	r, err := readRecord(dir, s.newName(pv), pv)
 	switch {
-	case errors.Is(err, ErrNewer):
-		return Record{}, err
-	case errors.Is(err, unix.ENOENT), errors.Is(err, ErrDamaged):
-		return Record{}, ErrNotRecorded
+	case errors.Is(err, record.ErrNewer):
+		return record.Record{}, err
+	case errors.Is(err, unix.ENOENT), errors.Is(err, record.ErrDamaged):
+		return record.Record{}, ErrNotRecorded
 	case err != nil:
-		return Record{}, fmt.Errorf("%w: %s: %w", ErrDamaged, s.newName(pv), err)
+		return record.Record{}, fmt.Errorf("%w: %s: %w", record.ErrDamaged, s.newName(pv), err)
 	}
 	return r, nil
 }
 
 // place looks where a recorded directory is, our own places first: what has the volume's name in the
 // pool while its directory is still, or already, elsewhere is somebody else's.
-func (s *session) place(r Record) (Place, error) {
+func (s *session) place(r record.Record) (record.Place, error) {
 	place, _, err := s.locate(r)
 	return place, err
 }
 
 // locate is place, with the directory's name there.
-func (s *session) locate(r Record) (Place, string, error) {
+func (s *session) locate(r record.Record) (record.Place, string, error) {
 	for _, at := range []struct {
 		dir, name string
-		place     Place
-	}{{stagingDir, r.PV, InStaging}, {trashDir, r.PV, InTrash}, {trashDir, r.PV + emptyingSuffix, Emptying}} {
+		place     record.Place
+	}{{stagingDir, r.PV, record.InStaging}, {trashDir, r.PV, record.InTrash}, {trashDir, r.PV + emptyingSuffix, record.Emptying}} {
 		dir, err := s.dir(at.dir)
 		if err != nil {
 			return "", "", err
@@ -70,18 +71,18 @@ func (s *session) locate(r Record) (Place, string, error) {
 	}
 	archived := func(name string) (bool, error) { return exists(archive, name) }
 	if name, err := halfArchived(r.PV, archived); name != "" || err != nil {
-		return InArchive, name, err
+		return record.InArchive, name, err
 	}
 	if there, err := exists(s.root, r.Directory); there || err != nil {
-		return InPool, r.Directory, err
+		return record.InPool, r.Directory, err
 	}
 	if name, err := halfArchivedOnce(r, archived); name != "" || err != nil {
-		return InArchive, name, err
+		return record.InArchive, name, err
 	}
-	return Nowhere, "", nil
+	return record.Nowhere, "", nil
 }
 
-func (s *session) find(pv string) (Record, Place, error) {
+func (s *session) find(pv string) (record.Record, record.Place, error) {
 	r, err := s.load(pv)
 	if err != nil {
 		return r, "", err
@@ -90,22 +91,22 @@ func (s *session) find(pv string) (Record, Place, error) {
 	return r, place, err
 }
 
-// Lookup answers a volume's record and where its directory is; ErrNotRecorded or ErrDamaged, if
+// Lookup returns a volume's record, with the place of its directory; ErrNotRecorded or ErrDamaged, if
 // there is no record or none that can be read. A name that no record could have is not recorded.
-func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r Record, place Place, err error) {
-	if err := checkPV(pv); err != nil {
-		return r, "", p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r record.Record, err error) {
+	if err := record.CheckPV(pv); err != nil {
+		return r, p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 	}
 	err = p.on(ctx, id, pv, func(s *session) error {
-		r, place, err = s.find(pv)
+		r, r.Place, err = s.find(pv)
 		return err
 	})
-	return r, place, err
+	return r, err
 }
 
 // Exists says whether the pool has an entry of this name, whoever made it and whatever it is.
 func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
-	if err := checkDirectory(directory); err != nil {
+	if err := record.CheckDirectory(directory); err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
 	}
 	s, err := p.begin(ctx, id, "looking for "+directory)

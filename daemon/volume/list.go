@@ -9,14 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
-
-// Volume is a recorded volume.
-type Volume struct {
-	Record Record
-	Place  Place
-}
 
 // Damaged is a record that cannot be read.
 type Damaged struct {
@@ -26,17 +21,17 @@ type Damaged struct {
 
 // Leftover is something in one of the daemon's own directories that has no record.
 type Leftover struct {
-	Place Place // InStaging, InTrash or InArchive
+	Place record.Place // InStaging, InTrash or InArchive
 	Name  string
 }
 
 // Inventory is what is in a pool. Everything is sorted by name.
 type Inventory struct {
-	Prepared  bool       // the pool has the daemon's directory
-	Volumes   []Volume   // by PV
-	Archived  []Record   // archived and forgotten, by name there
-	Foreign   []string   // entries of the pool's directory that no record knows; they are never touched
-	Leftovers []Leftover // what Sweep and Purge did not remove yet, or only people can
+	Prepared  bool            // the pool has the daemon's directory
+	Volumes   []record.Record // by PV
+	Archived  []record.Record // archived and forgotten, by name there
+	Foreign   []string        // entries of the pool's directory that no record knows; they are never touched
+	Leftovers []Leftover      // what Sweep and Purge did not remove yet, or only people can
 	Damaged   []Damaged
 }
 
@@ -113,25 +108,25 @@ func (s *session) names(name string) (map[string]bool, error) {
 }
 
 // locate is session.locate by name, for all volumes at once.
-func (c census) locate(r Record) (Place, string) {
+func (c census) locate(r record.Record) (record.Place, string) {
 	archived := func(name string) (bool, error) { return c.archive[name], nil }
 	half, _ := halfArchived(r.PV, archived)
 	once, _ := halfArchivedOnce(r, archived)
 	switch {
 	case c.staging[r.PV]:
-		return InStaging, r.PV
+		return record.InStaging, r.PV
 	case c.trash[r.PV]:
-		return InTrash, r.PV
+		return record.InTrash, r.PV
 	case c.trash[r.PV+emptyingSuffix]:
-		return Emptying, r.PV + emptyingSuffix
+		return record.Emptying, r.PV + emptyingSuffix
 	case half != "":
-		return InArchive, half
+		return record.InArchive, half
 	case c.root[r.Directory]:
-		return InPool, r.Directory
+		return record.InPool, r.Directory
 	case once != "":
-		return InArchive, once
+		return record.InArchive, once
 	default:
-		return Nowhere, ""
+		return record.Nowhere, ""
 	}
 }
 
@@ -149,20 +144,21 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 		case err != nil:
 			inv.Damaged = append(inv.Damaged, Damaged{pv + recordSuffix, err})
 			// Whose it is cannot be told, so the usual name stands for it in the trash.
-			claimed[Leftover{InTrash, pv}], claimed[Leftover{InTrash, pv + emptyingSuffix}] = true, true
+			claimed[Leftover{record.InTrash, pv}], claimed[Leftover{record.InTrash, pv + emptyingSuffix}] = true, true
 			continue
 		}
 		place, name := c.locate(r)
-		inv.Volumes = append(inv.Volumes, Volume{r, place})
-		for _, l := range []Leftover{{InStaging, pv}, {InTrash, pv}, {InTrash, pv + emptyingSuffix}, {place, name}} {
+		r.Place = place
+		inv.Volumes = append(inv.Volumes, r)
+		for _, l := range []Leftover{{record.InStaging, pv}, {record.InTrash, pv}, {record.InTrash, pv + emptyingSuffix}, {place, name}} {
 			claimed[l] = true
 		}
 	}
 	s.archived(inv, c.archive, claimed)
 	for _, at := range []struct {
-		place Place
+		place record.Place
 		names map[string]bool
-	}{{InStaging, c.staging}, {InTrash, c.trash}, {InArchive, c.archive}} {
+	}{{record.InStaging, c.staging}, {record.InTrash, c.trash}, {record.InArchive, c.archive}} {
 		for _, name := range sorted(at.names) {
 			if l := (Leftover{at.place, name}); !claimed[l] {
 				inv.Leftovers = append(inv.Leftovers, l)
@@ -175,19 +171,20 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 // archived reads the records that were moved to the archive with their directories.
 func (s *session) archived(inv *Inventory, names map[string]bool, claimed map[Leftover]bool) {
 	for _, name := range sorted(names) {
-		if !strings.HasSuffix(name, recordSuffix) || claimed[Leftover{InArchive, name}] {
+		if !strings.HasSuffix(name, recordSuffix) || claimed[Leftover{record.InArchive, name}] {
 			continue
 		}
 		r, err := readRecord(s.dirs[archiveDir], name, "")
 		if errors.Is(err, errNotAFile) {
 			continue // a directory with such a name
 		}
-		claimed[Leftover{InArchive, name}] = true
+		claimed[Leftover{record.InArchive, name}] = true
 		if err != nil {
 			inv.Damaged = append(inv.Damaged, Damaged{name, err})
 			continue
 		}
-		claimed[Leftover{InArchive, archivedDirectory(name, r, func(name string) bool { return names[name] })}] = true
+		claimed[Leftover{record.InArchive, archivedDirectory(name, r, func(name string) bool { return names[name] })}] = true
+		r.Place, r.Archived = record.InArchive, true
 		inv.Archived = append(inv.Archived, r)
 	}
 }
@@ -200,7 +197,7 @@ func recordNames(files map[string]bool) []string {
 		if !is {
 			pv, is = strings.CutSuffix(name, newSuffix)
 		}
-		if is && checkPV(pv) == nil {
+		if is && record.CheckPV(pv) == nil {
 			pvs[pv] = true
 		}
 	}
@@ -212,10 +209,10 @@ func recordNames(files map[string]bool) []string {
 func (s *session) foreign(c census, inv Inventory) ([]string, error) {
 	known, staged := map[string]bool{metaDir: true}, map[string]string{}
 	for _, v := range inv.Volumes {
-		if v.Place == InStaging { // then the one in the pool is somebody else's
-			staged[v.Record.Directory] = v.Record.PV
+		if v.Place == record.InStaging { // then the one in the pool is somebody else's
+			staged[v.Directory] = v.PV
 		} else {
-			known[v.Record.Directory] = true
+			known[v.Directory] = true
 		}
 	}
 	var all []string

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
 // recordAttribute has the text of a record a second time, in an attribute of the record's own file.
@@ -36,20 +38,20 @@ func logText(fd int, text []byte) bool {
 
 // readRecord reads a record. What it cannot decode is ErrDamaged, unless a power cut took the data and
 // the attribute has it.
-func readRecord(dir int, name, pv string) (Record, error) {
-	text, err := readFile(dir, name, recordMax)
+func readRecord(dir int, name, pv string) (record.Record, error) {
+	text, err := readFile(dir, name, record.MaxSize)
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
-	r, err := decodeRecord(text, pv)
-	if err == nil || errors.Is(err, ErrNewer) {
+	r, err := record.Decode(text, pv)
+	if err == nil || errors.Is(err, record.ErrNewer) {
 		return r, err
 	}
 	whole, lost := loggedText(dir, name)
 	if lost != nil || !cutShort(text, whole) {
 		return r, err
 	}
-	return decodeRecord(whole, pv)
+	return record.Decode(whole, pv)
 }
 
 // cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was
@@ -79,7 +81,7 @@ func (s *session) healAll(ctx context.Context, files map[string]bool) error {
 	all := true
 	for _, name := range sorted(files) {
 		pv, is := strings.CutSuffix(name, recordSuffix)
-		if !is || checkPV(pv) != nil {
+		if !is || record.CheckPV(pv) != nil {
 			continue
 		}
 		_, err := s.sweepOne(ctx, pv, s.heal)
@@ -100,11 +102,11 @@ func (s *session) healAll(ctx context.Context, files map[string]bool) error {
 // of it, as the power cut did.
 func (s *session) heal(pv string) (bool, error) {
 	volumes, name := s.dirs[volumesDir], pv+recordSuffix
-	text, err := readFile(volumes, name, recordMax)
+	text, err := readFile(volumes, name, record.MaxSize)
 	if err != nil {
 		return false, nil // gone meanwhile, or none of ours: List shows it
 	}
-	if _, err := decodeRecord(text, pv); !errors.Is(err, ErrDamaged) {
+	if _, err := record.Decode(text, pv); !errors.Is(err, record.ErrDamaged) {
 		return false, nil
 	}
 	whole, err := loggedText(volumes, name)

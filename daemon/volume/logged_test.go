@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -51,7 +52,7 @@ func TestRecordInTheLog(t *testing.T) {
 			if got, err := r.inPool(t, pv); err != nil || got != short {
 				t.Errorf("got %v, %+v, want %+v", err, got, short)
 			}
-			if got, err := decodeRecord(r.raw(t, "pvc-2"), "pvc-2"); err != nil || got.Claim != long.Claim {
+			if got, err := record.Decode(r.raw(t, "pvc-2"), "pvc-2"); err != nil || got.Claim != long.Claim {
 				t.Errorf("the long record: %v", err)
 			}
 			inventory, err := r.List(t.Context(), r.id)
@@ -59,7 +60,7 @@ func TestRecordInTheLog(t *testing.T) {
 				t.Errorf("%v, %+v", err, inventory)
 			}
 			must(t, second(r.Sweep(t.Context(), r.id)))
-			if got, err := decodeRecord(r.raw(t, pv), pv); err != nil || got != short {
+			if got, err := record.Decode(r.raw(t, pv), pv); err != nil || got != short {
 				t.Errorf("after the sweep: %v, %+v", err, got)
 			}
 		})
@@ -92,7 +93,7 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 		}
 		must(t, os.WriteFile(file, text, 0o600))
 		must(t, second(restarted(r).Sweep(t.Context(), r.id)))
-		if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
+		if _, err := r.inPool(t, pv); !errors.Is(err, record.ErrDamaged) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
 		if got := r.raw(t, pv); !bytes.Equal(got, text) {
@@ -100,16 +101,16 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(file, append(bytes.Clone(whole), 0), 0o600))
-	if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
+	if _, err := r.inPool(t, pv); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("zeros behind the text: got %v, want ErrDamaged", err)
 	}
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, unix.Setxattr(file, recordAttribute, []byte(`{"version":`), 0))
-	if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
+	if _, err := r.inPool(t, pv); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a torn attribute: got %v, want ErrDamaged", err)
 	}
 	must(t, unix.Removexattr(file, recordAttribute))
-	if _, err := r.inPool(t, pv); !errors.Is(err, ErrDamaged) {
+	if _, err := r.inPool(t, pv); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("no attribute: got %v, want ErrDamaged", err)
 	}
 }
@@ -136,13 +137,14 @@ func TestHealWithoutSpace(t *testing.T) {
 }
 
 // inPool is Lookup of a volume in the pool.
-func (r *rig) inPool(t *testing.T, pv string) (Record, error) {
+func (r *rig) inPool(t *testing.T, pv string) (record.Record, error) {
 	t.Helper()
-	record, place, err := r.Lookup(t.Context(), r.id, pv)
-	if err == nil && place != InPool {
-		t.Errorf("%s is in %s", pv, place)
+	got, err := r.Lookup(t.Context(), r.id, pv)
+	if err == nil && got.Place != record.InPool {
+		t.Errorf("%s is in %s", pv, got.Place)
 	}
-	return record, err
+	got.Place = ""
+	return got, err
 }
 
 // raw is what a record's file has.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -57,7 +58,7 @@ func identity(t testing.TB, dir string) mounts.Identity {
 
 func spec(pv string) Spec {
 	return Spec{
-		Record: Record{PV: pv, Namespace: "default", Claim: "data", ClaimUID: "uid-of-" + pv, Directory: "default-data-" + pv, Requested: 1 << 30},
+		Record: record.Record{PV: pv, Namespace: "default", Claim: "data", ClaimUID: "uid-of-" + pv, Directory: "default-data-" + pv, Requested: 1 << 30},
 		Mode:   0o777, UID: 1234, GID: 5678,
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -132,7 +133,7 @@ func removeStrays(meta int) error {
 }
 
 func (s *session) sameMarker(meta int, marker []byte) error {
-	text, err := readFile(meta, markerFile, recordMax)
+	text, err := readFile(meta, markerFile, record.MaxSize)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -232,7 +233,7 @@ func together(calls ...func() error) error {
 // and the pool is the one that was checked.
 func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(*session) error) error {
 	return p.about(pv, func() error {
-		if err := checkPV(pv); err != nil {
+		if err := record.CheckPV(pv); err != nil {
 			return err
 		}
 		p.urgent.Add(1)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -28,7 +29,7 @@ func calls(r *rig) map[string]func() error {
 		"Published":  func() error { return r.Published(ctx, r.id, pv) },
 		"Purge":      func() error { _, err := r.Pool.Purge(ctx, r.id, "pvc-trashed"); return err },
 		"Discard":    func() error { return r.Discard(ctx, r.id, "pvc-trashed") },
-		"Lookup":     func() error { _, _, err := r.Lookup(ctx, r.id, pv); return err },
+		"Lookup":     func() error { _, err := r.Lookup(ctx, r.id, pv); return err },
 		"Exists":     func() error { _, err := r.Exists(ctx, r.id, pv); return err },
 		"List":       func() error { _, err := r.List(ctx, r.id); return err },
 		"Sweep":      func() error { _, err := r.Sweep(ctx, r.id); return err },
@@ -207,10 +208,10 @@ func TestNames(t *testing.T) {
 		before := tree(t, r.path)
 		s := spec(pv)
 		s.Directory = name
-		if _, err := r.Create(t.Context(), r.id, s); !errors.Is(err, ErrName) {
+		if _, err := r.Create(t.Context(), r.id, s); !errors.Is(err, record.ErrName) {
 			t.Errorf("directory %q: got %v, want ErrName", name, err)
 		}
-		if _, err := r.Exists(t.Context(), r.id, name); !errors.Is(err, ErrName) {
+		if _, err := r.Exists(t.Context(), r.id, name); !errors.Is(err, record.ErrName) {
 			t.Errorf("Exists(%q): got %v, want ErrName", name, err)
 		}
 		s = spec(name)
@@ -223,11 +224,11 @@ func TestNames(t *testing.T) {
 			"Retain":  r.Retain(t.Context(), r.id, name),
 			"Purge":   func() error { _, err := r.Purge(t.Context(), r.id, name); return err }(),
 		} {
-			if !errors.Is(err, ErrName) {
+			if !errors.Is(err, record.ErrName) {
 				t.Errorf("%s of volume %q: got %v, want ErrName", call, name, err)
 			}
 		}
-		if _, _, err := r.Lookup(t.Context(), r.id, name); !errors.Is(err, ErrNotRecorded) {
+		if _, err := r.Lookup(t.Context(), r.id, name); !errors.Is(err, ErrNotRecorded) {
 			t.Errorf("Lookup(%q): got %v, want ErrNotRecorded", name, err)
 		}
 		if after := tree(t, r.path); after != before {
@@ -239,7 +240,7 @@ func TestNames(t *testing.T) {
 // The longest names work through a whole life, also in the archive.
 func TestLongNames(t *testing.T) {
 	r := onTmpfs(t)
-	s := spec(strings.Repeat("p", nameMax-len(longestSuffix)))
+	s := spec(strings.Repeat("p", record.NameMax-len(".json.12345678.new")))
 	s.Directory = strings.Repeat("ä", 127) + "x"
 	_, err := r.Create(t.Context(), r.id, s)
 	must(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -69,10 +70,10 @@ func TestPowerCut(t *testing.T) {
 
 func settled(t *testing.T, r *rig, name, died string) {
 	t.Helper()
-	_, place, err := r.Lookup(t.Context(), r.id, name)
+	found, err := r.Lookup(t.Context(), r.id, name)
 	there, _ := r.Exists(t.Context(), r.id, spec(name).Directory)
-	if there && err != nil || died == "" && place != InPool {
-		t.Fatalf("power cut at %q: directory there: %v, record: %v, place %q", died, there, err, place)
+	if there && err != nil || died == "" && found.Place != record.InPool {
+		t.Fatalf("power cut at %q: directory there: %v, record: %v, place %q", died, there, err, found.Place)
 	}
 	must(t, second(r.Sweep(t.Context(), r.id)))
 	dir := r.create(t, name)
@@ -88,7 +89,7 @@ func settled(t *testing.T, r *rig, name, died string) {
 // A move that was answered does not come undone by a power cut.
 func TestPowerCutRemoval(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
-		for name, want := range map[string]Place{"Trash": InTrash, "Archive": "", "Undo": "", "Trash PutBack": InPool} {
+		for name, want := range map[string]record.Place{"Trash": record.InTrash, "Archive": "", "Undo": "", "Trash PutBack": record.InPool} {
 			image := hosttest.Mkfs(t, fstype, map[string]int{"ext4": 32, "xfs": 320}[fstype])
 			path := hosttest.PoolMount(t, image)
 			r := onDisk(t, path)
@@ -100,10 +101,10 @@ func TestPowerCutRemoval(t *testing.T) {
 			hosttest.Unmount(t, path)
 			image.Mount(t, path)
 			r = restarted(&rig{path: path, id: identity(t, path)})
-			_, place, err := r.Lookup(t.Context(), r.id, pv)
+			found, err := r.Lookup(t.Context(), r.id, pv)
 			there, _ := r.Exists(t.Context(), r.id, spec(pv).Directory)
-			if there != (want == InPool) || place != want || want == "" && !errors.Is(err, ErrNotRecorded) {
-				t.Errorf("%s on %s: still there: %v, place %q, %v", name, fstype, there, place, err)
+			if there != (want == record.InPool) || found.Place != want || want == "" && !errors.Is(err, ErrNotRecorded) {
+				t.Errorf("%s on %s: still there: %v, place %q, %v", name, fstype, there, found.Place, err)
 			}
 			hosttest.Unmount(t, path)
 		}

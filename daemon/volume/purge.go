@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -42,7 +43,7 @@ func (p *Pool) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 }
 
 func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
-	if err := checkPV(pv); err != nil {
+	if err := record.CheckPV(pv); err != nil {
 		return Purged{}, err
 	}
 	select {
@@ -109,14 +110,14 @@ func (s *session) finishPurge(pv string) error {
 		return nil
 	case err != nil:
 		return err
-	case place == InArchive:
+	case place == record.InArchive:
 		return s.archiveRecord(r)
-	case place == Nowhere && !r.Retained:
+	case place == record.Nowhere && !r.Retained:
 		return s.dropRecord(pv)
 	case r.Retained:
 		return nil
 	default:
-		return place.wrong()
+		return wrongPlace(place)
 	}
 }
 

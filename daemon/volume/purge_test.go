@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -293,10 +294,10 @@ func TestPurgeMountInside(t *testing.T) {
 	if got := tree(t, outside); !strings.Contains(got, "not ours") {
 		t.Errorf("what was mounted was touched:\n%s", got)
 	}
-	if _, place, err := r.Lookup(t.Context(), r.id, pv); err != nil || place != Emptying {
-		t.Errorf("%v, %s", err, place)
+	if found, err := r.Lookup(t.Context(), r.id, pv); err != nil || found.Place != record.Emptying {
+		t.Errorf("%v, %s", err, found.Place)
 	}
-	if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Leftovers) > 0 || inventory.Volumes[0].Place != Emptying {
+	if inventory, err := r.List(t.Context(), r.id); err != nil || len(inventory.Leftovers) > 0 || inventory.Volumes[0].Place != record.Emptying {
 		t.Errorf("%v, %+v", err, inventory)
 	}
 	hosttest.Unmount(t, r.meta("trash", pv+"~", "a", "mount"))

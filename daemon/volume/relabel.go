@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -59,7 +60,7 @@ func (r Relabelled) Err() error {
 // It does not wait for other calls: a volume that is moved to the trash meanwhile is relabelled there.
 func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Relabelling) (done Relabelled, err error) {
 	err = p.about(pv, func() error {
-		if err := checkPV(pv); err != nil {
+		if err := record.CheckPV(pv); err != nil {
 			return err
 		}
 		s, err := p.begin(ctx, id, "relabelling volume "+pv)
@@ -88,18 +89,18 @@ func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Rel
 }
 
 // at is where a volume's directory is.
-func (s *session) at(r Record, place Place) (dir int, name string, err error) {
+func (s *session) at(r record.Record, place record.Place) (dir int, name string, err error) {
 	switch place {
-	case InPool:
+	case record.InPool:
 		return s.root, r.Directory, nil
-	case InTrash:
+	case record.InTrash:
 		dir, err = s.dir(trashDir)
 		return dir, r.PV, err
-	case InArchive:
+	case record.InArchive:
 		dir, err = s.dir(archiveDir)
 		return dir, r.Directory, err
 	default: // half made, and made again with the right label, or half removed
-		return -1, "", place.wrong()
+		return -1, "", wrongPlace(place)
 	}
 }
 
@@ -147,21 +148,21 @@ func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want
 		return 0, nil, fmt.Errorf("pool %q: %w", p.name, err)
 	}
 	for _, v := range inventory.Volumes {
-		if v.Place != InPool || ctx.Err() != nil {
+		if v.Place != record.InPool || ctx.Err() != nil {
 			continue
 		}
-		fd, err := s.volumeDir(v.Record.Directory)
+		fd, err := s.volumeDir(v.Directory)
 		if err != nil {
 			continue // removed meanwhile, or a mount: the volumes command says so
 		}
 		label, err := selinux.Of(fd)
 		unix.Close(fd)
 		if err != nil {
-			return seen, wrong, p.about(v.Record.PV, err)
+			return seen, wrong, p.about(v.PV, err)
 		}
 		seen++
 		if !want.Fits(label) {
-			wrong = append(wrong, Mislabelled{v.Record.PV, label})
+			wrong = append(wrong, Mislabelled{v.PV, label})
 		}
 	}
 	return seen, wrong, ctx.Err()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -22,9 +23,9 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 			return err
 		case r.Retained:
 			return ErrRetained
-		case place == InTrash, place == Emptying, place == InArchive:
-			return place.wrong()
-		case place == InPool:
+		case place == record.InTrash, place == record.Emptying, place == record.InArchive:
+			return wrongPlace(place)
+		case place == record.InPool:
 			if err := s.removeEmpty(r); err != nil {
 				return err
 			}
@@ -37,7 +38,7 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 	})
 }
 
-func (s *session) removeEmpty(r Record) error {
+func (s *session) removeEmpty(r record.Record) error {
 	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
 		return err
@@ -82,11 +83,11 @@ func (s *session) dropStaging(pv string) error {
 // Purge can take its time. A directory that is in the trash already, or gone, is fine.
 func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		r, place, err := s.outgoing(pv, trashDir, InArchive)
+		r, place, err := s.outgoing(pv, trashDir, record.InArchive)
 		if err != nil || place == "" {
 			return err
 		}
-		if place == InPool || r.Retained {
+		if place == record.InPool || r.Retained {
 			if err := s.trash(r, place); err != nil {
 				return err
 			}
@@ -108,12 +109,12 @@ func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID str
 			return s.unarchive(pv, claimUID)
 		case err != nil:
 			return err
-		case place == InTrash:
+		case place == record.InTrash:
 			return s.putBack(r, trashDir, pv)
-		case place == InArchive:
+		case place == record.InArchive:
 			return s.putBackArchived(r)
-		case place != InPool:
-			return place.wrong()
+		case place != record.InPool:
+			return wrongPlace(place)
 		default: // by an earlier call, which may have died before the rename was durable
 			return s.sync("", trashDir, archiveDir)
 		}
@@ -124,7 +125,7 @@ func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID str
 // name in the pool by now is somebody else's. A crash before it leaves the volume where it is, with its object
 // or its claim: who looks at that next comes here again. One after it leaves it in its place; a power cut can
 // undo that until it is durable.
-func (s *session) putBack(r Record, from, name string) error {
+func (s *session) putBack(r record.Record, from, name string) error {
 	dir, err := s.dir(from)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (s *session) putBack(r Record, from, name string) error {
 // outgoing finds a volume that is to be moved to one of our directories, and opens what that takes. A
 // volume in staging, or in the other place that volumes are moved to, cannot be. With neither record
 // nor directory there is nothing to move, and the place is "".
-func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, err error) {
+func (s *session) outgoing(pv, to string, other record.Place) (r record.Record, place record.Place, err error) {
 	if err := s.open(to, volumesDir); err != nil {
 		return r, "", err
 	}
@@ -159,22 +160,22 @@ func (s *session) outgoing(pv, to string, other Place) (r Record, place Place, e
 		return r, "", s.notRecorded(pv)
 	case err != nil:
 		return r, "", err
-	case place == InStaging, place == other, place == Emptying && other == InTrash:
-		return r, "", place.wrong()
+	case place == record.InStaging, place == other, place == record.Emptying && other == record.InTrash:
+		return r, "", wrongPlace(place)
 	}
 	return r, place, nil
 }
 
 // trash: a retained volume that is deleted after all is not retained any more; were that written
 // after the move, a crash in between would leave it in the trash for good.
-func (s *session) trash(r Record, place Place) error {
+func (s *session) trash(r record.Record, place record.Place) error {
 	if r.Retained {
 		r.Retained = false
 		if err := s.rewrite(r); err != nil {
 			return err
 		}
 	}
-	if place != InPool {
+	if place != record.InPool {
 		return nil
 	}
 	// A crash before this leaves the volume in the pool, with its object. One after it leaves it in
@@ -232,7 +233,7 @@ func (s *session) notRecorded(pv string) error {
 // moveVolume moves a volume's directory out of the pool. The name is checked and then renamed, and
 // in between somebody may swap it; renaming follows nothing and replaces nothing, so it can be told
 // afterwards and put back.
-func (s *session) moveVolume(r Record, to int, name string) error {
+func (s *session) moveVolume(r record.Record, to int, name string) error {
 	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
 		return err
@@ -273,8 +274,8 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 			return nil
 		case err != nil:
 			return err
-		case place == InTrash, place == InArchive:
-			return place.wrong()
+		case place == record.InTrash, place == record.InArchive:
+			return wrongPlace(place)
 		}
 		if r.Retained {
 			return errors.Join(s.settleRecord(pv), s.sync(volumesDir))
@@ -305,7 +306,7 @@ func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) err
 
 // rewrite replaces a record. A crash before the rename leaves the old record and a new one beside it,
 // which Sweep removes.
-func (s *session) rewrite(r Record) error {
+func (s *session) rewrite(r record.Record) error {
 	if err := s.settleRecord(r.PV); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -47,7 +48,7 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 		}
 	}
 	for _, name := range sorted(files) {
-		if pv, is := strings.CutSuffix(name, p.newSuffix()); is && checkPV(pv) == nil {
+		if pv, is := strings.CutSuffix(name, p.newSuffix()); is && record.CheckPV(pv) == nil {
 			if _, err := s.sweepOne(ctx, pv, s.sweepRecord); err != nil {
 				return n, err
 			}
@@ -111,7 +112,7 @@ func (s *session) sweepRecord(pv string) (bool, error) {
 		return true, s.settleRecord(pv)
 	case errors.Is(err, ErrNotRecorded):
 		return true, wrap("a torn record", remove(s.dirs[volumesDir], s.newName(pv), 0))
-	case errors.Is(err, ErrDamaged):
+	case errors.Is(err, record.ErrDamaged):
 		return false, nil
 	default:
 		return false, err
