@@ -104,7 +104,7 @@ func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, e
 	return names, nil
 }
 
-// CheckVolume says whether the server would take an object of a name that another object still has: the server
+// CheckVolume returns an error if the server would not accept an object of a name that another object still has: the server
 // validates it and asks its admission before it looks at the name (apiserver, pkg/registry/generic/registry,
 // Store.Create).
 func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
@@ -116,7 +116,7 @@ func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) e
 }
 
 // MarkVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
-// whoever changed it meanwhile is not overwritten, and that is an error. It returns the object as it is then.
+// a concurrent change is not overwritten, and is an error (a conflict). It returns the changed object.
 func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
 	change := map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,

@@ -35,7 +35,7 @@ func (b *backoff) next(err error) time.Duration {
 	return delay
 }
 
-// pause waits, and answers false when ctx ended meanwhile.
+// pause waits, and reports whether it did so to the end: ctx may end before.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,21 +9,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// longestProbe is how long one sieve asks for all.
+// longestProbe is how long the other informers wait for the response to one informer's request.
 const longestProbe = 5 * time.Second
 
-// outage keeps the sieves of one client from asking a server that is away one after the other: until a request has a
-// response, one asks for all of them. A server that comes back refuses for some seconds (403 until it has read its roles,
-// 429 until its watch caches are full), and 100 nodes with four sieves each keep it from more.
+// breaker is a circuit breaker that the informers of one client share. While the API server is away, one informer at a
+// time sends a request, and the others wait until a request has a response. A server that comes back refuses
+// requests for some seconds (403 until it has read its roles, 429 until its watch caches are full), and 100 nodes with
+// four informers each would prolong that.
 type breaker struct {
 	mu      sync.Mutex
-	open    bool          // the last connection broke, and no request had a response since
-	probe   chan struct{} // closed when the sieve that asks has its response; nil while none asks
-	retryAt time.Time     // when the next may ask
+	open    bool          // the last connection broke, and no request has had a response since
+	probe   chan struct{} // closed when the request of the one informer is over; nil while there is none
+	retryAt time.Time     // of the next probe
 	backoff backoff
 }
 
-// enter waits until the server may be asked, ctx ends, or another sieve has had no response for longestProbe.
+// wait returns when the caller may send a request: the breaker is closed, the caller is the one that
+// probes, another informer's probe has taken longestProbe, or ctx has ended.
 func (b *breaker) wait(ctx context.Context) {
 	for ctx.Err() == nil {
 		b.mu.Lock()
@@ -52,7 +54,8 @@ func (b *breaker) wait(ctx context.Context) {
 	}
 }
 
-// left notes that a sieve has ended its requests, with the error of the last one; nil is none.
+// done records that an informer's requests are over, with the error of the last one, or nil. An error that is not
+// the server's own opens the breaker.
 func (b *breaker) done(err error) {
 	var status apierrors.APIStatus
 	b.mu.Lock()
@@ -60,25 +63,25 @@ func (b *breaker) done(err error) {
 	if err != nil && !errors.As(err, &status) {
 		b.open = true
 	}
-	if now := time.Now(); b.open && err != nil && now.After(b.retryAt) { // what failed together counts once
+	if now := time.Now(); b.open && err != nil && now.After(b.retryAt) { // requests that fail together count once
 		b.retryAt = now.Add(b.backoff.next(err))
 	}
-	b.release()
+	b.endProbe()
 }
 
-// ended notes a response.
+// responded records a response, which closes the breaker.
 func (b *breaker) responded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
 		b.open = false
 		b.backoff.reset()
-		b.release()
+		b.endProbe()
 	}
 }
 
-// release lets the next sieve ask.
-func (b *breaker) release() {
+// endProbe lets the next informer probe.
+func (b *breaker) endProbe() {
 	if b.probe != nil {
 		close(b.probe)
 		b.probe = nil

@@ -1,17 +1,20 @@
-// Package kube is where the daemon meets the Kubernetes API: it watches what concerns this node,
-// creates and removes volume objects, and writes events. Everything of client-go stays in here.
+// Package kube is the daemon's client of the Kubernetes API. It watches the objects that concern this
+// node, creates and removes PersistentVolumes, writes Events, and reads and writes Leases. No other
+// package of the daemon sends requests with client-go.
 //
-// What a node costs must not grow with the cluster. The library's informers hold every claim there
-// is, so a Informer replaces them: it asks its keep function about each object and forgets the others
-// at once. For the same reason there is no typed clientset here, which brings the types of fifty API
-// groups with it; one rest.RESTClient for each of the three groups that we use is enough.
+// What a node costs must not grow with the cluster. The shared informers of client-go keep every claim of
+// the cluster in memory: 225 MiB where the Informer of this package needs 20 (test/footprint). An Informer
+// asks a filter about each object and keeps those that pass. For the same reason there is no typed
+// clientset, which links the types of fifty API groups: one rest.RESTClient for each of the three groups in
+// use is enough.
 //
-// Events have a small writer of their own. client-go's recorder drops an event, any event, when its
-// channel is full, makes a new object of each repeat whose time stamp differs, and cannot stand
-// back while volumes are made. Here a repeat becomes a count, Normal events wait for a quiet moment,
-// and a Warning that cannot be kept is counted and told.
+// Events are written by a queue of this package and not by client-go's recorder (tools/record). The recorder has
+// room for 1,000 events whatever their type, gives an event up after two minutes without the server, and at once
+// when the server responds with 403, 429 or 5xx. After a restart it writes a new object for each repeat.
+// TestRecorders measures both: of 1,000 Warnings among 10,000 events in ten minutes without the server the recorder
+// wrote 100, and this queue all.
 //
-// It will not decide anything about a claim or a volume, limit its own requests while all is well
-// (only errors slow it down), log, or read the API's answer from its own memory before something
-// that cannot be undone: GetClaim and GetVolume always ask.
+// The package does not decide anything about a claim or a volume, does not log, and does not limit the rate
+// of its requests: only errors slow it down. It does not read from its own store before an act that cannot
+// be undone: GetClaim and GetVolume always send a request.
 package kube

@@ -14,43 +14,44 @@ import (
 )
 
 const (
-	// queueLength is how many different events may wait. A burst of claims makes one Normal event each.
+	// queueLength is how many different events may be pending. A burst of claims has one Normal event each.
 	queueLength = 4096
-	// memory is how many events that were written are remembered, so that a repeat is a count.
+	// cacheSize is how many written events are kept, so that a repeat becomes a count.
 	cacheSize = 1024
-	// repeatInterval is how often one event may be written.
+	// repeatInterval is the shortest time between two writes of one event.
 	repeatInterval = time.Minute
-	// maxDefer is how long a Normal event waits for a quiet moment.
+	// maxDefer is how long a Normal event waits at most until no volume is being created.
 	maxDefer = 3 * time.Second
 )
 
-// note is one event: the same thing said about the same object is the same note, whatever its numbers.
+// event is an event and how often it occurred. Occurrences with the same object, type, reason and message are one
+// event; numbers in the message do not count (words.Same).
 type event struct {
-	namespace, name string // of the event
+	namespace, name string // of the Event object
 	regarding       corev1.ObjectReference
 	eventType       string
 	reason, message string
 
-	first, last time.Time // when it was said
-	added       time.Time // to the queue
+	first, last time.Time // occurrence
+	queued      time.Time
 	written     time.Time
-	count       int32 // how often, as the API server has it from us; 0 before the first write
-	pending     int32 // how often since
+	count       int32 // occurrences in the Event object; 0 before the first write
+	pending     int32 // occurrences that are not written
 }
 
-// notes is the queue of what is to be written and the memory of what was. It is not safe for
-// concurrent use, and it knows no clock.
+// eventQueue holds the events that are pending, and those that were written, to count their repeats. It is not
+// safe for concurrent use, and its callers pass the time.
 type eventQueue struct {
-	byKey     map[string]*event // queued or remembered, by event name
-	queue     []*event          // Warnings, and what was written before and is said again; in the order in which they came
-	newNormal []*event          // Normal ones that were never written; of a burst of them only the first is looked at
-	cached    []*event          // remembered, oldest first
-	dropped   [2]int64          // that could not be kept: Normal, Warning
+	byKey     map[string]*event // all of them
+	queue     []*event          // pending: Warnings, and repeats of written events; in the order of their occurrence
+	newNormal []*event          // pending: Normal events that were never written; of a burst only the first is looked at
+	cached    []*event          // written, the oldest first
+	dropped   [2]int64          // events for which there was no room: Normal, Warning
 }
 
 func newEventQueue() eventQueue { return eventQueue{byKey: map[string]*event{}} }
 
-// add notes one event, and answers false if a Warning had to be dropped for want of room.
+// add counts an occurrence. It returns false if a Warning had to be dropped because the queue is full.
 func (q *eventQueue) add(n event, now time.Time) bool {
 	n.message = words.Line(n.message, words.MessageMax)
 	n.name = eventName(n)
@@ -60,18 +61,18 @@ func (q *eventQueue) add(n event, now time.Time) bool {
 		known = &n
 		q.byKey[n.key()] = known
 	}
-	known.last, known.message = now, n.message // with the numbers of now
+	known.last, known.message = now, n.message // the latest numbers
 	known.pending++
 	if known.pending == 1 {
-		known.added = now
+		known.queued = now
 		q.enqueue(known)
 		q.cached = slices.DeleteFunc(q.cached, func(p *event) bool { return p == known })
 	}
-	return q.waiting() <= queueLength || q.dropOne()
+	return q.pending() <= queueLength || q.dropOne()
 }
 
-// waiting is how many notes are to be written.
-func (q *eventQueue) waiting() int { return len(q.queue) + len(q.newNormal) }
+// pending returns how many events are to be written.
+func (q *eventQueue) pending() int { return len(q.queue) + len(q.newNormal) }
 
 func (q *eventQueue) enqueue(n *event) {
 	if n.count == 0 && n.eventType == corev1.EventTypeNormal {
@@ -94,7 +95,8 @@ func (q *eventQueue) dequeue(n *event) {
 	}
 }
 
-// dropOne makes room: the oldest Normal event goes, and a Warning only if there is nothing else.
+// dropOne drops the oldest Normal event, or the oldest Warning if there is no Normal one. It reports whether the
+// dropped event was Normal.
 func (q *eventQueue) dropOne() bool {
 	normals := func(n *event) bool { return n.eventType == corev1.EventTypeNormal }
 	oldest, normal := q.newNormal, true
@@ -113,17 +115,17 @@ func (q *eventQueue) dropOne() bool {
 	return normal
 }
 
-// next is the note to write now: a Warning before any Normal one, each in the order it came. If there
-// is none, after says when to ask again; 0 is when something is added. A hurry lets nothing wait.
-func (q *eventQueue) next(now time.Time, busy, hurry bool) (n *event, after time.Duration) {
+// next returns the event to write now: a Warning before a Normal event, each in the order of occurrence. If
+// there is none, after is when to call next again; 0 is after the next add. With flush, no event is delayed.
+func (q *eventQueue) next(now time.Time, busy, flush bool) (n *event, after time.Duration) {
 	var normal *event
 	for i := range len(q.queue) + min(len(q.newNormal), 1) {
 		n := q.at(i)
-		wait := n.delay(now, busy)
+		delay := n.delay(now, busy)
 		switch {
-		case wait > 0 && !hurry:
-			if after == 0 || wait < after {
-				after = wait
+		case delay > 0 && !flush:
+			if after == 0 || delay < after {
+				after = delay
 			}
 		case n.eventType != corev1.EventTypeNormal:
 			return n, 0
@@ -134,7 +136,7 @@ func (q *eventQueue) next(now time.Time, busy, hurry bool) (n *event, after time
 	return normal, after
 }
 
-// at is the i-th note of the queue, and behind it the first of the fresh ones, which waits less than the rest.
+// at returns the i-th event of queue, and after those the first of newNormal, whose delay is the shortest of them.
 func (q *eventQueue) at(i int) *event {
 	if i < len(q.queue) {
 		return q.queue[i]
@@ -142,7 +144,7 @@ func (q *eventQueue) at(i int) *event {
 	return q.newNormal[i-len(q.queue)]
 }
 
-// wait is how long a note has to: a repeat for its minute, a Normal one for the traffic to end.
+// delay returns how long an event must wait: a repeat for repeatInterval, a Normal event while volumes are created.
 func (n *event) delay(now time.Time, busy bool) time.Duration {
 	if n.count > 0 {
 		if wait := n.written.Add(repeatInterval).Sub(now); wait > 0 {
@@ -150,21 +152,20 @@ func (n *event) delay(now time.Time, busy bool) time.Duration {
 		}
 	}
 	if busy && n.eventType == corev1.EventTypeNormal {
-		return min(quietPeriod, max(0, n.added.Add(maxDefer).Sub(now)))
+		return min(quietPeriod, max(0, n.queued.Add(maxDefer).Sub(now)))
 	}
 	return 0
 }
 
-// wrote notes that an event was written, to say that it had happened count times in all, of which
-// said had been pending.
-func (q *eventQueue) markWritten(n *event, count, said int32, now time.Time) {
+// markWritten records that the Event object has this count now, with as many occurrences that were pending.
+func (q *eventQueue) markWritten(n *event, count, occurrences int32, now time.Time) {
 	n.count, n.written = count, now
-	n.pending -= said
+	n.pending -= occurrences
 	if q.byKey[n.key()] != n {
 		return // dropped
 	}
 	q.dequeue(n)
-	if n.pending > 0 { // said again meanwhile
+	if n.pending > 0 { // it occurred again meanwhile
 		q.enqueue(n)
 		return
 	}
@@ -175,7 +176,7 @@ func (q *eventQueue) markWritten(n *event, count, said int32, now time.Time) {
 	}
 }
 
-// giveUp forgets a note that the API server does not want.
+// discard forgets an event that the API server does not accept.
 func (q *eventQueue) discard(n *event) {
 	if q.byKey[n.key()] == n {
 		delete(q.byKey, n.key())
@@ -185,8 +186,8 @@ func (q *eventQueue) discard(n *event) {
 
 func (n *event) key() string { return n.namespace + "/" + n.name }
 
-// object is the event as it is created. Source is what kubectl describe shows; the reporting fields
-// are its successors.
+// object returns the Event object to create. kubectl describe shows Source; the reporting fields are its
+// successors.
 func (n *event) object(node string, count int32) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: n.namespace, Name: n.name},
@@ -197,8 +198,8 @@ func (n *event) object(node string, count int32) *corev1.Event {
 	}
 }
 
-// eventName is the same for what is the same, also for the next process, so that a repeat finds the
-// event that is there already.
+// eventName returns the same name for the same event, also in the next process, so that a repeat finds the
+// Event object that exists.
 func eventName(n event) string {
 	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.regarding.UID), n.eventType, n.reason, words.Same(n.message)}, "\x00")))
 	suffix := "." + hex.EncodeToString(hash[:8])

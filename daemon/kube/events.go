@@ -16,11 +16,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// events writes notes, one after the other.
+// eventWriter writes the events of a queue, one at a time.
 type eventWriter struct {
 	client  *Client
 	wake    chan struct{}
-	writing chan struct{} // held by who writes: the background's writer or a flush
+	writing chan struct{} // a semaphore: RunEvents and Flush write in turn
 
 	mu    sync.Mutex
 	queue eventQueue
@@ -33,13 +33,13 @@ func newEventWriter(c *Client) *eventWriter {
 	}
 }
 
-// Event notes what RunEvents will write about an object. It never blocks. kind is
-// corev1.EventTypeNormal or EventTypeWarning. The same thing said again is counted, and the count
-// written once a minute at most.
-func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string) {
-	n := event{namespace: ref.Namespace, regarding: ref, eventType: kind, reason: reason, message: message}
+// Event queues an event on an object, which RunEvents writes. It never blocks. eventType is
+// corev1.EventTypeNormal or EventTypeWarning. Repeats are counted, and the count is written
+// once a minute at most.
+func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message string) {
+	n := event{namespace: ref.Namespace, regarding: ref, eventType: eventType, reason: reason, message: message}
 	if n.namespace == "" {
-		n.namespace = metav1.NamespaceDefault // where the events of cluster-wide objects are
+		n.namespace = metav1.NamespaceDefault // where the events of cluster-scoped objects are
 	}
 	e := c.events
 	e.mu.Lock()
@@ -54,19 +54,19 @@ func (c *Client) Event(ref corev1.ObjectReference, kind, reason, message string)
 	}
 }
 
-// EventLastWritten answers when this event was written last, by whichever daemon: those that say the same about the
-// same object write one event. Zero is never, or long ago.
-func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error) {
-	n := event{regarding: ref, eventType: kind, reason: reason, message: words.Line(message, words.MessageMax)}
-	there, name := &corev1.Event{}, eventName(n)
-	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(there)
+// EventLastWritten returns when an event was last written by any daemon: daemons that report the same about
+// the same object write one Event object. The zero time is never, or longer ago than the API server keeps events.
+func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (time.Time, error) {
+	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
+	object, name := &corev1.Event{}, eventName(n)
+	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(object)
 	if absent(err, name) {
 		return time.Time{}, nil
 	}
-	return there.LastTimestamp.Time, err
+	return object.LastTimestamp.Time, err
 }
 
-// EventsDropped is how many events there was no room for since the start.
+// EventsDropped returns how many events were dropped since the start because the queue was full.
 func (c *Client) EventsDropped() (normal, warning int64) {
 	e := c.events
 	e.mu.Lock()
@@ -74,7 +74,7 @@ func (c *Client) EventsDropped() (normal, warning int64) {
 	return e.queue.dropped[0], e.queue.dropped[1]
 }
 
-// RunEvents writes events until ctx ends. What is left then is Flush's.
+// RunEvents writes events until ctx ends. Flush writes what is pending then.
 func (c *Client) RunEvents(ctx context.Context) {
 	var wait backoff
 	for ctx.Err() == nil {
@@ -84,9 +84,9 @@ func (c *Client) RunEvents(ctx context.Context) {
 			continue
 		}
 		if err := c.events.write(ctx, n); err != nil {
-			// A server that cannot be reached is the sieves' to tell: they notice its return at once, while
+			// The informers report a server that cannot be reached: they notice its return at once, while
 			// the next event may not be due for a while.
-			if wait.tries > 0 && kindOf("events", err) != unreachable {
+			if wait.tries > 0 && failureKind("events", err) != unreachable {
 				c.health.failed("events", err)
 			}
 			pause(ctx, wait.next(err))
@@ -96,7 +96,8 @@ func (c *Client) RunEvents(ctx context.Context) {
 	}
 }
 
-// Flush writes at once whatever waits, and ends when nothing does, or with the first error.
+// Flush writes all pending events at once. It returns the first error, with the number of events that
+// are not written.
 func (c *Client) Flush(ctx context.Context) error {
 	for {
 		n, _ := c.events.next(false, true)
@@ -106,15 +107,15 @@ func (c *Client) Flush(ctx context.Context) error {
 		if err := c.events.write(ctx, n); err != nil {
 			c.events.mu.Lock()
 			defer c.events.mu.Unlock()
-			return fmt.Errorf("%d events are not written: %w", c.events.queue.waiting(), err)
+			return fmt.Errorf("%d events are not written: %w", c.events.queue.pending(), err)
 		}
 	}
 }
 
-func (e *eventWriter) next(busy, hurry bool) (*event, time.Duration) {
+func (e *eventWriter) next(busy, flush bool) (*event, time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.queue.next(time.Now(), busy, hurry)
+	return e.queue.next(time.Now(), busy, flush)
 }
 
 func (e *eventWriter) sleep(ctx context.Context, after time.Duration) {
@@ -129,8 +130,8 @@ func (e *eventWriter) sleep(ctx context.Context, after time.Duration) {
 	}
 }
 
-// write writes one note. An error is one that may pass; what the API server will never take is told
-// and given up.
+// write writes one event. It returns an error that a retry may overcome. An event that the API server will
+// never accept is reported and discarded.
 func (e *eventWriter) write(ctx context.Context, n *event) error {
 	select {
 	case e.writing <- struct{}{}:
@@ -142,9 +143,9 @@ func (e *eventWriter) write(ctx context.Context, n *event) error {
 	snapshot := *n
 	e.mu.Unlock()
 	if snapshot.pending == 0 {
-		return nil // somebody else wrote it while we waited for our turn
+		return nil // written while this call waited
 	}
-	count, err := e.client.put(ctx, snapshot)
+	count, err := e.client.writeEvent(ctx, snapshot)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -152,7 +153,7 @@ func (e *eventWriter) write(ctx context.Context, n *event) error {
 		e.queue.markWritten(n, count, snapshot.pending, time.Now())
 		e.client.health.recovered("events")
 		e.client.health.recovered("event queue")
-	case hopeless(err, n.namespace):
+	case permanent(err, n.namespace, time.Since(n.queued)):
 		e.queue.discard(n)
 		if !absent(err, n.namespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			e.client.health.failed("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.regarding.Kind, n.regarding.Name, err))
@@ -163,38 +164,43 @@ func (e *eventWriter) write(ctx context.Context, n *event) error {
 	return nil
 }
 
-// hopeless is an answer that will be the same tomorrow. What is absent is the namespace.
-func hopeless(err error, namespace string) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		absent(err, namespace) || apierrors.IsRequestEntityTooLargeError(err)
+// forbiddenFor is how long an event that the API server forbids is retried: a server that starts forbids every
+// request until it has read its roles, which takes seconds (kubernetes, pkg/registry/rbac/rest, rbac/bootstrap-roles).
+const forbiddenFor = 10 * time.Second
+
+// permanent reports whether a retry of an event that has been pending for so long would have the same error. The
+// absent object is the namespace.
+func permanent(err error, namespace string, pending time.Duration) bool {
+	return apierrors.IsForbidden(err) && (pending > forbiddenFor || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || absent(err, namespace) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// put creates the event or raises its count, and answers the count that it now has.
-func (c *Client) put(ctx context.Context, n event) (count int32, err error) {
+// writeEvent creates the Event object or increases its count. It returns the count that the object has then.
+func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err error) {
 	count = n.count + n.pending
 	if n.count > 0 {
-		err := c.raise(ctx, n, count)
+		err := c.patchEvent(ctx, n, count)
 		if !absent(err, n.name) {
 			return count, err
 		}
-		// The API server forgets events after an hour (--event-ttl).
+		// The API server deletes events after an hour (--event-ttl).
 	}
 	err = c.core.Post().Namespace(n.namespace).Resource("events").Body(n.object(c.options.Node, count)).
 		Timeout(callTimeout).Do(ctx).Error()
 	if !apierrors.IsAlreadyExists(err) {
 		return count, err
 	}
-	// An earlier process wrote it, or this one did and did not hear the answer.
-	there := &corev1.Event{}
-	err = c.core.Get().Namespace(n.namespace).Resource("events").Name(n.name).Timeout(callTimeout).Do(ctx).Into(there)
+	// Another process created it, or this one did and the response was lost.
+	object := &corev1.Event{}
+	err = c.core.Get().Namespace(n.namespace).Resource("events").Name(n.name).Timeout(callTimeout).Do(ctx).Into(object)
 	if err != nil {
 		return 0, err
 	}
-	count = there.Count + n.pending
-	return count, c.raise(ctx, n, count)
+	count = object.Count + n.pending
+	return count, c.patchEvent(ctx, n, count)
 }
 
-func (c *Client) raise(ctx context.Context, n event, count int32) error {
+func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
 	patch, err := json.Marshal(map[string]any{"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -152,11 +153,12 @@ func TestEventsWait(t *testing.T) {
 	expectSaid(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
 	// A server that cannot be reached is the sieves' to tell.
 	if got := told.read(); len(got) != 0 {
-		t.Errorf("healthLog: %q", got)
+		t.Errorf("health: %q", got)
 	}
 }
 
-// What the daemon may not write is told, once, and is given up.
+// An event that the API server forbids is retried, because a server that starts forbids everything; after forbiddenFor
+// it is reported once, and discarded.
 func TestEventsForbidden(t *testing.T) {
 	ctx, ns := t.Context(), namespace(t)
 	path := t.TempDir() + "/kubeconfig"
@@ -169,11 +171,15 @@ func TestEventsForbidden(t *testing.T) {
 	for i := range 3 {
 		c.Event(claim, corev1.EventTypeWarning, "PoolClosed", fmt.Sprint(i))
 	}
+	if err := c.Flush(ctx); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "1 events are not written: ") || len(told.read()) > 0 {
+		t.Errorf("at first: %v, health: %q", err, told.read())
+	}
+	c.events.queue.queue[0].queued = time.Now().Add(-2 * forbiddenFor)
 	if err := c.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := told.read(); len(got) != 1 || !strings.HasPrefix(got[0], "events: PoolClosed on PersistentVolumeClaim claim: events is forbidden: ") {
-		t.Errorf("healthLog: %q", got)
+		t.Errorf("health: %q", got)
 	}
 	if got := said(t, ns); len(got) != 0 {
 		t.Errorf("events: %q", got)
@@ -266,8 +272,8 @@ func TestFullQueue(t *testing.T) {
 	if got, want := fmt.Sprint(first), "[w0 n1 w0 more1 w0 fill0]"; got != want {
 		t.Errorf("the queue begins with %s, want %s", got, want)
 	}
-	if q.waiting() != queueLength || len(q.byKey) != queueLength || q.dropped != [2]int64{3, 1} {
-		t.Errorf("%d queued, %d known, dropped %v", q.waiting(), len(q.byKey), q.dropped)
+	if q.pending() != queueLength || len(q.byKey) != queueLength || q.dropped != [2]int64{3, 1} {
+		t.Errorf("%d queued, %d known, dropped %v", q.pending(), len(q.byKey), q.dropped)
 	}
 }
 
@@ -279,8 +285,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		n, _ := q.next(now, false, false)
 		q.markWritten(n, 1, 1, now)
 	}
-	if len(q.byKey) != cacheSize || len(q.cached) != cacheSize || q.waiting() != 0 {
-		t.Errorf("%d known, %d past, %d queued", len(q.byKey), len(q.cached), q.waiting())
+	if len(q.byKey) != cacheSize || len(q.cached) != cacheSize || q.pending() != 0 {
+		t.Errorf("%d known, %d past, %d queued", len(q.byKey), len(q.cached), q.pending())
 	}
 }
 
@@ -299,22 +305,22 @@ func TestNormalEventsSaidAgain(t *testing.T) {
 	q.markWritten(a, 1, 1, now)
 	b, _ := q.next(now, false, false)
 	q.markWritten(b, 1, 1, now)
-	if a.message != "a" || b.message != "b" || q.waiting() != 1 {
-		t.Fatalf("%q, then %q, %d left", a.message, b.message, q.waiting())
+	if a.message != "a" || b.message != "b" || q.pending() != 1 {
+		t.Fatalf("%q, then %q, %d left", a.message, b.message, q.pending())
 	}
 	say("b")
 	for range 2 {
 		n, _ := q.next(now.Add(repeatInterval), false, false)
 		q.markWritten(n, 2, 1, now.Add(repeatInterval))
 	}
-	if q.waiting() != 0 || a.count != 2 || b.count != 2 || len(q.cached) != 2 {
-		t.Errorf("%d left, written %d and %d times, %d remembered", q.waiting(), a.count, b.count, len(q.cached))
+	if q.pending() != 0 || a.count != 2 || b.count != 2 || len(q.cached) != 2 {
+		t.Errorf("%d left, written %d and %d times, %d remembered", q.pending(), a.count, b.count, len(q.cached))
 	}
 	say("c")
 	say("d")
 	q.discard(q.byKey[q.newNormal[1].key()])
-	if c, _ := q.next(now, false, false); c.message != "c" || q.waiting() != 1 {
-		t.Errorf("%q, %d left", c.message, q.waiting())
+	if c, _ := q.next(now, false, false); c.message != "c" || q.pending() != 1 {
+		t.Errorf("%q, %d left", c.message, q.pending())
 	}
 }
 

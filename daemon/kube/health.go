@@ -8,52 +8,52 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// trouble tells each trouble once, and once that all are over. Who meets an error while the server
-// cannot be reached shares that trouble with the others; what the server itself says (forbidden, say)
-// is told for each resource.
+// health is the health of the connection, by resource. It reports each failure once, and once that there is none any
+// more. While the server cannot be reached all resources share one failure; what the server itself responds (forbidden,
+// for example) is reported for each resource.
 type health struct {
-	mu   sync.Mutex
-	tell func(error)
-	now  map[string]string // by resource: its trouble
+	mu       sync.Mutex
+	report   func(error)
+	failures map[string]string // the kind of failure by resource
 }
 
-func newHealth(tell func(error)) *health {
-	if tell == nil {
-		tell = func(error) {}
+func newHealth(report func(error)) *health {
+	if report == nil {
+		report = func(error) {}
 	}
-	return &health{tell: tell, now: map[string]string{}}
+	return &health{report: report, failures: map[string]string{}}
 }
 
 func (h *health) failed(resource string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	kind := kindOf(resource, err)
+	kind := failureKind(resource, err)
 	known := false
-	for _, k := range h.now {
+	for _, k := range h.failures {
 		known = known || k == kind
 	}
-	h.now[resource] = kind
+	h.failures[resource] = kind
 	if !known {
-		h.tell(fmt.Errorf("%s: %w", resource, err))
+		h.report(fmt.Errorf("%s: %w", resource, err))
 	}
 }
 
 func (h *health) recovered(resource string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, was := h.now[resource]; !was {
+	if _, failed := h.failures[resource]; !failed {
 		return
 	}
-	delete(h.now, resource)
-	if len(h.now) == 0 {
-		h.tell(nil)
+	delete(h.failures, resource)
+	if len(h.failures) == 0 {
+		h.report(nil)
 	}
 }
 
 const unreachable = "unreachable"
 
-// kindOf: whatever is not an answer of the API server itself is one and the same trouble.
-func kindOf(resource string, err error) string {
+// failureKind returns unreachable for every error that is not a response of the API server.
+func failureKind(resource string, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return unreachable

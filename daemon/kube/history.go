@@ -10,52 +10,55 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// A server whose data was restored counts versions on from an earlier one, and soon it has again those that were known
-// of the lost days: a number alone does not tell one history from another. An object and the version at which
-// it was written or deleted do: in another history that would have to happen at the very same version.
+// A server whose data was restored from a backup counts resource versions on from an earlier one. Soon it reaches again
+// the versions that an informer knows from the lost days, so that a version alone does not identify a history. An object
+// together with the version of its last write or deletion does: in another history the same object would have to be
+// written at the very same version.
 //
-// The witness of a sieve is the last change that it knows. A watch that might continue another history begins just
-// before it, and the first event must be that change again: then both histories are the same up to there, which is all
-// that the sieve knows, and whatever comes next is new. (What is older than the server's watch cache ends with 410 and
-// a new list: apiserver, storage/cacher, watchCache.getAllEventsSinceLocked.) It costs no request of its own.
+// An informer keeps the last change that it knows. When a watch might continue another history, it starts just before
+// that change, and its first event must be that change again: then both histories are the same up to there, which is
+// all that the informer knows, and what follows is new. A version older than the server's watch cache is
+// answered with 410 and leads to a new list (apiserver, pkg/storage/cacher, watchCache.getAllEventsSinceLocked). The
+// verification costs no request of its own. TestServerRestoredAndOvertaken shows it with a restored API server.
 
-// witness is an object at the moment of a change.
+// change is an object at the moment of a write or deletion. The zero change is none.
 type change struct {
 	uid     types.UID
 	version string
 }
 
-// saw notes a change, or an object in a list.
-func (w *change) observe(o metav1.Object) {
-	if newer(o.GetResourceVersion(), w.version) {
-		*w = change{o.GetUID(), o.GetResourceVersion()}
+// observe replaces the change by that of o, if that is newer.
+func (c *change) observe(o metav1.Object) {
+	if newer(o.GetResourceVersion(), c.version) {
+		*c = change{o.GetUID(), o.GetResourceVersion()}
 	}
 }
 
-// before is the version just before the witness, "" if there is none.
-func (w change) versionBefore() string {
-	version, err := strconv.ParseUint(w.version, 10, 64)
-	if err != nil || version < 2 { // version 0 is "any"
+// versionBefore returns the version just before the change, "" if there is none.
+func (c change) versionBefore() string {
+	version, err := strconv.ParseUint(c.version, 10, 64)
+	if err != nil || version < 2 { // a watch from version 0 starts anywhere
 		return ""
 	}
 	return strconv.FormatUint(version-1, 10)
 }
 
-// errOtherHistory: the server's history is not the known one, or does not reach as far yet.
+// errOtherHistory: the server's history is not the known one, or has not reached the last known change.
 var errOtherHistory = errors.New("another history")
 
-// resume waits for the witness, which a watch that began before it has to bring first, and reports whether it did.
-// Anything else, and silence, is another history, or a server that has yet to reach that version.
-func (s *Informer[T]) verifyHistory(ctx context.Context, w watch.Interface) (proven bool, err error) {
-	proven, err = firstEvents(ctx, w, s.timings.verify, s.isLastChange)
+// verifyHistory waits for the last known change, and reports whether it came. Another event, or silence, means another
+// history, or a server that has not reached that version.
+func (s *Informer[T]) verifyHistory(ctx context.Context, w watch.Interface) (verified bool, err error) {
+	verified, err = firstEvents(ctx, w, s.timings.verify, s.isLastChange)
 	if errors.Is(err, errOverdue) || errors.Is(err, errOtherHistory) {
 		return false, nil
 	}
-	return proven, err
+	return verified, err
 }
 
-// proves reports whether an event is the witness. A bookmark may come before it.
-func (s *Informer[T]) isLastChange(event watch.Event) (proven bool, err error) {
+// isLastChange reports whether an event is the last known change. A bookmark may come before it; any other event is
+// errOtherHistory.
+func (s *Informer[T]) isLastChange(event watch.Event) (is bool, err error) {
 	s.markAlive()
 	item, ok := event.Object.(T)
 	switch {

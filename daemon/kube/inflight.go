@@ -5,24 +5,26 @@ import (
 	"time"
 )
 
-// traffic knows whether volumes are being created just now.
+// inFlight counts the volume objects that are being created. Normal events wait until there are none.
 type inFlight struct {
-	underWay atomic.Int64
-	ended    atomic.Int64 // when the last one did, in ns since the epoch
+	requests atomic.Int64
+	ended    atomic.Int64 // when the last request ended, in nanoseconds since the epoch
 }
 
-// quietPeriod is how long nothing must have been created for the traffic to be over: between two volumes of
-// a burst there is the time that a directory takes.
+// quietPeriod is how long no volume must have been created for a burst to be over: between two volumes of
+// a burst is the time in which a directory is made.
 const quietPeriod = 150 * time.Millisecond
 
+// begin counts a request until end is called.
 func (f *inFlight) begin() (end func()) {
-	f.underWay.Add(1)
+	f.requests.Add(1)
 	return func() {
 		f.ended.Store(time.Now().UnixNano())
-		f.underWay.Add(-1)
+		f.requests.Add(-1)
 	}
 }
 
+// busy reports whether a volume is being created, or was within quietPeriod.
 func (f *inFlight) busy(now time.Time) bool {
-	return f.underWay.Load() > 0 || now.Sub(time.Unix(0, f.ended.Load())) < quietPeriod
+	return f.requests.Load() > 0 || now.Sub(time.Unix(0, f.ended.Load())) < quietPeriod
 }

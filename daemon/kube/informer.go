@@ -25,70 +25,77 @@ type ListWatcher interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Informer follows a resource and holds only what keep says yes to. Everything else is forgotten as
-// soon as it was read, one page at a time.
+// Informer lists and watches a resource, and keeps the objects that its filter passes.
 //
-// Objects are shared with everybody who asks: do not change them. Of each only what lean leaves is held.
+// It differs from client-go's SharedInformer (tools/cache) in this: an object that does not pass the
+// filter is dropped as soon as it was decoded, one page at a time; there is one handler, and no resync; and
+// before it continues a watch it verifies that the server still has the history that it knows
+// (history.go).
+//
+// The objects of Get and List are shared: do not change them. They are as transform returned them.
 type Informer[T Object] struct {
 	source     ListWatcher
 	filter     func(T) bool
-	transform  func(T) T // a copy without what is not read: it holds nothing of the page or event that it came in
+	transform  func(T) T // returns a copy of what is read of an object; it must not refer to the page or event of the original
 	onChange   func(old, new T)
-	onError    func(error) // an error was met again
-	onHealthy  func()      // all is well (again)
+	onError    func(error) // is called for the second error in a row, and for each after it
+	onHealthy  func()      // is called when a watch works
 	breaker    *breaker
-	fewObjects bool // few objects: read whole with a watch (watchlist.go)
+	fewObjects bool // the whole resource is read with the watch (watchlist.go)
 
-	synced  chan struct{}
-	relist  chan struct{}
-	contact atomic.Int64 // nanoseconds since the epoch
-	watched atomic.Bool  // a watch is under way
+	synced   chan struct{}
+	relist   chan struct{}
+	contact  atomic.Int64 // nanoseconds since the epoch
+	watching atomic.Bool
 
 	mu    sync.RWMutex
 	items map[string]T
 
-	// Of the goroutine of Run alone.
-	version    string    // of the resource: what the list and the events since have told
-	lastChange change    // of its history
-	mustVerify bool      // whether the server still is as far as that
-	started    time.Time // the list or the watch under way
+	// The goroutine of Run alone uses what follows.
+	version    string    // the resource version of the last list or event
+	lastChange change    // the last change that is known (history.go)
+	mustVerify bool      // the server may have another history than the known one
+	started    time.Time // of the request under way
 	timings    timings
 
-	listLength, listed int  // objects of the last whole list, and of the one that is being read
-	failedWatchLists   int  // watch-lists one after the other that had no response, or broke off: something between may buffer them
-	noWatchList        bool // the server does not know watch-lists
+	listLength, listed int  // objects in the last whole list, and in the one under way
+	failedWatchLists   int  // in a row, without a response or broken off: a proxy may buffer them
+	noWatchList        bool // the server does not support watch-lists
 }
 
-// NewInformer makes a sieve that does nothing before Run. A nil keep keeps all. onChange may be nil; a
-// nil old is something new, a nil new is gone (deleted, or not kept any more). An object that was
-// replaced by one of the same name is told as gone and then as new.
-func NewInformer[T Object](from ListWatcher, keep func(T) bool, onChange func(old, new T)) *Informer[T] {
-	if keep == nil {
-		keep = func(T) bool { return true }
+// NewInformer returns an informer that sends no request before Run. A nil filter passes every object.
+//
+// onChange may be nil. It is called by one goroutine, with a nil old for an object that was added, and with a
+// nil new for one that was deleted or does not pass the filter any more. An object that was replaced by
+// another one of the same name is removed and then added.
+func NewInformer[T Object](from ListWatcher, filter func(T) bool, onChange func(old, new T)) *Informer[T] {
+	if filter == nil {
+		filter = func(T) bool { return true }
 	}
 	if onChange == nil {
 		onChange = func(_, _ T) {}
 	}
 	return &Informer[T]{
-		source: from, filter: keep, transform: unmanaged[T], onChange: onChange,
+		source: from, filter: filter, transform: withoutManagedFields[T], onChange: onChange,
 		onError: func(error) {}, onHealthy: func() {}, breaker: &breaker{},
 		synced: make(chan struct{}), relist: make(chan struct{}, 1),
 		items: map[string]T{}, timings: defaultTimings,
 	}
 }
 
-// Synced is closed when the first list is complete and onChange was told of all of it.
+// Synced returns a channel that is closed when the first list is complete and onChange was called for each
+// of its objects.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
-// Get is the object with the key "name" or "namespace/name".
+// Get returns the object with the key "name" or "namespace/name".
 func (s *Informer[T]) Get(key string) (T, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	item, kept := s.items[key]
-	return item, kept
+	item, ok := s.items[key]
+	return item, ok
 }
 
-// List is everything that is kept, in no order.
+// List returns all objects that are kept, in no order.
 func (s *Informer[T]) List() []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -99,8 +106,8 @@ func (s *Informer[T]) List() []T {
 	return all
 }
 
-// Refresh has the whole list read again, so that keep is asked about each object once more. It does
-// not wait for that.
+// Relist requests a new list, so that the filter is asked about each object again. It does not wait for
+// the list.
 func (s *Informer[T]) Relist() {
 	select {
 	case s.relist <- struct{}{}:
@@ -108,13 +115,13 @@ func (s *Informer[T]) Relist() {
 	}
 }
 
-// Watched says whether a watch is under way. While it is not, what is kept is only remembered: the
-// server may be another one by now, or one whose data was restored.
-func (s *Informer[T]) Watched() bool { return s.watched.Load() }
+// Watched reports whether a watch is under way. While none is, the kept objects may be stale: the server
+// may have been replaced, or its data restored from a backup.
+func (s *Informer[T]) Watched() bool { return s.watching.Load() }
 
-// LastContact is when the API server last answered about this resource: with a page, an event, a
-// bookmark, or by accepting a watch. Zero is never. A watch on which nothing happens may rightly be
-// silent until it ends: see StaleAfter.
+// LastContact returns when the API server last sent a page, an event or a bookmark of this resource, or
+// accepted a watch. The zero time is never. A watch without changes may be silent until it ends: see
+// StaleAfter.
 func (s *Informer[T]) LastContact() time.Time {
 	if at := s.contact.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -122,8 +129,8 @@ func (s *Informer[T]) LastContact() time.Time {
 	return time.Time{}
 }
 
-// take notes a page of the list: each kept object is put, and its key is added to fresh.
-func (s *Informer[T]) addPage(page runtime.Object, fresh map[string]bool) error {
+// addPage stores the objects of a page that pass the filter, and adds their keys to listed.
+func (s *Informer[T]) addPage(page runtime.Object, listed map[string]bool) error {
 	return meta.EachListItem(page, func(o runtime.Object) error {
 		item, ok := o.(T)
 		if ok {
@@ -131,17 +138,17 @@ func (s *Informer[T]) addPage(page runtime.Object, fresh map[string]bool) error 
 			s.listed++
 		}
 		if ok && s.filter(item) {
-			fresh[keyOf(item)] = true
+			listed[keyOf(item)] = true
 			s.store(item)
 		}
 		return nil
 	})
 }
 
-// forget drops what a complete list did not have: it was deleted while nobody watched.
-func (s *Informer[T]) removeUnlisted(fresh map[string]bool) {
+// removeUnlisted removes what a complete list did not have: it was deleted while no watch was under way.
+func (s *Informer[T]) removeUnlisted(listed map[string]bool) {
 	for _, item := range s.List() {
-		if !fresh[keyOf(item)] {
+		if !listed[keyOf(item)] {
 			s.remove(item)
 		}
 	}
@@ -164,13 +171,6 @@ func (s *Informer[T]) store(item T) {
 	s.onChange(old, item)
 }
 
-// unmanaged is a copy without managedFields.
-func unmanaged[T Object](item T) T {
-	copied, _ := item.DeepCopyObject().(T)
-	copied.SetManagedFields(nil)
-	return copied
-}
-
 func (s *Informer[T]) remove(item T) {
 	var none T
 	old, known := s.Get(keyOf(item))
@@ -181,6 +181,13 @@ func (s *Informer[T]) remove(item T) {
 	delete(s.items, keyOf(item))
 	s.mu.Unlock()
 	s.onChange(old, none)
+}
+
+// withoutManagedFields returns a copy without managedFields, which nothing here reads.
+func withoutManagedFields[T Object](item T) T {
+	copied, _ := item.DeepCopyObject().(T)
+	copied.SetManagedFields(nil)
+	return copied
 }
 
 func keyOf(o metav1.Object) string {

@@ -36,7 +36,7 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 		names[plan.LeaseName(c.options.Provisioner, pool)] = true
 	}
 	// Whole: what nobody here writes is damage, and there is one for each pool.
-	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, unmanaged, onChange).WatchList()
+	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, withoutManagedFields, onChange).WatchList()
 }
 
 // LeaseOf is what a lease says, nil for nil.

@@ -69,9 +69,9 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	return string(namespace.UID), nil
 }
 
-// absent says whether an error is the API server's word that there is no object of this name. A 404 of
+// absent reports whether an error is the API server's response that no object has this name. A 404 of
 // something in between, a load balancer without a server behind it, say, names no object, or is an
-// unexpected answer to client-go, which puts the name in itself (apimachinery, pkg/api/errors,
+// unexpected response to client-go, which puts the name in itself (apimachinery, pkg/api/errors,
 // NewNotFound and NewGenericServerResponse).
 func absent(err error, name string) bool {
 	var status apierrors.APIStatus

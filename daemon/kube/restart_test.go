@@ -52,7 +52,7 @@ func TestServerDies(t *testing.T) {
 		}
 		eventually(t, "its end", func() bool { return slices.Contains(told.read(), "well") })
 		if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "connection re") /* refused, or reset while the server dies */ {
-			t.Errorf("healthLog: %q, want one and its end", got)
+			t.Errorf("health: %q, want one and its end", got)
 		}
 		if got := names(s); got != "old" {
 			t.Errorf("kept: %q, want old", got)
@@ -105,7 +105,7 @@ func expiry(t *testing.T, c *Client, w *wire, in *cluster.Cluster) {
 		t.Errorf("%d lists, want 3: %q", lists, w.requests())
 	}
 	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "too old resource version: 1") || got[1] != "well" {
-		t.Errorf("healthLog: %q, want the second expiry and its end", got)
+		t.Errorf("health: %q, want the second expiry and its end", got)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestServerAway(t *testing.T) {
 	d.expect(t, "+a 1")
 	eventually(t, "the end of it", func() bool { return slices.Contains(told.read(), "well") })
 	if got := told.read(); len(got) != 2 || !strings.Contains(got[0], "persistentvolumeclaims: list: ") {
-		t.Errorf("healthLog: %q, want one and its end", got)
+		t.Errorf("health: %q, want one and its end", got)
 	}
 
 	g.shut() // all connections break, new ones are not taken

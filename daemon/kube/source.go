@@ -75,7 +75,7 @@ func (s *source) decode(data []byte) (runtime.Object, error) {
 	case is && status.Status != metav1.StatusSuccess:
 		return nil, apierrors.FromObject(status)
 	case out != page:
-		return nil, fmt.Errorf("the answer is a %T", out)
+		return nil, fmt.Errorf("the response is a %T", out)
 	default:
 		return page, nil
 	}

@@ -15,42 +15,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tombstones are objects that a tenant has made by deleting claims, as often as it likes, and that no quota counts.
-// So there is a bound for each namespace and class. A node that misses one that went keeps its directory, and says
-// so (Orphaned): too few never destroy anything.
+// A tenant makes a tombstone with each claim that it deletes, and no quota counts them. Therefore there is a limit for
+// each namespace and class. A node that misses a tombstone that was collected keeps its directory and reports it
+// (Orphaned): too few tombstones never destroy data.
 const (
-	// TombstoneTTL is how long tombstones stay. A node that was off for longer keeps its directories.
+	// TombstoneTTL is how long tombstones are kept. A node that was off for longer keeps its directories.
 	TombstoneTTL = 90 * 24 * time.Hour
-	// TombstonesKept is how many of a namespace and class stay: the newest.
+	// TombstonesKept is how many tombstones of one namespace and class are kept: the newest.
 	TombstonesKept = 100
-	// tombstoneMinAge is how old one has to be to go as a surplus one. By then each node that works has seen that
-	// the object went and has looked for it, also if a namespace with many claims was deleted at once.
+	// tombstoneMinAge is the age below which TombstonesKept does not apply. Within it each running node has seen that
+	// the volume object went and has read the tombstone, also if a namespace with many claims was deleted at once.
 	tombstoneMinAge = time.Minute
-	// tombstonesMax is how many of a namespace and class there may be, fresh ones too.
+	// tombstonesMax is the limit for one namespace and class whatever the age.
 	tombstonesMax = 1000
-	// tombstoneGCInterval is how often one daemon looks for surplus ones, at most.
+	// tombstoneGCInterval is the shortest time between two collections of one daemon.
 	tombstoneGCInterval = 15 * time.Second
 )
 
-// graves is which tombstones this process wrote and has not counted since. Times are by the API server's clock,
-// which dated the objects.
+// tombstoneGC holds the groups (namespace and class) in which tombstones may have to be collected. Times are those
+// of the API server's clock, which dated the objects.
 type tombstoneGC struct {
 	wake chan struct{}
 
 	mu          sync.Mutex
-	groups      map[string]bool // with one that is new here, or with too many the last time
-	latest      time.Time       // when the last one was written
-	writtenHere time.Time       // the same by this host's clock
-	pruned      time.Time       // when all were looked through
+	groups      map[string]bool // with a tombstone that this process wrote, or with too many at the last collection
+	latest      time.Time       // when the last tombstone was written
+	latestLocal time.Time       // the same by the clock of this host
+	collected   time.Time       // when all groups were collected
 }
 
 func newTombstoneGC() *tombstoneGC {
 	return &tombstoneGC{wake: make(chan struct{}, 1), groups: map[string]bool{}}
 }
 
+// added records a tombstone of a group that was written at a time of the server's clock, and at local of this host's.
 func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
-	g.groups[group], g.latest, g.writtenHere = true, at, local
+	g.groups[group], g.latest, g.latestLocal = true, at, local
 	g.mu.Unlock()
 	select {
 	case g.wake <- struct{}{}:
@@ -58,38 +59,40 @@ func (g *tombstoneGC) added(group string, at, local time.Time) {
 	}
 }
 
-// due is what is to be looked at now, and forgets it. all says that everything is, which is once a day.
+// due returns and forgets the groups to collect, and the time of the server's clock. all reports, once a day, that every
+// group is due.
 func (g *tombstoneGC) due(local time.Time) (groups []string, now time.Time, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now = g.latest.Add(local.Sub(g.writtenHere))
-	if all = now.Sub(g.pruned) > 24*time.Hour; all {
-		g.pruned = now
+	now = g.latest.Add(local.Sub(g.latestLocal))
+	if all = now.Sub(g.collected) > 24*time.Hour; all {
+		g.collected = now
 	}
 	groups = slices.Sorted(maps.Keys(g.groups))
 	g.groups = map[string]bool{}
 	return groups, now, all
 }
 
-// again has a group looked at once more, a while from now.
+// retry makes a group due again.
 func (g *tombstoneGC) retry(group string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.groups[group] = true
 }
 
-func (g *tombstoneGC) waiting() bool {
+// pending reports whether a group is due.
+func (g *tombstoneGC) pending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.groups) > 0
 }
 
-// RunTombstoneGC removes surplus and old tombstones until ctx ends: those of a namespace and class soon after this
-// daemon wrote one of them, and all others with the first one that it writes on a day. A daemon that is killed in
-// between leaves that to the next tombstone of the same group, or of the next day.
+// RunTombstoneGC deletes surplus and expired tombstones until ctx ends: those of a namespace and class soon after this
+// daemon wrote one of them, and all others with the first tombstone of a day. What a daemon that is killed leaves
+// is collected with the next tombstone of the same group, or of the next day.
 func (c *Client) RunTombstoneGC(ctx context.Context) {
 	for ctx.Err() == nil {
-		if !c.tombstones.waiting() {
+		if !c.tombstones.pending() {
 			select {
 			case <-c.tombstones.wake:
 			case <-ctx.Done():
@@ -106,68 +109,71 @@ func (c *Client) RunTombstoneGC(ctx context.Context) {
 func (c *Client) collectTombstones(ctx context.Context, local time.Time) {
 	groups, now, all := c.tombstones.due(local)
 	for _, group := range groups {
-		// What cannot be removed now is tried again: it is no trouble that an operator could mend.
-		if left, err := c.removeSurplusTombstones(ctx, group, now); err != nil || left > TombstonesKept {
+		// An error is not reported, because an operator can do nothing about it. The group is collected again.
+		if left, err := c.deleteSurplusTombstones(ctx, group, now); err != nil || left > TombstonesKept {
 			c.tombstones.retry(group)
 		}
 	}
 	if all {
-		_ = c.removeOldTombstones(ctx, now)
+		_ = c.deleteExpiredTombstones(ctx, now)
 	}
 }
 
-// tombstone is one tombstone.
+// tombstone is what the collection reads of one.
 type tombstone struct {
-	name  string
-	uid   types.UID
-	since time.Time
+	name    string
+	uid     types.UID
+	created time.Time
 }
 
-// removeSurplusTombstones removes the surplus ones of a group, and returns how many there are then.
-func (c *Client) removeSurplusTombstones(ctx context.Context, group string, now time.Time) (left int, err error) {
+// deleteSurplusTombstones deletes the surplus tombstones of a group, and returns how many are left.
+func (c *Client) deleteSurplusTombstones(ctx context.Context, group string, now time.Time) (left int, err error) {
 	var all []tombstone
-	err = c.eachTombstone(ctx, tombstoneGroup+"="+group, func(g tombstone, _ string) { all = append(all, g) })
+	err = c.eachTombstone(ctx, tombstoneGroup+"="+group, func(t tombstone, _ string) { all = append(all, t) })
 	if err != nil {
 		return 0, err
 	}
-	surplus := surplusOf(all, now)
-	return len(all) - len(surplus), c.removeTombstones(ctx, surplus)
+	surplus := surplusTombstones(all, now)
+	return len(all) - len(surplus), c.deleteTombstones(ctx, surplus)
 }
 
-// surplusOf are those that have to go: beyond the newest, unless they are fresh.
-func surplusOf(all []tombstone, now time.Time) []tombstone {
-	slices.SortFunc(all, func(a, b tombstone) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.name, b.name)) })
+// surplusTombstones returns those of a group that exceed TombstonesKept and are older than tombstoneMinAge, or exceed
+// tombstonesMax. It sorts all.
+func surplusTombstones(all []tombstone, now time.Time) []tombstone {
+	slices.SortFunc(all, func(a, b tombstone) int {
+		return cmp.Or(b.created.Compare(a.created), cmp.Compare(a.name, b.name))
+	})
 	var surplus []tombstone
-	for i, g := range all {
-		if i >= tombstonesMax || i >= TombstonesKept && now.Sub(g.since) > tombstoneMinAge {
-			surplus = append(surplus, g)
+	for i, t := range all {
+		if i >= tombstonesMax || i >= TombstonesKept && now.Sub(t.created) > tombstoneMinAge {
+			surplus = append(surplus, t)
 		}
 	}
 	return surplus
 }
 
-// removeOldTombstones removes the surplus ones of all groups, and all that are too old.
-func (c *Client) removeOldTombstones(ctx context.Context, now time.Time) error {
-	var old []tombstone
+// deleteExpiredTombstones deletes the tombstones of all groups that are older than TombstoneTTL or surplus.
+func (c *Client) deleteExpiredTombstones(ctx context.Context, now time.Time) error {
+	var expired []tombstone
 	groups := map[string][]tombstone{}
-	err := c.eachTombstone(ctx, tombstoneLabel, func(g tombstone, group string) {
+	err := c.eachTombstone(ctx, tombstoneLabel, func(t tombstone, group string) {
 		switch {
-		case now.Sub(g.since) > TombstoneTTL:
-			old = append(old, g)
+		case now.Sub(t.created) > TombstoneTTL:
+			expired = append(expired, t)
 		case group != "":
-			groups[group] = append(groups[group], g)
+			groups[group] = append(groups[group], t)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	for _, all := range groups {
-		old = append(old, surplusOf(all, now)...)
+		expired = append(expired, surplusTombstones(all, now)...)
 	}
-	return c.removeTombstones(ctx, old)
+	return c.deleteTombstones(ctx, expired)
 }
 
-func (c *Client) eachTombstone(ctx context.Context, labels string, visit func(g tombstone, group string)) error {
+func (c *Client) eachTombstone(ctx context.Context, labels string, visit func(t tombstone, group string)) error {
 	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace, source.labels = c.options.Namespace, labels
 	return each(ctx, source, func(l *coordinationv1.Lease) {
@@ -175,10 +181,10 @@ func (c *Client) eachTombstone(ctx context.Context, labels string, visit func(g 
 	})
 }
 
-func (c *Client) removeTombstones(ctx context.Context, all []tombstone) error {
-	for _, g := range all {
-		err := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").Name(g.name).
-			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &g.uid}}).
+func (c *Client) deleteTombstones(ctx context.Context, all []tombstone) error {
+	for _, t := range all {
+		err := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").Name(t.name).
+			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}}).
 			Timeout(callTimeout).Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err

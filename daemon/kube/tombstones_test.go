@@ -73,10 +73,10 @@ func TestTombstonesGo(t *testing.T) {
 		}
 		return err == nil
 	}
-	if err := c.removeOldTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL)); err != nil || !there("pvc-old") {
+	if err := c.deleteExpiredTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL)); err != nil || !there("pvc-old") {
 		t.Errorf("one that is not older went, %v", err)
 	}
-	if err := c.removeOldTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL+time.Second)); err != nil || there("pvc-old") {
+	if err := c.deleteExpiredTombstones(ctx, lease.CreationTimestamp.Add(TombstoneTTL+time.Second)); err != nil || there("pvc-old") {
 		t.Errorf("one that is older stayed, %v", err)
 	}
 	if !there("another") {
@@ -127,7 +127,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", pv, got, err)
 		}
 	}
-	if c.tombstones.waiting() {
+	if c.tombstones.pending() {
 		t.Error("the groups are looked at for ever")
 	}
 }
@@ -140,7 +140,7 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	for i := range defaultTimings.pageSize + 20 {
 		buryAsBefore(t, fmt.Sprintf("pvc-page-%d", i))
 	}
-	if err := c.removeOldTombstones(ctx, time.Now().Add(TombstoneTTL+time.Hour)); err != nil {
+	if err := c.deleteExpiredTombstones(ctx, time.Now().Add(TombstoneTTL+time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if left := tombstonesOf(t, "paged/data"); len(left) > 0 {
@@ -150,7 +150,7 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	for i := range tombstonesMax + 5 {
 		all = append(all, tombstone{name: fmt.Sprint(i)})
 	}
-	if n := len(surplusOf(all, time.Time{})); n != 5 {
+	if n := len(surplusTombstones(all, time.Time{})); n != 5 {
 		t.Errorf("of %d fresh ones %d go, want 5", len(all), n)
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// StaleAfter is how long a sieve that is well may not have heard anything: the longest watch, and
-// what it takes to notice that it did not end. From a server that sends bookmarks it hears every minute,
-// and gives a watch up that fell silent after the first of them in less than four.
+// StaleAfter is the longest time without contact of an informer that works: the longest watch, and the time
+// to notice that it did not end. A server that sends bookmarks is in contact every minute, and a watch that falls
+// silent after its first bookmark is given up in less than four.
 const StaleAfter = 11 * time.Minute
 
-// pace is the times of a sieve; tests have shorter ones.
+// timings of an informer; tests have shorter ones.
 type timings struct {
 	pageSize int64         // objects in a page of a list
-	watch    time.Duration // a watch is asked to last between this and twice this
+	watch    time.Duration // the server is asked to end a watch after between this and twice this
 	response time.Duration // how long a watch may take to begin, or to end after its time
-	settle   time.Duration // a watch that lived so long was a good one
-	verify   time.Duration // how long a watch may take to bring the last known change
-	// bookmark is how long a watch that has brought a bookmark may bring nothing. The API server sends
+	settle   time.Duration // a watch that lasts as long as this works
+	verify   time.Duration // how long a watch may take to send the last known change
+	// bookmark is how long a watch that has sent a bookmark may send nothing. The API server sends
 	// one a minute, whatever happens (bookmarkFrequency in apiserver, pkg/storage/cacher).
 	bookmark time.Duration
 }
@@ -39,27 +39,26 @@ var (
 	errSilent     = errors.New("the watch fell silent")
 )
 
-// Run follows the resource until ctx ends, whatever happens. It must be called once.
+// Run lists and watches the resource until ctx ends, and retries after every error. It must be called once.
 //
-// A watch that ends is begun again where it ended. One that cannot be begun, or ends with an error,
-// is followed by a new list: the server may have forgotten what happened meanwhile (410 Gone), or
-// may be one whose data was restored from an earlier day. Such a server takes a watch that begins at a
-// version which it has yet to reach, and says nothing, or one at a version which it has reached again, and says
-// nothing of what came before: unless the last watch ended at its time and had brought something, the next one
-// has to show first that the server has the history that is known (witness.go).
+// A watch that ended is resumed at its last version. After an error there is a new list: the server
+// may not have the events any more (410 Gone), or its data may have been restored from a backup. A restored
+// server accepts a watch from a version that it has not reached yet, and sends nothing; it also accepts one from
+// a version that it has reached again, and does not send the changes before it. Therefore, unless the last watch
+// ended at its time and had events, the next one first verifies the history (history.go).
 func (s *Informer[T]) Run(ctx context.Context) {
 	var wait backoff
-	for failures, listed := 0, false; ctx.Err() == nil; {
+	for failures, resumable := 0, false; ctx.Err() == nil; {
 		var err error
 		s.breaker.wait(ctx)
-		listed, err = s.listAndWatch(ctx, listed, func() { failures = 0; s.onHealthy() })
+		resumable, err = s.listAndWatch(ctx, resumable, func() { failures = 0; s.onHealthy() })
 		if ctx.Err() != nil {
 			return
 		}
 		s.breaker.done(err)
 		if err != nil {
 			failures++
-			// Once is nothing: a list expires, a server restarts, a connection breaks.
+			// One error is normal: a list expires, a server restarts, a connection breaks.
 			if failures > 1 {
 				s.onError(err)
 			}
@@ -74,24 +73,24 @@ func (s *Informer[T]) Run(ctx context.Context) {
 	}
 }
 
-// turn is one watch, and the list before it if that is needed. It answers whether the next watch can
-// go on from there.
-func (s *Informer[T]) listAndWatch(ctx context.Context, listed bool, healthy func()) (goOn bool, err error) {
+// listAndWatch runs one watch, and before it the list if it needs one. It reports whether the next watch can
+// resume at s.version. It calls healthy when the watch works.
+func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy func()) (again bool, err error) {
 	s.started = time.Now()
-	if listed && s.mustVerify && !s.fewObjects && s.lastChange.versionBefore() != "" {
+	if resumable && s.mustVerify && !s.fewObjects && s.lastChange.versionBefore() != "" {
 		return s.watch(ctx, healthy, fromLastChange)
 	}
-	if s.useWatchList() && (!listed || s.mustVerify) {
-		goOn, err = s.watch(ctx, healthy, withInitialEvents)
+	if s.useWatchList() && (!resumable || s.mustVerify) {
+		again, err = s.watch(ctx, healthy, withInitialEvents)
 		if s.failedWatchLists++; !errors.Is(err, errNoResponse) && !errors.Is(err, errCutShort) {
 			s.failedWatchLists = 0
 		}
 		if !s.noWatchList || err != nil {
-			return goOn, err
+			return again, err
 		}
-		listed = false
+		resumable = false
 	}
-	if !listed || s.mustVerify {
+	if !resumable || s.mustVerify {
 		if err := s.list(ctx); err != nil {
 			return false, err
 		}
@@ -100,9 +99,9 @@ func (s *Informer[T]) listAndWatch(ctx context.Context, listed bool, healthy fun
 	return s.watch(ctx, healthy, fromVersion)
 }
 
-// list reads all pages. Objects are told as they come; those that are gone, after the last page.
+// list reads all pages. Objects are stored as they come; those that are gone are removed after the last page.
 func (s *Informer[T]) list(ctx context.Context) error {
-	fresh := map[string]bool{}
+	listed := map[string]bool{}
 	s.lastChange, s.listed = change{}, 0
 	for options := (metav1.ListOptions{Limit: s.timings.pageSize}); ; {
 		page, err := s.source.List(ctx, options)
@@ -110,20 +109,20 @@ func (s *Informer[T]) list(ctx context.Context) error {
 			return fmt.Errorf("list: %w", err)
 		}
 		s.markAlive()
-		if err := s.addPage(page, fresh); err != nil {
+		if err := s.addPage(page, listed); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		about, err := meta.ListAccessor(page)
+		list, err := meta.ListAccessor(page)
 		if err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		s.version = about.GetResourceVersion()
-		if options.Continue = about.GetContinue(); options.Continue == "" {
+		s.version = list.GetResourceVersion()
+		if options.Continue = list.GetContinue(); options.Continue == "" {
 			break
 		}
 	}
 	s.listLength, s.failedWatchLists = s.listed, 0
-	s.removeUnlisted(fresh)
+	s.removeUnlisted(listed)
 	s.markSynced()
 	s.mustVerify = false
 	return nil
@@ -137,15 +136,41 @@ func (s *Informer[T]) markSynced() {
 	}
 }
 
-// watch begins a watch and follows it to its end. It reports whether the next watch can go on from there. well is
-// called when this one works.
-func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart) (goOn bool, err error) {
+// watch runs one watch to its end, and reports whether the next one can resume at s.version.
+func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart) (resumable bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.mustVerify = true
-	lasts := s.timings.watch + rand.N(s.timings.watch)
-	seconds := int64(lasts/time.Second) + 1
-	guard := time.AfterFunc(s.timings.response, func() { cancel(errNoResponse) })
+	duration := s.timings.watch + rand.N(s.timings.watch)
+	w, err := s.openWatch(ctx, cancel, from, duration)
+	switch {
+	case from == withInitialEvents && refusesWatchList(err):
+		s.noWatchList = true
+		return false, nil
+	case err != nil:
+		// A server that is overloaded (429) is not asked for the whole list in addition.
+		return apierrors.IsTooManyRequests(err), fmt.Errorf("watch: %w", err)
+	}
+	defer w.Stop()
+	if begun, err := s.verifyStart(ctx, w, from); !begun {
+		return false, err
+	}
+	s.watching.Store(true)
+	defer s.watching.Store(false)
+	resumable, silent, err := s.handleEvents(ctx, w, duration, healthy)
+	if err != nil {
+		return false, fmt.Errorf("watch: %w", err)
+	}
+	// The watch ended too late if this process was stopped meanwhile, or if the server did not end it.
+	took := time.Since(s.started)
+	s.mustVerify = silent || took < duration || took > duration+s.timings.response
+	return resumable, nil
+}
+
+// openWatch sends the request. The error is errNoResponse if the server does not accept the watch in time:
+// client-go has no limit for that other than the context, which is the watch's.
+func (s *Informer[T]) openWatch(ctx context.Context, cancel context.CancelCauseFunc, from watchStart, duration time.Duration) (watch.Interface, error) {
+	seconds := int64(duration/time.Second) + 1
 	options := metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
 	switch from {
 	case fromLastChange:
@@ -153,40 +178,21 @@ func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart
 	case withInitialEvents:
 		options = initialOptions(options)
 	}
+	limit := time.AfterFunc(s.timings.response, func() { cancel(errNoResponse) })
+	defer limit.Stop()
 	w, err := s.source.Watch(ctx, options)
-	guard.Stop()
-	switch {
-	case from == withInitialEvents && refusesWatchList(err):
-		s.noWatchList = true
-		return false, nil
-	case context.Cause(ctx) == errNoResponse && err != nil:
-		return false, fmt.Errorf("watch: %w within %s", errNoResponse, s.timings.response)
-	case err != nil:
-		// A server that has too much to do is not asked for the whole list on top.
-		return apierrors.IsTooManyRequests(err), fmt.Errorf("watch: %w", err)
+	if err != nil && context.Cause(ctx) == errNoResponse {
+		return nil, fmt.Errorf("%w within %s", errNoResponse, s.timings.response)
 	}
-	defer w.Stop()
-	if begun, err := s.verifyStart(ctx, w, from); !begun {
-		return false, err
-	}
-	s.watched.Store(true)
-	defer s.watched.Store(false)
-	goOn, silent, err := s.handleEvents(ctx, w, lasts, healthy)
-	if err != nil {
-		return false, fmt.Errorf("watch: %w", err)
-	}
-	// A process that was stopped meanwhile, or a watch that nobody ended, is late.
-	took := time.Since(s.started)
-	s.mustVerify = silent || took < lasts || took > lasts+s.timings.response
-	return goOn, nil
+	return w, err
 }
 
-// follow takes events until the watch ends. silent says that there were none at all, bookmarks
-// included.
-func (s *Informer[T]) handleEvents(ctx context.Context, w watch.Interface, lasts time.Duration, healthy func()) (goOn, silent bool, err error) {
+// handleEvents handles events until the watch ends, ctx ends, or a new list is requested. silent reports
+// that there was no event, not even a bookmark.
+func (s *Informer[T]) handleEvents(ctx context.Context, w watch.Interface, duration time.Duration, healthy func()) (resumable, silent bool, err error) {
 	began := time.Now()
-	// At first a watch may be silent until its time is over; once it brought a bookmark, for so long.
-	overdue, settled, bookmarks := time.NewTimer(lasts+s.timings.response), time.NewTimer(s.timings.settle), false
+	// A watch may be silent until its time is over. After its first bookmark it may be silent for timings.bookmark.
+	overdue, settled, bookmarks := time.NewTimer(duration+s.timings.response), time.NewTimer(s.timings.settle), false
 	defer overdue.Stop()
 	defer settled.Stop()
 	for silent = true; ; {
@@ -201,14 +207,9 @@ func (s *Informer[T]) handleEvents(ctx context.Context, w watch.Interface, lasts
 			s.markAlive()
 			healthy()
 		case event, open := <-w.ResultChan():
-			switch {
-			case !open && silent && time.Since(began) < s.timings.settle:
-				// client-go makes an empty watch of a connection that broke before the answer.
-				return false, silent, errCutShort
-			case !open:
-				return true, silent, nil
-			case event.Type == watch.Error:
-				return false, silent, apierrors.FromObject(event.Object)
+			early := silent && time.Since(began) < s.timings.settle
+			if err := watchError(event, open, early); err != nil || !open {
+				return err == nil, silent, err
 			}
 			if silent {
 				healthy()
@@ -222,7 +223,20 @@ func (s *Informer[T]) handleEvents(ctx context.Context, w watch.Interface, lasts
 	}
 }
 
-// event notes one event. An event that is not newer than what is known already was sent twice.
+// watchError returns the error with which a watch ended, nil if it goes on or ended as it should.
+func watchError(event watch.Event, open, early bool) error {
+	switch {
+	case !open && early:
+		// client-go returns an empty watch for a connection that broke before the response.
+		return errCutShort
+	case open && event.Type == watch.Error:
+		return apierrors.FromObject(event.Object)
+	default:
+		return nil
+	}
+}
+
+// handleEvent applies one event. An event that is not newer than the last one is a duplicate.
 func (s *Informer[T]) handleEvent(event watch.Event) {
 	s.markAlive()
 	item, ok := event.Object.(T)
@@ -241,13 +255,14 @@ func (s *Informer[T]) handleEvent(event watch.Event) {
 	s.store(item)
 }
 
+// markAlive records that the server sent something.
 func (s *Informer[T]) markAlive() {
 	s.contact.Store(time.Now().UnixNano())
 	s.breaker.responded()
 }
 
-// newer compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
-// One that is no number counts as newer.
+// newer reports whether resource version a is later than b. Versions are numbers that only grow (Kubernetes
+// 1.35, KEP-5504). A version that is not a number counts as newer.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

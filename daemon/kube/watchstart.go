@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// start is where a watch begins.
+// watchStart is where a watch starts.
 type watchStart int
 
 const (
-	fromVersion       watchStart = iota // which is known to be of the server's history
-	fromLastChange                      // which the watch has to bring again
-	withInitialEvents                   // with the whole list
+	fromVersion       watchStart = iota // at s.version, which is of the server's history
+	fromLastChange                      // just before the last known change, which the server must send again
+	withInitialEvents                   // with the whole list (watchlist.go)
 )
 
-// begin reads what a watch has to bring first, and reports whether it did.
+// verifyStart reads the events that a watch must begin with, and reports whether the server sent them.
 func (s *Informer[T]) verifyStart(ctx context.Context, w watch.Interface, from watchStart) (begun bool, err error) {
 	switch from {
 	case fromLastChange:
@@ -31,14 +31,14 @@ func (s *Informer[T]) verifyStart(ctx context.Context, w watch.Interface, from w
 	}
 }
 
-// errOverdue: an event did not come in its time.
+// errOverdue: an event did not come in time.
 var errOverdue = errors.New("overdue")
 
-// firstEvents gives take a watch's events until take reports the last of them, and reports whether that came. Each may
-// take no longer than within. It returns take's error, errOverdue, errCutShort if the watch ends, the server's
-// *apierrors.StatusError, or nil if ctx ends.
-func firstEvents(ctx context.Context, w watch.Interface, within time.Duration, take func(watch.Event) (last bool, err error)) (came bool, err error) {
-	overdue := time.NewTimer(within)
+// firstEvents passes the events of a watch to take until take reports the last of them, and reports whether that one
+// came. Each event may take as long as limit. The error is that of take, errOverdue, errCutShort if the watch ends, or
+// the server's *apierrors.StatusError. It is nil if ctx ends.
+func firstEvents(ctx context.Context, w watch.Interface, limit time.Duration, take func(watch.Event) (last bool, err error)) (came bool, err error) {
+	overdue := time.NewTimer(limit)
 	defer overdue.Stop()
 	for {
 		select {
@@ -56,7 +56,7 @@ func firstEvents(ctx context.Context, w watch.Interface, within time.Duration, t
 			if last, err := take(event); last || err != nil {
 				return last, err
 			}
-			overdue.Reset(within)
+			overdue.Reset(limit)
 		}
 	}
 }

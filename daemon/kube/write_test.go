@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -406,7 +407,7 @@ func TestStrangersNotFound(t *testing.T) {
 				t.Errorf("%s, by a stranger, %s: %v", what, kind, err)
 			}
 		}
-		if hopeless(asks["claim"](), "default") {
+		if permanent(asks["claim"](), "default", time.Hour) {
 			t.Errorf("%s: an event is given up", kind)
 		}
 	}
