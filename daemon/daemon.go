@@ -143,7 +143,7 @@ func (o Options) refuseScrapes(ctx context.Context, why error) {
 		err = metrics.Refuse(ctx, listener, fmt.Errorf("the configuration has errors:\n%w", why))
 	}
 	if err != nil {
-		o.Log.Error("scrapes are not refused: " + err.Error())
+		o.Log.Error("cannot refuse scrapes: " + err.Error())
 	}
 }
 
@@ -308,7 +308,7 @@ func (d *daemon) feedWatchdog(ctx context.Context) {
 		if g != nil {
 			g.controller.Ping()
 			if err := g.controller.Alive(time.Now(), interval); err != nil {
-				d.Log.Error("the watchdog is not fed: " + err.Error())
+				d.Log.Error("the watchdog notification was not sent: " + err.Error())
 			} else if watched {
 				d.systemd.Alive()
 			}
@@ -357,7 +357,7 @@ func (d *daemon) keep(g *generation, say func(Status)) {
 	defer d.keeping.Unlock()
 	s := g.status()
 	if err := s.write(d.RuntimeDir); err != nil {
-		d.Log.Warn(fmt.Sprintf("the status file is not written: %v", err))
+		d.Log.Warn(fmt.Sprintf("the status file was not written: %v", err))
 	}
 	say(s)
 }

@@ -151,7 +151,7 @@ func (g *generation) followKubeconfig(ctx context.Context) {
 func (g *generation) watchMounts(ctx context.Context) {
 	changes, err := mounts.Watch(ctx)
 	if err != nil {
-		g.d.Log.Error("mount events are not seen, pools are looked at every " + tick.String() + ": " + err.Error())
+		g.d.Log.Error("mount events cannot be watched, pools are checked every " + tick.String() + ": " + err.Error())
 		return
 	}
 	go func() {
@@ -187,7 +187,7 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	}
 	g.ready.Store(true)
 	close(started)
-	g.d.Log.Info("the API was read, work begins", "reason", plan.ReasonAPIAvailable)
+	g.d.Log.Info("the watches are synced, work begins", "reason", plan.ReasonAPIAvailable)
 	signal(g.d.changed)
 }
 
@@ -222,10 +222,10 @@ func (g *generation) onTrouble(err error) {
 	if err != nil {
 		g.trouble.Store(words.Line(err.Error(), words.MessageMax))
 		g.troubleSince.CompareAndSwap(0, time.Now().UnixNano())
-		g.d.Log.Warn("the API cannot be used, work waits: "+err.Error(), "reason", plan.ReasonAPIUnavailable)
+		g.d.Log.Warn("the Kubernetes API is unavailable, work waits: "+err.Error(), "reason", plan.ReasonAPIUnavailable)
 	} else {
 		g.trouble.Store("")
-		g.d.Log.Info("the API answers", "reason", plan.ReasonAPIAvailable)
+		g.d.Log.Info("the Kubernetes API is available", "reason", plan.ReasonAPIAvailable)
 		if since := g.troubleSince.Swap(0); since != 0 && time.Since(time.Unix(0, since)) > outage {
 			go g.controller.APIAnswers() // onTrouble may be called with a lock held
 		}

@@ -38,7 +38,7 @@ func (l *poolLocks) guard(r *hostcheck.Report) {
 	if err == nil {
 		return
 	}
-	f := hostcheck.Finding{Reason: plan.ReasonPoolHeld, Severity: hostcheck.Close, Message: err.Error()}
+	f := hostcheck.Finding{Reason: plan.ReasonPoolInUse, Severity: hostcheck.Close, Message: err.Error()}
 	if !errors.As(err, new(*state.PoolHeldError)) {
 		f.Reason, f.Message = plan.ReasonStateUnwritable, "the pool cannot be locked against other daemons: "+err.Error()
 	}

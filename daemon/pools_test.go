@@ -129,7 +129,7 @@ func TestPoolIsOneDaemons(t *testing.T) {
 	p.locks = second
 	r := p.look(t)
 	f, _ := r.Closed()
-	if want := fmt.Sprintf("another daemon (pid %d, state directory %s) works in this pool", os.Getpid(), first.stateDir); r.Removable() || f.Reason != "PoolHeld" || f.Message != want {
+	if want := fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", os.Getpid(), first.stateDir); r.Removable() || f.Reason != "PoolInUse" || f.Message != want {
 		t.Errorf("%+v, want %s", r, want)
 	}
 	first.keep(map[place]bool{{"fast", p.pool.Path}: true})

@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // StatusFile is the name, in the runtime directory, of the file that a running daemon keeps its
@@ -146,7 +146,7 @@ func sentence(s Status) string {
 		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
 	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
-		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), plan.Size(s.free())))
+		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), words.Size(s.free())))
 	return strings.Join(parts, "; ")
 }
 

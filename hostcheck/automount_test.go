@@ -130,7 +130,7 @@ func TestProbeIndirectAutomount(t *testing.T) {
 	hosttest.Automount(t, base, "-o", "loop", image.File, point)
 	e := expectPool(point)
 	p := &pool{Prober: NewProber(e)}
-	p.sees(t, "armed", ReasonImmutableUnknown, ReasonNotPrepared, ReasonOpenToOthers)
+	p.sees(t, "armed", ReasonImmutableUnknown, ReasonNotPrepared, ReasonModeTooOpen)
 	prepare(t, point, "fast")
 	must(t, os.Chmod(point, 0o700))
 	e.Immutable = ImmutableWarn

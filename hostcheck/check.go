@@ -31,7 +31,7 @@ func Check(e Expect, f Facts) Report {
 func (v view) unseen(r Report) (Finding, bool) {
 	_, closed := r.first(Close)
 	seen := v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Identity != mounts.Identity{} && v.saw.Marker.Looked
-	return when(!closed && !seen, Close, ReasonNotSeen, "%s could not be looked at: its marker was not read", v.want.Path)
+	return when(!closed && !seen, Close, ReasonNotSeen, "%s was not checked: its marker was not read", v.want.Path)
 }
 
 // view is what the rules look at: what is expected, what was seen, and where the mount table puts
@@ -103,19 +103,6 @@ func when(bad bool, s Severity, reason, format string, args ...any) (Finding, bo
 		return Finding{}, false
 	}
 	return Finding{Reason: reason, Severity: s, Message: fmt.Sprintf(format, args...)}, true
-}
-
-// amount writes a size as people read it, with three digits at most.
-func amount(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	f, u := float64(n), 0
-	for f >= 1000 && u < len(units)-1 {
-		f, u = f/1024, u+1
-	}
-	if u == 0 || f >= 99.95 {
-		return fmt.Sprintf("%.0f %s", f, units[u])
-	}
-	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
 // described is a mount as messages name it: "/ (ext4, /dev/vda)".

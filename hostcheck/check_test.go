@@ -393,17 +393,6 @@ func TestSeverityText(t *testing.T) {
 	}
 }
 
-func TestAmount(t *testing.T) {
-	for n, want := range map[uint64]string{
-		0: "0 B", 999: "999 B", 1000: "1.0 KiB", 1536: "1.5 KiB", 100 << 10: "100 KiB", 1 << 20: "1.0 MiB", 50<<30 - 1: "50.0 GiB",
-		1<<64 - 1: "16.0 EiB", 1000 << 30: "1.0 TiB",
-	} {
-		if got := amount(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}
-
 // What was accepted is left out of the warnings, and of nothing else.
 func TestWithout(t *testing.T) {
 	r := Report{Findings: []Finding{{Reason: "A", Severity: Warn}, {Reason: "B", Severity: Warn}, {Reason: "A", Severity: Close}, {Reason: "A", Severity: Full}}}

@@ -104,7 +104,7 @@ func TestProbeFollowsTheMount(t *testing.T) {
 			hosttest.SetImmutable(t, p.dir, true)
 			p.image.Mount(t, p.dir)
 		}, "NotMounted NotImmutable"},
-		{"open to others", func() { must(t, os.Chmod(p.dir, 0o755)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "OpenToOthers"},
+		{"open to others", func() { must(t, os.Chmod(p.dir, 0o755)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "ModeTooOpen"},
 		{"written by others", func() { must(t, os.Chmod(p.dir, 0o777)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "WritableByOthers"},
 		{"written by others, with the sticky bit", func() { must(t, unix.Chmod(p.dir, 0o1703)) }, func() { must(t, os.Chmod(p.dir, 0o700)) }, "WritableByOthers"},
 		{"written by a group", func() { must(t, errors.Join(os.Chown(p.dir, 0, 4711), os.Chmod(p.dir, 0o720))) },
@@ -114,7 +114,7 @@ func TestProbeFollowsTheMount(t *testing.T) {
 	} {
 		step.do()
 		r := p.sees(t, step.name, strings.Fields(step.want)...)
-		if r.Open() != (step.want == "OpenToOthers") {
+		if r.Open() != (step.want == "ModeTooOpen") {
 			t.Errorf("%s: open %v", step.name, r.Open())
 		}
 		if step.name == "unmounted" && (r.Size != 0 || r.Identity != mounts.Identity{}) {

@@ -13,8 +13,8 @@ const (
 	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
 	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount
 	ReasonRootSquashed         = "RootSquashed"         // the file server takes this host's root for somebody else
-	ReasonWrongMount           = "WrongMount"           // another mount stands between mount_point and path, or on path
-	ReasonMountsChanging       = "MountsChanging"       // the mounts changed while they were looked at
+	ReasonWrongMount           = "WrongMount"           // another mount is between them mount_point and path, or on path
+	ReasonMountsChanging       = "MountsChanging"       // the mounts changed during the check
 	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one
 	ReasonDeviceMissing        = "DeviceMissing"        // this host has no such device
 	ReasonWrongDevice          = "WrongDevice"          // another device is mounted
@@ -40,7 +40,7 @@ const (
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
 	ReasonWritableByOthers     = "WritableByOthers"     // other users can make, rename and remove entries of the pool's own directory
 	ReasonPoolsOverlap         = "PoolsOverlap"         // a bind mount shows another pool's directory, or part of it
-	ReasonOpenToOthers         = "OpenToOthers"         // the pool's own directory lets other users in
+	ReasonModeTooOpen          = "ModeTooOpen"          // the pool's own directory lets other users in
 	ReasonPlainDirectory       = "PlainDirectory"       // require_mount is off
 	ReasonWrongLabel           = "WrongLabel"           // the pool, or volumes in it, have another SELinux type
 

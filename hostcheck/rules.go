@@ -25,7 +25,7 @@ var rules = []rule{
 	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign, otherNode, otherCluster,
 	writableByOthers, poolsOverlap, unknownType,
 	lowSpace, lowInodes,
-	openToOthers, plainDirectory, wrongLabel,
+	modeTooOpen, plainDirectory, wrongLabel,
 }
 
 func mountTableUnreadable(v view) (Finding, bool) {
@@ -92,7 +92,7 @@ func notMounted(v view) (Finding, bool) {
 func rootFilesystem(v view) (Finding, bool) {
 	same := v.root.Point != "" && v.root.Major == v.on.Major && v.root.Minor == v.on.Minor
 	return when(v.want.RequireMount && v.mounted && same, Close, ReasonRootFilesystem,
-		"%s shows the host's root filesystem (%s, %s)", v.want.MountPoint, v.on.FSType, v.on.Source)
+		"%s is the host's root filesystem (%s, %s)", v.want.MountPoint, v.on.FSType, v.on.Source)
 }
 
 // mountedOnItself is the same on any other filesystem, or over the live mount: then an unmount on
@@ -127,7 +127,7 @@ func rootSquashed(v view) (Finding, bool) {
 func wrongMount(v view) (Finding, bool) {
 	bad := v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID
 	if !bad && v.saw.Path.Kind == OtherMount {
-		return when(true, Close, ReasonWrongMount, "%s does not lie on %s: another mount stands between", v.want.Path, described(v.on))
+		return when(true, Close, ReasonWrongMount, "%s does not lie on %s: another mount is between them", v.want.Path, described(v.on))
 	}
 	return when(bad, Close, ReasonWrongMount, "%s lies on %s, not on %s", v.want.Path, described(v.pathOn), described(v.on))
 }
@@ -136,7 +136,7 @@ func wrongMount(v view) (Finding, bool) {
 func mountsChanging(v view) (Finding, bool) {
 	other := func(e Entry) bool { return e.Kind == Directory && e.MountID != v.on.ID }
 	return when(v.placed && (v.want.RequireMount && other(v.saw.MountPoint) || other(v.saw.Path)), Close, ReasonMountsChanging,
-		"the mounts at %s changed while they were looked at", v.want.Path)
+		"the mounts at %s changed during the check", v.want.Path)
 }
 
 func wrongFilesystem(v view) (Finding, bool) {

@@ -1,6 +1,7 @@
 package hostcheck
 
 import (
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
@@ -83,7 +84,7 @@ func markerForeign(v view) (Finding, bool) {
 
 func lowSpace(v view) (Finding, bool) {
 	return when(v.placed && v.saw.Space.Asked && v.saw.Space.Available < v.reserve, Full, ReasonLowSpace,
-		"%s of %s are available, less than the reserve of %s", amount(v.saw.Space.Available), amount(v.saw.Space.Size), amount(v.reserve))
+		"%s of %s are available, less than the reserve of %s", words.Size(v.saw.Space.Available), words.Size(v.saw.Space.Size), words.Size(v.reserve))
 }
 
 // inodesMin is how many inodes must be free: each volume takes three, and what tenants need is
@@ -122,14 +123,14 @@ func poolsOverlap(v view) (Finding, bool) {
 	return Finding{}, false
 }
 
-func openToOthers(v view) (Finding, bool) {
-	return when(v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o077 != 0 && !v.writable(), Warn, ReasonOpenToOthers,
-		"%s has mode %04o, so that other users of this host get into it", v.want.Path, v.saw.Path.Mode)
+func modeTooOpen(v view) (Finding, bool) {
+	return when(v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Mode&0o077 != 0 && !v.writable(), Warn, ReasonModeTooOpen,
+		"%s has mode %04o, which lets other users of this host into it", v.want.Path, v.saw.Path.Mode)
 }
 
 func plainDirectory(v view) (Finding, bool) {
 	return when(!v.want.RequireMount, Warn, ReasonPlainDirectory,
-		"%s is a plain directory on %s: nothing tells it from the host's own disk", v.want.Path, described(v.on))
+		"%s is a plain directory on %s: it cannot be told from the host's own disk", v.want.Path, described(v.on))
 }
 
 // unknownType closes: with a label that the policy does not have nothing can be made (EINVAL).

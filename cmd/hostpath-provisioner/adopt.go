@@ -40,9 +40,9 @@ func (a adoption) wrong() error {
 	told := a.told.HasData || a.told.Released || a.told.Outside || len(a.told.Stopped) > 0
 	switch {
 	case a.undo && (told || a.driver != ""):
-		return usageError{errors.New("--undo asks for no further word")}
+		return usageError{errors.New("--undo cannot be combined with --from-csi, --stopped, --released, --yes-nothing-runs-outside or --yes-this-node-has-the-data")}
 	case a.driver != "" && (len(a.told.Stopped) > 0 || a.told.Outside):
-		return usageError{errors.New("--from-csi looks itself whether the driver runs: no word replaces that")}
+		return usageError{errors.New("--from-csi cannot be combined with --stopped or --yes-nothing-runs-outside: it checks by itself that the driver is stopped")}
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (p *program) adoptCommand() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.BoolVar(&a.undo, "undo", false, "give the volumes up")
 	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes too whose node affinity does not name this node alone: their data is on this node")
 	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
@@ -150,7 +150,7 @@ func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {
 		}{append([]adopt.Row{}, rows...)})
 	}
 	if len(rows) > 0 {
-		table := newTable(p.stdout, "VOLUME", "CLAIM", "PATH", "SYSTEM", "VERDICT")
+		table := newTable(p.stdout, "VOLUME", "CLAIM", "PATH", "SYSTEM", "STATUS")
 		for _, r := range rows {
 			table.row(r.Volume, r.Claim, printable(r.Path), systemName(r.Provisioner), adoptVerdict(r))
 		}

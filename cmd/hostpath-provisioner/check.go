@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -76,7 +76,7 @@ func (p *program) checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "check [POOL]",
 		ValidArgsFunction: p.completePools,
-		Short:             "Look whether this host is what its pools need; works without a cluster",
+		Short:             "Check that this host is what its pools need; works without a cluster",
 		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := p.load()
@@ -88,7 +88,7 @@ func (p *program) checkCommand() *cobra.Command {
 				return err
 			}
 			if deadline <= 0 {
-				return usageError{fmt.Errorf("--deadline: %s is no time to wait for a pool", deadline)}
+				return usageError{fmt.Errorf("--deadline: %s is not positive", deadline)}
 			}
 			if configOnly {
 				if err := p.reloadable(cfg); err != nil {
@@ -206,7 +206,7 @@ func (p *program) expect(pool config.Pool, remembered string) hostcheck.Expect {
 // writeChecked prints a line for each pool and, below, everything that was found.
 func (p *program) writeChecked(c checked) error {
 	w := p.stdout
-	table := newTable(w, "POOL", "PATH", "VERDICT", "FREE")
+	table := newTable(w, "POOL", "PATH", "STATUS", "FREE")
 	for _, one := range c.Pools {
 		table.row(one.Pool, one.Path, verdict(one.Report), freeOf(one.Report.Free, one.Report.Size))
 	}
@@ -262,7 +262,7 @@ func freeOf(free, size uint64) string {
 	if size == 0 {
 		return "-"
 	}
-	return plan.Size(free) + " of " + plan.Size(size)
+	return words.Size(free) + " of " + words.Size(size)
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -64,7 +64,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonUnconfined:           "run: /usr/libexec/hostpath-provisioner/selinux-module install",
 	hostcheck.ReasonWritableByOthers:     "see that the volumes in it are what they were, then run: hostpath-provisioner prepare POOL",
 	hostcheck.ReasonPoolsOverlap:         "look at: findmnt PATH; then unmount it, or take one of the two pools out of the configuration",
-	hostcheck.ReasonOpenToOthers:         "run: chmod 0700 PATH",
+	hostcheck.ReasonModeTooOpen:          "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]; if it is meant, add to it: accept = [\"PlainDirectory\"]",
 	plan.ReasonLaxMount:                  "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
 	plan.ReasonInMemory:                  "mount a disk at MOUNT, unless losing the volumes with every reboot is meant",

@@ -49,7 +49,7 @@ func (p *program) relabelCommand() *cobra.Command {
 			return p.relabel(c.Context(), cfg, args[0], dryRun)
 		},
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be relabelled, and change nothing")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be relabelled, and change nothing")
 	c.Flags().BoolVar(&module, "module", false, "print the policy module (CIL) that makes the labels of all pools permanent")
 	return c
 }
@@ -68,7 +68,7 @@ func poolsModule(pools []config.Pool) string {
 type noVolumeError struct{ name string }
 
 func (e noVolumeError) Error() string {
-	return fmt.Sprintf("there is no pool and no volume %q", e.name)
+	return fmt.Sprintf("no pool and no volume is named %q", e.name)
 }
 
 // closedError says that a pool cannot be worked in now.
@@ -84,7 +84,7 @@ func (e closedError) Error() string {
 // relabel finds out what the name means and does it: a pool with all its volumes, or one volume.
 func (p *program) relabel(ctx context.Context, cfg config.Config, what string, dryRun bool) error {
 	if selinux.Mode() == "disabled" {
-		fmt.Fprintf(p.stderr, "%s: warning: SELinux is disabled on this host: labels are written and nobody looks at them\n", name)
+		fmt.Fprintf(p.stderr, "%s: warning: SELinux is disabled on this host: labels are written but have no effect\n", name)
 	}
 	if pool, ok := cfg.Pool(what); ok {
 		r, err := p.relabeller(ctx, pool, dryRun)

@@ -48,7 +48,7 @@ func TestRelabelUnknown(t *testing.T) {
 	h := newHost(t, minimal+"require_mount = false\n")
 	h.must(os.Mkdir(h.path("pool"), 0o700))
 	h.call("prepare", "fast")
-	if got := h.call("relabel", "pvc-nobody"); !strings.Contains(got, `there is no pool and no volume "pvc-nobody"`) || !strings.HasSuffix(got, "exit 2\n") {
+	if got := h.call("relabel", "pvc-nobody"); !strings.Contains(got, `no pool and no volume is named "pvc-nobody"`) || !strings.HasSuffix(got, "exit 2\n") {
 		t.Error(got)
 	}
 }

@@ -152,8 +152,8 @@ func (p *program) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.config, "config", "/etc/hostpath-provisioner/config.toml", "the configuration `file`; conf.d/*.toml beside it are read too")
 	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "a kubeconfig `file` in place of the configured one")
-	flags.StringVar(&p.stateDir, "state-dir", directory("STATE_DIRECTORY", state.Directory), "what is remembered across restarts; default $STATE_DIRECTORY or this `directory`")
-	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the running daemon says how it is; default $RUNTIME_DIRECTORY or this `directory`")
+	flags.StringVar(&p.stateDir, "state-dir", directory("STATE_DIRECTORY", state.Directory), "what the daemon keeps across restarts; default $STATE_DIRECTORY or this `directory`")
+	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the daemon writes its status; default $RUNTIME_DIRECTORY or this `directory`")
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
 		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(),
@@ -309,4 +309,4 @@ type noPoolError struct {
 	c    config.Config
 }
 
-func (e noPoolError) Error() string { return fmt.Sprintf("there is no pool %q", e.name) }
+func (e noPoolError) Error() string { return fmt.Sprintf("pool %q is not configured", e.name) }

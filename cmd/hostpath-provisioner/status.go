@@ -18,13 +18,13 @@ import (
 )
 
 // errNoDaemon says that nobody could tell a status.
-var errNoDaemon = errors.New("no daemon runs")
+var errNoDaemon = errors.New("the daemon is not running")
 
 func (p *program) statusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Print what the running daemon says of itself",
+		Short: "Print the status of the running daemon",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			s, err := p.status()
@@ -55,7 +55,7 @@ func (p *program) status() (daemon.Status, error) {
 	case err != nil:
 		return s, err
 	case errors.Is(unix.Kill(s.PID, 0), unix.ESRCH):
-		return s, fmt.Errorf("%w: that with pid %d ended after %s", errNoDaemon, s.PID, s.Time.UTC().Format(time.RFC3339))
+		return s, fmt.Errorf("%w: pid %d has exited; its last status is of %s", errNoDaemon, s.PID, s.Time.UTC().Format(time.RFC3339))
 	}
 	return s, nil
 }
@@ -81,7 +81,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		fmt.Fprintln(w, s.Confined)
 	}
 	fmt.Fprintln(w)
-	table := newTable(w, "POOL", "PATH", "VERDICT", "SINCE", "VOLUMES", "FREE")
+	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "FREE")
 	for _, pool := range s.Pools {
 		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.FreeBytes(), pool.Size))
 	}
@@ -114,9 +114,9 @@ func verdictOf(pool daemon.PoolStatus) string {
 	case pool.Scope != plan.ScopeShared:
 		return verdict
 	case pool.Worker == "":
-		return verdict + "; no node works in it"
+		return verdict + "; no leader"
 	default:
-		return verdict + "; " + pool.Worker + " works in it"
+		return verdict + "; leader " + pool.Worker
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *program) volumesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "volumes [POOL]",
 		ValidArgsFunction: p.completePools,
-		Short:             "List what is in the pools, beside what the API knows",
+		Short:             "List what is in the pools, with what the API has for it",
 		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, err := p.load()
@@ -101,7 +101,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	}
 	all := join(disks, objects)
 	if objects.err != nil {
-		fmt.Fprintf(p.stderr, "%s: warning: the API could not be asked: %v\n", name, objects.err)
+		fmt.Fprintf(p.stderr, "%s: warning: the Kubernetes API was not read: %v\n", name, objects.err)
 	}
 	var err error
 	for _, disk := range disks {
@@ -117,7 +117,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	for _, v := range all.Volumes {
 		size := ""
 		if v.Size > 0 {
-			size = plan.Size(uint64(v.Size))
+			size = words.Size(uint64(v.Size))
 		}
 		table.row(printable(v.Volume), v.claim(), v.Pool, size, v.State)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Acceptable are the reasons of warnings that an operator may have accepted: of what the pool is meant to be.
-var Acceptable = []string{"ImmutableUnknown", "LaxMount", "LookFailed", "LookNotPermitted", "NotImmutable", "OpenToOthers", "PlainDirectory", "WrongLabel"}
+var Acceptable = []string{"ImmutableUnknown", "LaxMount", "LookFailed", "LookNotPermitted", "NotImmutable", "ModeTooOpen", "PlainDirectory", "WrongLabel"}
 
 // plainDirectory is the warning that require_mount = false brings.
 const plainDirectory = "PlainDirectory"

@@ -21,7 +21,7 @@ func setAliases(c *Config, v any) error {
 			return err
 		}
 		if slices.Contains(c.Aliases, name) {
-			return fmt.Errorf("%q stands there twice", name)
+			return fmt.Errorf("%q is listed twice", name)
 		}
 		c.Aliases = append(c.Aliases, name)
 	}

@@ -140,7 +140,7 @@ func CheckProvisioner(s string) error {
 	// kube-controller-manager takes these for plugins of its own and reports that it has none of the name
 	// (findProvisionablePlugin in k8s.io/kubernetes/pkg/controller/volume/persistentvolume).
 	if strings.HasPrefix(s, "kubernetes.io/") {
-		return fmt.Errorf("%q begins with kubernetes.io/, which is kept for provisioners inside Kubernetes", s)
+		return fmt.Errorf("%q begins with kubernetes.io/, which is reserved for provisioners inside Kubernetes", s)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func checkListen(s string) error {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%q is not host:port: port %q is not a number up to %d", s, port, math.MaxUint16)
 	} else if n == 0 {
-		return fmt.Errorf("%q has port 0, at which nobody would find it", s)
+		return fmt.Errorf("%q has port 0; want one from 1 to 65535", s)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func checkDevice(s string) error {
 	if network.MatchString(s) {
 		return nil
 	}
-	return fmt.Errorf(`%q is none of "UUID=..", "LABEL=..", "/dev/..", "server:/export"`, s)
+	return fmt.Errorf(`%q is not one of "UUID=..", "LABEL=..", "/dev/..", "server:/export"`, s)
 }
 
 // setMode takes octal digits as chmod(1) does. Setuid means nothing on a directory.
@@ -295,7 +295,7 @@ func id(s, kind string, lookup func(string) (string, error)) (int, error) {
 	if !numeric {
 		found, err := lookup(s)
 		if errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownGroupError)) {
-			return 0, fmt.Errorf("%q is no %s of this host", s, kind)
+			return 0, fmt.Errorf("%q is not a %s of this host", s, kind)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s %q: %w", kind, s, err)
@@ -346,7 +346,7 @@ func nearest(key string, all []string) string {
 	if best == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the nearest is %q", best)
+	return fmt.Sprintf("; did you mean %q?", best)
 }
 
 // edits is the Levenshtein distance in bytes.

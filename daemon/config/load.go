@@ -98,7 +98,7 @@ func (l *loader) top(s setting) {
 	}
 	set, ok := rootKeys[s.path[0]]
 	if !ok {
-		l.refuse(s, "no such key%s", nearest(s.path[0], append(names(rootKeys), "pool")))
+		l.refuse(s, "unknown key%s", nearest(s.path[0], append(names(rootKeys), "pool")))
 		return
 	}
 	l.set[s.key()] = s
@@ -128,7 +128,7 @@ func (l *loader) poolKey(s setting) {
 	key := s.path[2]
 	set, ok := poolKeys[key]
 	if !ok {
-		l.refuse(s, "no such key%s", nearest(key, names(poolKeys)))
+		l.refuse(s, "unknown key%s", nearest(key, names(poolKeys)))
 		return
 	}
 	l.set[s.key()] = s
@@ -176,7 +176,7 @@ func (l *loader) finish() {
 		l.config.Pools = append(l.config.Pools, l.pools[name].Pool)
 	}
 	if _, tried := l.set["pool"]; len(l.pools) == 0 && !l.partial && !tried {
-		l.refuse(l.whole("pool"), "there is no pool")
+		l.refuse(l.whole("pool"), "no pool is configured")
 	}
 	l.checkOwn()
 	l.checkOverlaps()

@@ -37,7 +37,7 @@ func ParsePattern(text string) (Pattern, error) {
 	case !hasPV:
 		return Pattern{}, fmt.Errorf("%q has no {{.PV}}: two volumes would share a directory", text)
 	case strings.HasPrefix(first, "."):
-		return Pattern{}, fmt.Errorf("%q begins with a dot: such names are kept for the daemon", text)
+		return Pattern{}, fmt.Errorf("%q begins with a dot: such names are reserved for the daemon", text)
 	case literal+pvBytes > nameMax:
 		return Pattern{}, fmt.Errorf("%q leaves no room for a volume's name in %d bytes", text, nameMax)
 	}

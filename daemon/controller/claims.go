@@ -122,7 +122,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 	if f.Refusal == nil {
 		state := c.Gate.State(f.Pool.Name)
 		reason, why := state.Closed()
-		f.Closed, f.Held = why, reason == plan.ReasonPoolHeld
+		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
 		f.Free = state.Report.Free
 		r := c.rooms[f.Pool.Name]
 		f.Leads, f.Silent = r.leads(), r.silent()

@@ -166,8 +166,8 @@ func (c *Controller) sayOther(r *room) {
 	}
 	message = fmt.Sprintf("pool %s: %s", r.Name, message)
 	if lasted >= 2*plan.LeaseRenewal && c.said.New("other/"+r.Name, message) {
-		c.Log.Warn(message, "reason", plan.ReasonOtherStorage, "pool", r.Name)
-		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonOtherStorage, message)
+		c.Log.Warn(message, "reason", plan.ReasonStorageMismatch, "pool", r.Name)
+		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonStorageMismatch, message)
 	}
 }
 

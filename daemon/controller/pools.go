@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -102,7 +103,7 @@ func (c *Controller) look(ctx context.Context, r *room) {
 // sayPool tells the log and the Node object what changed, each finding in its own words.
 func (c *Controller) sayPool(r *room, before, after gate.State) {
 	if after.Open() && !before.Open() {
-		message := "pool " + r.Name + ": open, " + plan.Size(after.Report.Free) + " for new volumes"
+		message := "pool " + r.Name + ": open, " + words.Size(after.Report.Free) + " for new volumes"
 		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", r.Name)
 		if before.Checked {
 			c.Speaker.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)

@@ -148,7 +148,7 @@ func (o otherClass) ClassProvisioner(context.Context, string) (string, error) { 
 func TestClassOfAnother(t *testing.T) {
 	for of, want := range map[string]string{
 		"":                      `storage class "c" does not exist`,
-		"example.com/other":     `storage class "c" belongs to provisioner "example.com/other" now, and the claim was given to "hostpath-provisioner"`,
+		"example.com/other":     `storage class "c" belongs to provisioner "example.com/other" now, and the claim is for "hostpath-provisioner"`,
 		plan.DefaultProvisioner: "",
 	} {
 		c, _ := stand(&api{}, &shelf{})

@@ -35,7 +35,7 @@ func TestVerdicts(t *testing.T) {
 		reason          string
 	}{
 		{"nothing found", hostcheck.Report{Pool: "fast"}, true, true, ""},
-		{"a warning", found(hostcheck.Warn, "OpenToOthers", "m"), true, true, ""},
+		{"a warning", found(hostcheck.Warn, "ModeTooOpen", "m"), true, true, ""},
 		{"full", found(hostcheck.Full, "LowSpace", "m"), false, true, "LowSpace"},
 		{"not mounted", found(hostcheck.Close, "NotMounted", "m"), false, false, "NotMounted"},
 	}

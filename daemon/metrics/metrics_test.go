@@ -27,14 +27,14 @@ func TestPoolSeriesFollowTheReport(t *testing.T) {
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
-	tell(hostcheck.Report{Pool: "fast", Size: 100, Available: 60, Findings: []hostcheck.Finding{{Reason: "OpenToOthers", Severity: hostcheck.Warn}}})
+	tell(hostcheck.Report{Pool: "fast", Size: 100, Available: 60, Findings: []hostcheck.Finding{{Reason: "ModeTooOpen", Severity: hostcheck.Warn}}})
 	want := `
 # HELP hostpath_provisioner_pool_avail_bytes What is available on the pool's filesystem.
 # TYPE hostpath_provisioner_pool_avail_bytes gauge
 hostpath_provisioner_pool_avail_bytes{pool="fast"} 60
 # HELP hostpath_provisioner_pool_finding 1 for each reason found when the pool was last checked; severity is close, full or warn.
 # TYPE hostpath_provisioner_pool_finding gauge
-hostpath_provisioner_pool_finding{pool="fast",reason="OpenToOthers",severity="warn"} 1
+hostpath_provisioner_pool_finding{pool="fast",reason="ModeTooOpen",severity="warn"} 1
 # HELP hostpath_provisioner_pool_open 1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.
 # TYPE hostpath_provisioner_pool_open gauge
 hostpath_provisioner_pool_open{pool="fast"} 1

@@ -74,7 +74,7 @@ func (a Asker) Under(point string, within time.Duration) hostcheck.Bare {
 
 // errDropped: the service ended before it answered, or had too many questions. Its end of the pair is closed then,
 // also when the datagram was never read.
-var errDropped = errors.New("the question was dropped")
+var errDropped = errors.New("the request was dropped")
 
 // passing reports whether an error may be gone a moment later.
 func passing(err error) bool {
@@ -94,7 +94,7 @@ func explain(err error) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%s does not listen: %w", SocketUnit, err)
 	default:
-		return fmt.Errorf("%s could not be asked: %w", SocketUnit, err)
+		return fmt.Errorf("%s: the request failed: %w", SocketUnit, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (a Asker) once(point string, until time.Time) (b hostcheck.Bare, err error)
 	}
 	var r reply
 	if err := json.Unmarshal(message[:n], &r); err != nil {
-		return b, fmt.Errorf("the answer cannot be understood: %w", err)
+		return b, fmt.Errorf("the reply is malformed: %w", err)
 	}
 	r.On.Path = string(r.Path)
 	return r.Bare, nil

@@ -203,7 +203,7 @@ func TestConfiguredPointsOnly(t *testing.T) {
 		other, link, pool + "/", pool + "/.", pool + "/../pool", filepath.Dir(pool), "/", "/etc", "pool", ".", strings.TrimPrefix(pool, "/"),
 		pool + "\x00", pool + "\n", "//" + pool[1:], "/etc/shadow", strings.Repeat("/x", 2000),
 	} {
-		w.refuses(path, "knows no pool with mount point")
+		w.refuses(path, "has no configured pool with mount point")
 	}
 	w.points(other)
 	w.sees(other, true, "configured by now")

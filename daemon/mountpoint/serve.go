@@ -126,7 +126,7 @@ func (s *Server) idle() bool {
 func (s *Server) take(question, control []byte, flags int) error {
 	ends := descriptors(control)
 	if len(question) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !answerable(ends[0]) {
-		s.refuse("a question that is none was dropped")
+		s.refuse("a malformed request was dropped")
 		s.discard(ends)
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *Server) take(question, control []byte, flags int) error {
 	if known, err := s.knows(point); errors.Is(err, ErrStartAgain) {
 		return err
 	} else if !known {
-		s.refuse("a question for what is no pool's mount point was refused")
+		s.refuse("a request for a path that is not a pool's mount point was refused")
 		s.answer(ends, trouble(hostcheck.NotPermitted, unknown(point, err)))
 		return nil
 	}
@@ -147,7 +147,7 @@ func unknown(point string, err error) error {
 		first, _, _ := strings.Cut(err.Error(), "\n") // of a configuration that may have any number of errors
 		return fmt.Errorf("%s cannot read the configuration: %s", Service, first)
 	}
-	return fmt.Errorf("%s knows no pool with mount point %q that is to be looked under", Service, point)
+	return fmt.Errorf("%s has no configured pool with mount point %q and immutable on", Service, point)
 }
 
 func (s *Server) refuse(what string) {

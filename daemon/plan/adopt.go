@@ -183,7 +183,7 @@ func crookedPath(f AdoptFacts) (AdoptVerdict, bool) {
 	case strings.Contains(below, "/"):
 		return adoptRefuse(true, "", "%q is not right in the pool: a volume is one directory below %s", at, f.Pool.Path)
 	case strings.HasPrefix(below, "."):
-		return adoptRefuse(true, "", "%q begins with a dot: such names are kept for the daemon", below)
+		return adoptRefuse(true, "", "%q begins with a dot: such names are reserved for the daemon", below)
 	}
 	return AdoptVerdict{}, false
 }
@@ -289,7 +289,7 @@ func stillRunning(f AdoptFacts) (AdoptVerdict, bool) {
 	if f.Running != "" {
 		return adoptRefuse(true, AdoptRunning, "%s may still run: %s", by, f.Running)
 	}
-	return adoptRefuse(f.NotKnown != "", AdoptNotKnown, "nobody can tell whether %s still runs: %s", by, f.NotKnown)
+	return adoptRefuse(f.NotKnown != "", AdoptNotKnown, "it is not known whether %s still runs: %s", by, f.NotKnown)
 }
 
 // begun: a call of this node was cut off.
@@ -316,7 +316,7 @@ func aboutToBeRemoved(f AdoptFacts) (AdoptVerdict, bool) {
 		phase = corev1.VolumeReleased
 	}
 	over := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed
-	return adoptRefuse(over && removes && !f.Told.Released, AdoptReleased, "it is %s and its policy is Delete: whoever is responsible removes its data", phase)
+	return adoptRefuse(over && removes && !f.Told.Released, AdoptReleased, "it is %s and its policy is Delete: its data would be removed once it is adopted", phase)
 }
 
 func adoptNotes(f AdoptFacts) []string {
@@ -332,7 +332,7 @@ func adoptNotes(f AdoptFacts) []string {
 		notes = append(notes, fmt.Sprintf("its affinity has the node's name where the label %s has %q: no pod that uses it can be scheduled", HostnameLabel, f.NodeLabels[HostnameLabel]))
 	}
 	if f.Volume.Status.Phase == corev1.VolumeFailed {
-		notes = append(notes, "it is Failed: it is removed once somebody deletes the object")
+		notes = append(notes, "it is Failed: its data is removed when the object is deleted")
 	}
 	return notes
 }

@@ -62,7 +62,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 var claimRules = []claimRule{
 	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading,
 	classMissing, classRefused, populated, blockMode, accessMode, dataSource, selector, attributesClass,
-	topology, nodeUnknown, badName, poolHeld, poolClosed, tooLarge,
+	topology, nodeUnknown, badName, poolInUse, poolClosed, tooLarge,
 	nobodyChosen, notYetAssigned, notOurTurn, undecided,
 }
 
@@ -226,7 +226,7 @@ func alreadyProvisioned(f ClaimFacts) (Verdict, bool) {
 func classMissing(f ClaimFacts) (Verdict, bool) {
 	message := fmt.Sprintf("storage class %s does not exist", words.Quoted(ClassName(f.Claim)))
 	if f.ClassOf != "" {
-		message = fmt.Sprintf("storage class %s belongs to provisioner %s now, and the claim was given to %s",
+		message = fmt.Sprintf("storage class %s belongs to provisioner %s now, and the claim is for %s",
 			words.Quoted(ClassName(f.Claim)), words.Quoted(f.ClassOf), words.Quoted(askedProvisioner(f.Claim)))
 	}
 	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: message}, f.Class == nil
@@ -354,10 +354,10 @@ func badName(f ClaimFacts) (Verdict, bool) {
 	return f.cannot(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error())
 }
 
-// poolHeld: the other daemon may be one of this node, too, and is then about to provision the claim:
+// poolInUse: the other daemon may be one of this node, too, and is then about to provision the claim:
 // it is not taken out of its hands.
-func poolHeld(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Wait, Reason: ReasonPoolHeld, After: retryAfter, Message: "node " + f.Node + ": pool " + f.Pool.Name + ": " + f.Closed}, f.Held
+func poolInUse(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonPoolInUse, After: retryAfter, Message: "node " + f.Node + ": pool " + f.Pool.Name + ": " + f.Closed}, f.Held
 }
 
 func poolClosed(f ClaimFacts) (Verdict, bool) {
@@ -372,7 +372,7 @@ func tooLarge(f ClaimFacts) (Verdict, bool) {
 	if fits(want, f.Free) {
 		return Verdict{}, false
 	}
-	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, words.Name(want.String()), Size(f.Free)))
+	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes", f.Pool.Name, words.Name(want.String()), words.Size(f.Free)))
 }
 
 // nobodyChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for

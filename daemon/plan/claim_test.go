@@ -155,7 +155,7 @@ func TestClaimPrecedence(t *testing.T) {
 			f.Volume = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "u-2"}}}
 		}}, Provision, "", ""},
 		{"another provisioner's class", []change{func(f *ClaimFacts) { f.Class, f.ClassOf = nil, "example.com/other" }}, Wait, ReasonClassNotFound,
-			`storage class "fast" belongs to provisioner "example.com/other" now, and the claim was given to "hostpath-provisioner"`},
+			`storage class "fast" belongs to provisioner "example.com/other" now, and the claim is for "hostpath-provisioner"`},
 		{"no class before block mode", []change{block, func(f *ClaimFacts) { f.Class = nil }}, Wait, ReasonClassNotFound, `storage class "fast" does not exist`},
 		{"block mode before closed", []change{block, closed}, Refuse, ReasonBlockMode, "volumeMode Block"},
 		{"parameter before access mode", []change{others, many, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
@@ -175,9 +175,9 @@ func TestClaimPrecedence(t *testing.T) {
 		{"attributes class before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("gold") }}, Refuse, ReasonAttributesClass,
 			`volumeAttributesClassName "gold": only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it`},
 		{"an empty attributes class is none", []change{func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("") }}, Provision, "", ""},
-		{"100E is more than there is", []change{func(f *ClaimFacts) { ask(f.Claim, "100E") }}, Wait, ReasonNotEnoughSpace, "the claim asks for 100E, and"},
-		{"1e999999999 is, too, and is not written out", []change{func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }}, Wait, ReasonNotEnoughSpace, "the claim asks for 1e999999999, and"},
-		{"less than nothing", []change{func(f *ClaimFacts) { ask(f.Claim, "-1") }}, Wait, ReasonNotEnoughSpace, "asks for -1"},
+		{"100E is more than there is", []change{func(f *ClaimFacts) { ask(f.Claim, "100E") }}, Wait, ReasonNotEnoughSpace, "the claim requests 100E, and"},
+		{"1e999999999 is, too, and is not written out", []change{func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }}, Wait, ReasonNotEnoughSpace, "the claim requests 1e999999999, and"},
+		{"less than nothing", []change{func(f *ClaimFacts) { ask(f.Claim, "-1") }}, Wait, ReasonNotEnoughSpace, "requests -1"},
 		{"half a byte has room", []change{func(f *ClaimFacts) { ask(f.Claim, "0.5") }}, Provision, "", ""},
 		{"a class name is quoted and cut", []change{func(f *ClaimFacts) {
 			f.Class, f.Claim.Annotations[ClassBeta] = nil, "line\n"+strings.Repeat("x", 300)
@@ -193,11 +193,11 @@ func TestClaimPrecedence(t *testing.T) {
 		{"bad directory name before closed", []change{closed, func(f *ClaimFacts) {
 			f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
 		}}, Wait, ReasonBadName, "pool fast: too long"},
-		{"held by another daemon of this host, with other nodes: it is not given back", []change{others, closed, held}, Wait, ReasonPoolHeld, "node node-a: pool fast: "},
+		{"held by another daemon of this host, with other nodes: it is not given back", []change{others, closed, held}, Wait, ReasonPoolInUse, "node node-a: pool fast: "},
 		{"closed before too large", []change{closed, large}, Wait, ReasonPoolClosed, "pool fast: /srv/fast is not mounted"},
 		{"closed, with other nodes: give it back", []change{others, closed}, Release, ReasonPoolClosed, "not mounted"},
 		{"closed, named here: nobody else may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},
-		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim asks for 11Gi, and 10.0 GiB can be given to new volumes"},
+		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim requests 11Gi, and 10.0 GiB is available for new volumes"},
 		{"exactly the free space fits", []change{func(f *ClaimFacts) { ask(f.Claim, "10Gi") }}, Provision, "", ""},
 		{"too large, with other nodes: give it back", []change{others, large}, Release, ReasonNotEnoughSpace, "11Gi"},
 		{"waiting for a consumer, given back by somebody", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},
@@ -271,14 +271,6 @@ func TestKeepAgreesWithDecision(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-func TestSize(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1 << 20: "1.0 MiB", 150 << 30: "150 GiB", 1<<40 + 1<<39: "1.5 TiB"} {
-		if got := Size(n); got != want {
-			t.Errorf("Size(%d) = %q, want %q", n, got, want)
 		}
 	}
 }

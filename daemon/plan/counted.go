@@ -6,12 +6,12 @@ package plan
 var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
-		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolHeld,
+		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
 		ReasonNotEnoughSpace, ReasonCreateFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}
 	VolumeReasons = []string{ // what became of a volume
-		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonCaughtUp, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
+		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonDeletedLate, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
 		ReasonPathMismatch, ReasonNotRecorded, ReasonClaimExists, ReasonUnknownPool, ReasonPoolClosed, ReasonRecordDamaged,
 		ReasonDeleteFailed, ReasonPurgeFailed, ReasonPartRemoved,
 	}
@@ -22,7 +22,7 @@ var (
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
-		ReasonStateUnreadable, ReasonStateUnwritable, ReasonOtherStorage, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory,
+		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread,
 	}
 )

@@ -204,7 +204,7 @@ func driverRuns(f AdoptFacts) (AdoptVerdict, bool) {
 	if f.Running != "" {
 		return adoptRefuse(true, AdoptDriverRuns, "its driver runs: %s", f.Running)
 	}
-	return adoptRefuse(f.NotKnown != "", AdoptDriverNotKnown, "nobody can tell whether its driver runs: %s", f.NotKnown)
+	return adoptRefuse(f.NotKnown != "", AdoptDriverNotKnown, "it is not known whether its driver runs: %s", f.NotKnown)
 }
 
 func volumeUsed(f AdoptFacts) (AdoptVerdict, bool) {

@@ -135,7 +135,7 @@ func partTooLarge(f PartFacts) (Verdict, bool) {
 	if fits(want, f.Free) {
 		return Verdict{}, false
 	}
-	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim asks for %s, and %s can be given to new volumes", f.Pool.Name, words.Name(want.String()), Size(f.Free))), true
+	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes", f.Pool.Name, words.Name(want.String()), words.Size(f.Free))), true
 }
 
 // lacking is the verdict that this node has no part for a reason. What can mend it (the pool opens,

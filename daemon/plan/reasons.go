@@ -47,7 +47,7 @@ const (
 	ReasonPoolOpened         = "PoolOpened"
 	ReasonStateUnreadable    = "StateUnreadable"
 	ReasonStateUnwritable    = "StateUnwritable"
-	ReasonPoolHeld           = "PoolHeld"
+	ReasonPoolInUse          = "PoolInUse"
 	ReasonRestartNeeded      = "RestartNeeded"
 	ReasonUnitOutdated       = "UnitOutdated"
 	ReasonLaxMount           = "LaxMount" // of check alone
@@ -56,12 +56,12 @@ const (
 	ReasonOtherCluster       = "OtherCluster"
 	ReasonScopeChanged       = "ScopeChanged"
 	ReasonRecordsUnread      = "RecordsUnread"
-	ReasonOtherStorage       = "OtherStorage"
+	ReasonStorageMismatch    = "StorageMismatch"
 	ReasonLeaseOverwritten   = "LeaseOverwritten"
 	ReasonRecordDamaged      = "RecordDamaged"
 	ReasonUnpublishedRemoved = "UnpublishedRemoved"
 	ReasonOrphaned           = "Orphaned"
 	ReasonPartMade           = "NodeDirectoryReady"
 	ReasonPartRemoved        = "NodeDirectoryRemoved"
-	ReasonCaughtUp           = "CaughtUp"
+	ReasonDeletedLate        = "DeletedLate"
 )

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 
@@ -50,17 +49,4 @@ func power(of int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewI
 func fits(want resource.Quantity, free uint64) bool {
 	n, exact := Bytes(want)
 	return exact && uint64(n) <= free
-}
-
-// Size writes a number of bytes for people: three digits and a binary unit.
-func Size(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 || value >= 100 {
-		return fmt.Sprintf("%.0f %s", value, units[unit])
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }

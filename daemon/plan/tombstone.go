@@ -62,6 +62,6 @@ func (f RecordFacts) buried() (Verdict, bool) {
 	case f.Record.OnDelete == OnDeleteArchive && f.Record.Place != record.InTrash:
 		return Verdict{Action: Archive, Reason: ReasonArchived}, true
 	default:
-		return Verdict{Action: Delete, Reason: ReasonCaughtUp}, true
+		return Verdict{Action: Delete, Reason: ReasonDeletedLate}, true
 	}
 }

@@ -225,7 +225,7 @@ func volumePoolClosed(f VolumeFacts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return Verdict{Action: Wait, Reason: ReasonPoolClosed, After: retryAfter,
-		Message: fmt.Sprintf("pool %s: %s; nothing is removed until that is mended", f.Pool.Name, f.Closed)}, true
+		Message: fmt.Sprintf("pool %s: %s; nothing is removed until that is fixed", f.Pool.Name, f.Closed)}, true
 }
 
 func recordUnreadable(f VolumeFacts) (Verdict, bool) {

@@ -61,7 +61,7 @@ func (o Options) mountPoint(r *Result) (mounted bool, err error) {
 		bare, err = o.makeDir(r, point)
 	}
 	if errors.Is(err, mounts.ErrNotPermitted) && o.Pool.Immutable != config.ImmutableRequire {
-		r.note("nobody could look under the mount at %s", point)
+		r.note("the directory under the mount at %s was not inspected: it takes CAP_SYS_ADMIN", point)
 		return mounted, nil
 	}
 	if err != nil {

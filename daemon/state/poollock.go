@@ -30,7 +30,7 @@ func (e *PoolHeldError) Error() string {
 	if e.PID == 0 {
 		return "another daemon works in this pool"
 	}
-	return fmt.Sprintf("another daemon (pid %d, state directory %s) works in this pool", e.PID, e.State)
+	return fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", e.PID, e.State)
 }
 
 // PoolLock says that this process, and no other of the host, works in the pool with this marker.

@@ -24,7 +24,7 @@ func TestLockPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = LockPool(dir, "ID", "/var/lib/second")
-	if want := fmt.Sprintf("another daemon (pid %d, state directory /var/lib/first) works in this pool", os.Getpid()); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("another daemon (pid %d, state directory /var/lib/first) uses this pool", os.Getpid()); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if !errors.As(err, new(*PoolHeldError)) || !first.Held() {

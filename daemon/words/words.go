@@ -1,9 +1,9 @@
-// Package words makes text that other people chose fit to be shown: bounded, and on one line.
+// Package words formats text for people: sizes, and text from outside, which becomes one line of bounded length.
 //
-// A tenant chooses the annotations of its claims, and the names of its files, and both end in the log, in events,
-// in the status and in what the commands print. Everything that is shown passes through Line.
+// A tenant chooses the annotations of its claims and the names of its files. Both are shown in the log, in events,
+// in the status and in the output of commands. All of it passes through Line first.
 //
-// It does not decide what is shown, and it does not make text safe as a path.
+// The package does not decide what is shown, and it does not make text safe as a path.
 package words
 
 import (

@@ -53,7 +53,7 @@ func TestSame(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{"asks for 1Ti, and 427 MiB can be given", "asks for 1Ti, and 1.2 GiB can be given", true},
+		{"requests 1Ti, and 427 MiB is available", "requests 1Ti, and 1.2 GiB is available", true},
 		{"no answer for 30s", "no answer for 2m30s", true},
 		{"5 removed, 1 left", "50 removed, 2 left", true},
 		{"(1023 B)", "(5 KiB)", true},

@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 		{"source", nil, "1Mi", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		}, "DataSourceUnsupported", "use an empty claim"},
-		{"large", nil, "1Ti", nil, "NotEnoughSpace", "the claim asks for 1Ti, and"},
+		{"large", nil, "1Ti", nil, "NotEnoughSpace", "the claim requests 1Ti, and"},
 		{"param", []string{"size", "big"}, "1Mi", nil, "UnknownParameter", `unknown parameter "size"; known are`},
 		{"pool", []string{"pool", "slow"}, "1Mi", nil, "UnknownPool", `no pool "slow"; it has fast (` + h.mount + ")"},
 		{"pvdir", []string{"pvDir", "/etc"}, "1Mi", nil, "UnknownPool", `no pool at "/etc"`},

@@ -73,7 +73,7 @@ func TestSharedForgedForAnother(t *testing.T) {
 		t.Fatal(out)
 	}
 	wrong.run()
-	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "OtherStorage"); err != nil {
+	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
 		t.Fatal(err)
 	}
 	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)

@@ -40,7 +40,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.must(err)
 	second := h.twin(string(config)).run()
-	held := fmt.Sprintf("another daemon (pid %d, state directory %s) works in this pool", h.PID(), h.Path("state"))
+	held := fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", h.PID(), h.Path("state"))
 	w.must(second.WaitStatus(w.soon(), held))
 	if status := h.Status(); !strings.Contains(status, "1 of 1 pool open") {
 		t.Errorf("the first daemon: %s", status)

@@ -168,7 +168,7 @@ func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
 	}
 	out = strings.NewReplacer(h.mount, "POOL", h.node, "NODE", h.w.namespace, "NS").Replace(out)
 	out = regexp.MustCompile(` {2,}`).ReplaceAllString(uid.ReplaceAllString(out, "PV"), "  ")
-	head, table, _ := strings.Cut(out, "VERDICT\n")
+	head, table, _ := strings.Cut(out, "STATUS\n")
 	table, rest, _ := strings.Cut(table, "\n\n")
 	if table == "" {
 		return out
@@ -182,5 +182,5 @@ func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
 		}
 		return 0
 	})
-	return head + "VERDICT\n" + strings.Join(rows, "\n") + "\n\n" + strings.Join(notes, "")
+	return head + "STATUS\n" + strings.Join(rows, "\n") + "\n\n" + strings.Join(notes, "")
 }

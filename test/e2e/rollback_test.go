@@ -86,7 +86,7 @@ func (w *world) workers(nodes []*node) {
 	w.eventually("all nodes say who works in the pool", func() bool {
 		worker := w.holder(nodes, anyNode).node
 		for _, n := range nodes {
-			if out, _ := n.Call("status"); !strings.Contains(out, "open; "+worker+" works in it") {
+			if out, _ := n.Call("status"); !strings.Contains(out, "open; leader "+worker) {
 				return false
 			}
 		}

@@ -98,7 +98,7 @@ func TestShared(t *testing.T) {
 	for _, n := range nodes {
 		w.eventually(n.node+" says that "+leader.node+" works in the pool", func() bool {
 			out, _ := n.Call("status")
-			return strings.Contains(out, "open; "+leader.node+" works in it")
+			return strings.Contains(out, "open; leader "+leader.node)
 		})
 	}
 }
@@ -261,7 +261,7 @@ func TestSharedOtherStorage(t *testing.T) {
 		t.Fatal(out)
 	}
 	wrong.run()
-	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "OtherStorage"); err != nil {
+	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
 		t.Error(err)
 	}
 	right.unmount()

@@ -55,7 +55,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
 		claim := w.claim(name, class, size, on)
-		if got := w.refused(claim, "NotEnoughSpace"); !strings.Contains(got, "the claim asks for ") {
+		if got := w.refused(claim, "NotEnoughSpace"); !strings.Contains(got, "the claim requests ") {
 			t.Errorf("%s: %q", size, got)
 		}
 	}

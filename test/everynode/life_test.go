@@ -119,7 +119,7 @@ func TestOff(t *testing.T) {
 	for _, h := range hosts {
 		h.wantTree(whole(during, again)...)
 	}
-	if log := off.Log(); !strings.Contains(log, "CaughtUp") {
+	if log := off.Log(); !strings.Contains(log, "DeletedLate") {
 		t.Errorf("the log does not say that a volume was removed because it went meanwhile:\n%s", log)
 	}
 }
@@ -153,7 +153,7 @@ func TestClosedPool(t *testing.T) {
 	// And when a claim goes: the others let the object go, this one follows when it can.
 	shut.unmount()
 	w.deleteClaim("early")
-	w.event(early, "PoolClosed", shut, shut.node, "nothing is removed until that is mended")
+	w.event(early, "PoolClosed", shut, shut.node, "nothing is removed until that is fixed")
 	w.must(w.WaitVolumeGone(w.soon(), early))
 	hosts[0].wantTree(whole(late)...)
 	shut.mount()

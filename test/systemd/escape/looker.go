@@ -19,7 +19,7 @@ import (
 func asked(path string, immutable bool) func() error {
 	return func() error {
 		b := mountpoint.Under(path, 30*time.Second)
-		if b.Trouble == hostcheck.NotPermitted && strings.Contains(b.Error, "knows no pool with mount point") || b.Trouble != "" {
+		if b.Trouble == hostcheck.NotPermitted && strings.Contains(b.Error, "has no configured pool with mount point") || b.Trouble != "" {
 			return errors.New(b.Error)
 		}
 		if immutable && !b.Immutable {
