@@ -247,7 +247,7 @@ func (g *generation) status() Status {
 	counts := g.countVolumes()
 	for i, state := range g.gate.All() {
 		pool := poolStatus(state, g.cfg.Pools[i])
-		pool.Volumes, pool.Worker = counts[pool.Name], nodeOf(g.controller.Worker(pool.Name))
+		pool.Volumes, pool.Worker = counts[pool.Name], nodeOf(g.controller.Leader(pool.Name))
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Sentence = sentence(s)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
@@ -125,10 +125,9 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
 		f.Free = state.Report.Free
 		r := c.rooms[f.Pool.Name]
-		f.Leads, f.Silent = r.leads(), r.silent()
-		if !f.Leads {
-			f.Closed = r.why(f.Closed)
-		}
+		role := r.elector.Role()
+		f.Leads, f.Silent = role == leadership.Leader, role == leadership.Standby
+		f.Closed = r.elector.Blocked(f.Closed)
 	}
 	return f
 }
@@ -284,15 +283,11 @@ func (c *Controller) maySay(namespace string) bool {
 // apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
 // told; the others are retried, and package kube reports an API that is away.
 func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
-	if permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
+	if report.Permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
 		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}
 	return err
-}
-
-func permanent(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err)
 }
 
 func signal(ch chan struct{}) {

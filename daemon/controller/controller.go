@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -73,9 +74,9 @@ type room struct {
 	purges  queue
 	shutter *shutter
 	owner   owner
-	tenure  *tenure       // nil for a pool that is this node's alone
-	kick    chan struct{} // look at the pool now
-	recheck chan struct{} // go through its records
+	elector *leadership.Elector // nil for a pool that is this node's alone
+	kick    chan struct{}       // look at the pool now
+	recheck chan struct{}       // go through its records
 	// When the pool's loop last turned, and a worker of each queue was last done with an item.
 	turned, claimed, looked progress
 }
@@ -97,7 +98,7 @@ func New(o Options) *Controller {
 			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
 		}
 		if p.Scope == plan.ScopeShared {
-			c.rooms[p.Name].tenure = newTenure(o.Identity)
+			c.rooms[p.Name].elector = c.newElector(c.rooms[p.Name])
 		}
 	}
 	return c
@@ -143,7 +144,9 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		r.purges.ShutDown()
 	}
 	waitFor(&all, grace)
-	c.resign()
+	for _, r := range c.rooms {
+		r.elector.Resign()
+	}
 }
 
 // removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
@@ -162,8 +165,8 @@ func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
 	}
 	all.Go(func() { work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
 	all.Go(func() { c.keepRecords(ctx, r) })
-	if r.tenure != nil {
-		all.Go(func() { c.keepLease(ctx, r) })
+	if r.elector != nil {
+		all.Go(func() { r.elector.Run(ctx) })
 	}
 }
 

@@ -80,9 +80,7 @@ func (c *Controller) look(ctx context.Context, r *room) {
 	if !after.Removable() {
 		r.shutter.drop()
 	}
-	if r.tenure != nil {
-		signal(r.tenure.look) // whoever cannot work any more leaves the pool to another node
-	}
+	r.elector.Look() // a leader that cannot work any more leaves the pool to another node
 	c.Observer.Pool(after)
 	if gate.Changed(before, after) {
 		c.sayPool(r, before, after)

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -81,21 +82,13 @@ type Tombstones interface {
 	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
 }
 
-// Leases say which daemon works in a shared pool.
-type Leases interface {
-	// ReadLease answers nil without an error for one that does not exist.
-	ReadLease(ctx context.Context, name string) (*plan.Lease, error)
-	// WriteLease answers the lease as it is now, nil without an error if somebody else wrote meanwhile.
-	WriteLease(ctx context.Context, l plan.Lease) (now *plan.Lease, err error)
-}
-
 // API is the part of Kubernetes that the controllers use.
 type API interface {
 	Reader
 	VolumeWriter
 	ClaimWriter
 	Tombstones
-	Leases
+	leadership.Leases
 }
 
 // Speaker tells the people who look at an object. It never blocks.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -57,11 +58,11 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 
 func (c *Controller) recheck(ctx context.Context, r *room) error {
 	state := c.Gate.State(r.Name)
-	if !state.Removable() || !r.leads() {
+	if !state.Removable() || !r.elector.Leads() {
 		return nil
 	}
 	mark := state.Report.Mark
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	if _, err := r.Disk.Sweep(ctx, state.Identity()); err != nil {
@@ -215,7 +216,7 @@ func (c *Controller) recordFacts(ctx context.Context, r *room, rec record.Record
 // quiet: a daemon that does not work in the pool any more leaves everything as it is, and has no
 // trouble with that.
 func quiet(err error) error {
-	if errors.Is(err, ErrNotLeading) {
+	if errors.Is(err, leadership.ErrNotLeading) {
 		return nil
 	}
 	return err
@@ -223,7 +224,7 @@ func quiet(err error) error {
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
 func (c *Controller) undo(ctx context.Context, r *room, rec record.Record) error {
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), rec.PV)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
@@ -93,15 +94,12 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
 		return f, err
 	}
-	f.Pool, f.Silent = &r.Pool, r.silent()
+	f.Pool, f.Silent = &r.Pool, r.elector.Role() == leadership.Standby
 	state := c.Gate.State(r.Name)
 	if !state.Removable() {
 		_, f.Closed = state.Closed()
 	}
-	if !r.leads() {
-		f.Closed = r.why(f.Closed)
-	}
-	if f.Closed != "" {
+	if f.Closed = r.elector.Blocked(f.Closed); f.Closed != "" {
 		return f, nil
 	}
 	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
@@ -152,7 +150,7 @@ var done = map[plan.Action]string{
 // the object, and the next try finds the directory moved and goes on.
 func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentVolume, action plan.Action) error {
 	identity := c.Gate.State(r.Name).Identity()
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return err
 	}
 	switch action {
@@ -219,7 +217,7 @@ var errGone = errors.New("the object went by another hand")
 
 // discard has a volume's files go whose object this process let go.
 func (c *Controller) discard(ctx context.Context, r *room, pv string) error {
-	if r.tenure != nil { // this process may have been paused since
+	if r.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
 			return err
@@ -263,10 +261,10 @@ func letGoKey(pv string) string    { return "let go/" + pv }
 // out of the way: whoever was paused before that step may have made it long after it was decided. What
 // is in the trash can be put back as long as its object is there.
 func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.PersistentVolume) error {
-	if r.tenure == nil {
+	if r.elector == nil {
 		return nil
 	}
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return err
 	}
 	now, err := c.API.GetVolume(ctx, pv.Name)
@@ -281,7 +279,7 @@ func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.Persist
 	case plan.Delete, plan.Archive, plan.LetGo:
 		return nil
 	default:
-		return fmt.Errorf("%w: the volume changed while its directory was moved away", ErrNotLeading)
+		return fmt.Errorf("%w: the volume changed while its directory was moved away", leadership.ErrNotLeading)
 	}
 }
 
@@ -291,7 +289,7 @@ func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error
 		signal(r.kick)
 		return err
 	}
-	if errors.Is(err, ErrNotLeading) || apierrors.IsConflict(err) { // changed meanwhile: it is decided anew
+	if errors.Is(err, leadership.ErrNotLeading) || apierrors.IsConflict(err) { // changed meanwhile: it is decided anew
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
@@ -316,7 +314,7 @@ func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verd
 // One worker at a time has a volume, so nobody puts it there meanwhile.
 func (c *Controller) putBack(ctx context.Context, r *room, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, f.Record.ClaimUID); err != nil {
@@ -378,10 +376,10 @@ func purgeAgain(failed time.Duration) time.Duration {
 // mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
 // object is still there.
 func (c *Controller) mayPurge(ctx context.Context, r *room, pv string) (bool, error) {
-	if r.tenure == nil {
+	if r.elector == nil {
 		return true, nil
 	}
-	if err := c.fence(ctx, r); err != nil {
+	if err := r.elector.Fence(ctx); err != nil {
 		return false, err
 	}
 	now, err := c.API.GetVolume(ctx, pv)

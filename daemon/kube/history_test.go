@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
@@ -210,7 +211,7 @@ func (h *histories) make(name string) {
 	if _, err := h.in.Client().CoreV1().PersistentVolumes().Create(h.t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: plan.LeaseName("p", name), Labels: map[string]string{plan.PoolLabel: name}}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leadership.Name("p", name), Labels: map[string]string{plan.PoolLabel: name}}}
 	if _, err := h.in.Client().CoordinationV1().Leases("default").Create(context.WithoutCancel(h.t.Context()), lease, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)
 	}

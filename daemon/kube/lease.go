@@ -12,19 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // Annotations of a lease.
 const (
-	leaseMarker = "hostpath-provisioner/marker" // plan.Lease.Marker
-	leaseSpeaks = "hostpath-provisioner/speaks" // "true": plan.Lease.Speaks
-	leaseTerm   = "hostpath-provisioner/term"   // plan.Term.Token
+	leaseMarker = "hostpath-provisioner/marker" // leadership.Lease.Marker
+	leaseSpeaks = "hostpath-provisioner/speaks" // "true": leadership.Lease.Reporter
+	leaseTerm   = "hostpath-provisioner/term"   // leadership.Term.Token
 )
 
 // leaseTimeout bounds a request about a lease: a holder that gets no answer stops working before
 // others begin to.
-const leaseTimeout = plan.LeaseTrust / 2
+const leaseTimeout = leadership.Trust / 2
 
 // Leases is a sieve of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
 func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Informer[*coordinationv1.Lease] {
@@ -33,21 +34,21 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 	source.labels = plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
 	names := map[string]bool{}
 	for _, pool := range pools {
-		names[plan.LeaseName(c.options.Provisioner, pool)] = true
+		names[leadership.Name(c.options.Provisioner, pool)] = true
 	}
 	// Whole: what nobody here writes is damage, and there is one for each pool.
 	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, withoutManagedFields, onChange).WatchList()
 }
 
 // LeaseOf is what a lease says, nil for nil.
-func LeaseOf(l *coordinationv1.Lease) *plan.Lease {
+func LeaseOf(l *coordinationv1.Lease) *leadership.Lease {
 	if l == nil {
 		return nil
 	}
-	lease := &plan.Lease{
+	lease := &leadership.Lease{
 		Name: l.Name, Pool: l.Labels[plan.PoolLabel], Version: l.ResourceVersion,
-		Marker: l.Annotations[leaseMarker], Speaks: l.Annotations[leaseSpeaks] == "true",
-		Term: plan.Term{UID: string(l.UID), Token: l.Annotations[leaseTerm]}, Damage: damage(l, time.Now()),
+		Marker: l.Annotations[leaseMarker], Reporter: l.Annotations[leaseSpeaks] == "true",
+		Term: leadership.Term{UID: string(l.UID), Token: l.Annotations[leaseTerm]}, Damage: damage(l, time.Now()),
 	}
 	if l.Spec.HolderIdentity != nil {
 		lease.Holder = *l.Spec.HolderIdentity
@@ -81,7 +82,7 @@ func damage(l *coordinationv1.Lease, now time.Time) string {
 		found = append(found, "a finalizer")
 	}
 	s := l.Spec
-	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds != int32(plan.LeaseDuration/time.Second) {
+	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds != int32(leadership.Duration/time.Second) {
 		found = append(found, "another duration")
 	}
 	if s.RenewTime == nil || s.RenewTime.Time.After(now.Add(farAhead)) {
@@ -97,7 +98,7 @@ func damage(l *coordinationv1.Lease, now time.Time) string {
 const farAhead = 24 * time.Hour
 
 // ReadLease asks the API server for a lease. One that does not exist is nil without an error.
-func (c *Client) ReadLease(ctx context.Context, name string) (*plan.Lease, error) {
+func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
 	there := &coordinationv1.Lease{}
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
 		Timeout(leaseTimeout).Do(ctx).Into(there)
@@ -112,7 +113,7 @@ func (c *Client) ReadLease(ctx context.Context, name string) (*plan.Lease, error
 
 // WriteLease writes a lease, if it still is at the Version given, or does not exist and that is "". It
 // answers what it is now, and nil without an error if somebody else wrote meanwhile.
-func (c *Client) WriteLease(ctx context.Context, l plan.Lease) (*plan.Lease, error) {
+func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
 	request := c.coordination.Post()
 	if l.Version != "" {
 		request = c.coordination.Put().Name(l.Name)
@@ -130,8 +131,8 @@ func (c *Client) WriteLease(ctx context.Context, l plan.Lease) (*plan.Lease, err
 }
 
 // leaseObject has times for people and other programs; nobody here compares them with a clock.
-func leaseObject(l plan.Lease, now time.Time) *coordinationv1.Lease {
-	seconds, renewed := int32(plan.LeaseDuration/time.Second), metav1.NewMicroTime(now)
+func leaseObject(l leadership.Lease, now time.Time) *coordinationv1.Lease {
+	seconds, renewed := int32(leadership.Duration/time.Second), metav1.NewMicroTime(now)
 	object := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			// The UID, or the server would make a lease anew that was deleted meanwhile (its strategy allows
@@ -148,7 +149,7 @@ func leaseObject(l plan.Lease, now time.Time) *coordinationv1.Lease {
 	if l.Term.Token != "" {
 		object.Annotations[leaseTerm] = l.Term.Token
 	}
-	if l.Speaks {
+	if l.Reporter {
 		object.Annotations[leaseSpeaks] = "true"
 	}
 	return object

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -21,7 +22,7 @@ func TestLease(t *testing.T) {
 	if none, err := c.ReadLease(ctx, "shared.p"); none != nil || err != nil {
 		t.Fatalf("before: %+v, %v", none, err)
 	}
-	want := plan.Lease{Name: "shared.p", Pool: "shared", Holder: "node-a_1", Marker: "m", Term: plan.Term{Number: 1, Token: "t"}}
+	want := leadership.Lease{Name: "shared.p", Pool: "shared", Holder: "node-a_1", Marker: "m", Term: leadership.Term{Number: 1, Token: "t"}}
 	first, err := c.WriteLease(ctx, want)
 	if err != nil || first == nil {
 		t.Fatalf("%+v, %v", first, err)
@@ -30,25 +31,25 @@ func TestLease(t *testing.T) {
 	if *first != want || want.Term.UID == "" || want.Version == "" {
 		t.Errorf("written %+v, want %+v", *first, want)
 	}
-	if again, err := c.WriteLease(ctx, plan.Lease{Name: "shared.p", Pool: "shared"}); again != nil || err != nil {
+	if again, err := c.WriteLease(ctx, leadership.Lease{Name: "shared.p", Pool: "shared"}); again != nil || err != nil {
 		t.Errorf("made again: %+v, %v", again, err)
 	}
 	spoken := *first
-	spoken.Holder, spoken.Speaks, spoken.Term.Number = "node-b_1", true, 2
+	spoken.Holder, spoken.Reporter, spoken.Term.Number = "node-b_1", true, 2
 	second, err := c.WriteLease(ctx, spoken)
-	if err != nil || second == nil || !second.Speaks || second.Holder != "node-b_1" || second.Term.Number != 2 {
+	if err != nil || second == nil || !second.Reporter || second.Holder != "node-b_1" || second.Term.Number != 2 {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	if late, err := c.WriteLease(ctx, *first); late != nil || err != nil {
 		t.Errorf("overtaken: %+v, %v", late, err)
 	}
 	left := *second
-	left.Holder, left.Speaks = "", false
+	left.Holder, left.Reporter = "", false
 	if _, err := c.WriteLease(ctx, left); err != nil {
 		t.Error(err)
 	}
 	now, err := c.ReadLease(ctx, "shared.p")
-	if err != nil || now == nil || now.Holder != "" || now.Speaks || now.Marker != "m" || now.Term != second.Term {
+	if err != nil || now == nil || now.Holder != "" || now.Reporter || now.Marker != "m" || now.Term != second.Term {
 		t.Errorf("given up: %+v, %v", now, err)
 	}
 	if err := plane.Client().CoordinationV1().Leases("default").Delete(ctx, "shared.p", metav1.DeleteOptions{}); err != nil {
@@ -63,7 +64,7 @@ func TestLease(t *testing.T) {
 func TestOneTakesTheLease(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{Namespace: "default"})
-	free, err := c.WriteLease(ctx, plan.Lease{Name: "race.p", Pool: "race"})
+	free, err := c.WriteLease(ctx, leadership.Lease{Name: "race.p", Pool: "race"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestLeaseDamage(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{Namespace: "default"})
 	leases := plane.Client().CoordinationV1().Leases("default")
-	now, err := c.WriteLease(ctx, plan.Lease{Name: "damaged.p", Pool: "damaged", Holder: "x", Marker: "m", Term: plan.Term{Number: 1, Token: "t"}})
+	now, err := c.WriteLease(ctx, leadership.Lease{Name: "damaged.p", Pool: "damaged", Holder: "x", Marker: "m", Term: leadership.Term{Number: 1, Token: "t"}})
 	if err != nil || now.Damage != "" {
 		t.Fatalf("%+v, %v", now, err)
 	}
@@ -139,7 +140,7 @@ func TestLeases(t *testing.T) {
 		c                 *Client
 		provisioner, pool string
 	}{{c, "watched", "seen"}, {c, "watched", "unseen"}, {c, "another", "seen"}, {elsewhere, "watched", "seen"}} {
-		if _, err := w.c.WriteLease(ctx, plan.Lease{Name: plan.LeaseName(w.provisioner, w.pool), Pool: w.pool, Holder: "x"}); err != nil {
+		if _, err := w.c.WriteLease(ctx, leadership.Lease{Name: leadership.Name(w.provisioner, w.pool), Pool: w.pool, Holder: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}

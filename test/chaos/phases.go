@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -296,7 +297,7 @@ func (w *world) grow(ctx context.Context) {
 
 // lease is the version of the lease of a shared pool.
 func (w *world) lease(ctx context.Context) string {
-	lease, err := w.scene.Client.CoordinationV1().Leases("hostpath-provisioner").Get(ctx, plan.LeaseName(w.scene.Name, w.scene.Name), metav1.GetOptions{})
+	lease, err := w.scene.Client.CoordinationV1().Leases("hostpath-provisioner").Get(ctx, leadership.Name(w.scene.Name, w.scene.Name), metav1.GetOptions{})
 	w.must(err, "reading the lease of the pool")
 	return lease.ResourceVersion
 }

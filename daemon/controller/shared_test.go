@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -23,10 +24,11 @@ const me = "node-a_1"
 // cluster has one lease, one volume and the volume's claim, and notes what is written.
 type cluster struct {
 	API
-	lease  *plan.Lease
+	lease  *leadership.Lease
 	volume *corev1.PersistentVolume
 	claim  *corev1.PersistentVolumeClaim
 	done   *journal
+	now    time.Duration // by the elector's clock
 }
 
 // journal is what was done, to the disk and in the API, in the order in which it was.
@@ -36,7 +38,18 @@ func (j *journal) note(what string) { *j = append(*j, what) }
 
 func (j *journal) String() string { return strings.Join(*j, ", ") }
 
-func (c *cluster) ReadLease(context.Context, string) (*plan.Lease, error) { return c.lease, nil }
+func (c *cluster) ReadLease(context.Context, string) (*leadership.Lease, error) {
+	if c.lease == nil {
+		return nil, nil
+	}
+	lease := *c.lease
+	return &lease, nil
+}
+
+func (c *cluster) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
+	c.lease = &l
+	return c.ReadLease(ctx, l.Name)
+}
 
 func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	if c.volume == nil || c.volume.Name != name {
@@ -156,31 +169,28 @@ func fenced() (*Controller, *room, *cluster, *drawer) {
 	}
 	done := &journal{}
 	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared}}
-	server := &cluster{done: done, lease: &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 1}}, volume: pv}
+	server := &cluster{done: done, volume: pv}
 	c, r := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
-	r.tenure = newTenure(me)
-	term := server.lease.Term
-	r.tenure.lease, r.tenure.term, r.tenure.trusted = server.lease, &term, clock()+time.Hour
+	r.elector = leadership.New(leadership.Options{
+		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, r}, Events: c.Speaker,
+		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {},
+	})
+	server.now += time.Minute
+	r.elector.Tend(context.Background())
 	return c, r, server, disk
 }
 
 // lost are the ways in which a daemon holds the lease no more and has not heard of it.
-var lost = map[string]func(c *cluster, t *tenure){
-	"another took it": func(c *cluster, _ *tenure) {
-		c.lease = &plan.Lease{Holder: "node-b_1", Term: plan.Term{UID: "l", Number: 2}}
-	},
-	"another had it in between":     func(c *cluster, _ *tenure) { c.lease = &plan.Lease{Holder: me, Term: plan.Term{UID: "l", Number: 3}} },
-	"somebody deleted it":           func(c *cluster, _ *tenure) { c.lease = nil },
-	"it was deleted and made again": func(c *cluster, _ *tenure) { c.lease = &plan.Lease{Holder: me, Term: plan.Term{UID: "m", Number: 1}} },
-	"another daemon of its name has it": func(c *cluster, _ *tenure) {
-		c.lease = &plan.Lease{Holder: "node-a_2", Term: plan.Term{UID: "l", Number: 1}}
-	},
-	"it only speaks": func(c *cluster, _ *tenure) {
-		c.lease = &plan.Lease{Holder: me, Speaks: true, Term: plan.Term{UID: "l", Number: 1}}
-	},
-	"it was asleep for longer than it trusts": func(_ *cluster, t *tenure) { t.trusted = clock() - time.Second },
+var lost = map[string]func(c *cluster){
+	"another took it":                         func(c *cluster) { c.lease.Holder, c.lease.Term.Number = "node-b_1", 2 },
+	"another had it in between":               func(c *cluster) { c.lease.Term.Number = 3 },
+	"somebody deleted it":                     func(c *cluster) { c.lease = nil },
+	"it was deleted and made again":           func(c *cluster) { c.lease.Term.UID = "m" },
+	"another daemon of its name has it":       func(c *cluster) { c.lease.Holder = "node-a_2" },
+	"it only reports":                         func(c *cluster) { c.lease.Reporter = true },
+	"it was asleep for longer than it trusts": func(c *cluster) { c.now += leadership.Trust },
 }
 
 // acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
@@ -228,9 +238,9 @@ func TestNothingWithoutTheLease(t *testing.T) {
 		for how, lose := range lost {
 			c, r, api, _ := fenced()
 			pv := api.volume.DeepCopy()
-			lose(api, r.tenure)
+			lose(api)
 			err := a.act(t.Context(), c, r, pv)
-			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, ErrNotLeading) {
+			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, leadership.ErrNotLeading) {
 				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
 			}
 		}
@@ -241,18 +251,18 @@ func TestNothingWithoutTheLease(t *testing.T) {
 // of the lease or of the volume meanwhile keeps its object, and with the object the data can be put back.
 func TestObjectStaysIfThingsChanged(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
-	changes := map[string]func(c *cluster, r *room){
-		"the claim is there again": func(c *cluster, _ *room) { c.claim = claim },
-		"it is bound again": func(c *cluster, _ *room) {
+	changes := map[string]func(c *cluster){
+		"the claim is there again": func(c *cluster) { c.claim = claim },
+		"it is bound again": func(c *cluster) {
 			c.claim, c.volume.Status.Phase = claim, corev1.VolumeBound
 		},
-		"it is retained now": func(c *cluster, _ *room) {
+		"it is retained now": func(c *cluster) {
 			c.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		},
-		"it points elsewhere": func(c *cluster, _ *room) { c.volume.Spec.HostPath.Path = "/srv/fast/other" },
+		"it points elsewhere": func(c *cluster) { c.volume.Spec.HostPath.Path = "/srv/fast/other" },
 	}
 	for how, lose := range lost {
-		changes[how] = func(c *cluster, r *room) { lose(c, r.tenure) }
+		changes[how] = func(c *cluster) { lose(c) }
 	}
 	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
 		for how, change := range changes {
@@ -260,9 +270,9 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 			if action == plan.Archive {
 				disk.record.OnDelete = plan.OnDeleteArchive
 			}
-			disk.after = func(string) { change(api, r) }
+			disk.after = func(string) { change(api) }
 			err := c.remove(t.Context(), r, api.volume.DeepCopy(), action)
-			if !errors.Is(err, ErrNotLeading) || len(*api.done) != 1 {
+			if !errors.Is(err, leadership.ErrNotLeading) || len(*api.done) != 1 {
 				t.Errorf("%s, and then %s: %v, did %q", action, how, err, api.done.String())
 			}
 		}
@@ -285,5 +295,35 @@ func TestPurgeWaitsForTheObject(t *testing.T) {
 	api.volume.Finalizers = nil
 	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || api.done.String() != "purge" {
 		t.Errorf("with an object that was let go: %v, did %q", err, api.done)
+	}
+}
+
+// The storage that has the record of one of the pool's volumes, for the same claim, is the pool's.
+func TestProof(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{plan.PoolLabel: "fast", plan.ScopeLabel: plan.ScopeShared}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "1"}},
+	}
+	of := func(pool, scope string) *corev1.PersistentVolume {
+		v := volume.DeepCopy()
+		v.Labels = map[string]string{plan.PoolLabel: pool, plan.ScopeLabel: scope}
+		return v
+	}
+	for name, c := range map[string]struct {
+		volume *corev1.PersistentVolume
+		record record.Record
+		want   leadership.Proof
+	}{
+		"its record":                 {volume, record.Record{PV: "pvc-1", ClaimUID: "1"}, leadership.ProofHere},
+		"a record for another claim": {volume, record.Record{PV: "pvc-1", ClaimUID: "2"}, leadership.ProofElsewhere},
+		"no record":                  {volume, record.Record{}, leadership.ProofElsewhere},
+		"a volume of another pool":   {of("slow", plan.ScopeShared), record.Record{PV: "pvc-1", ClaimUID: "1"}, ""},
+		"a volume of another scope":  {of("fast", plan.ScopeNode), record.Record{PV: "pvc-1", ClaimUID: "1"}, ""},
+	} {
+		ctl, r := stand(&api{}, &shelf{records: []record.Record{c.record}})
+		ctl.World.Volumes = one[*corev1.PersistentVolume]{c.volume}
+		if got := (storage{ctl, r}).Proof(t.Context()); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

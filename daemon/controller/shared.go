@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
+
+// newElector makes the elector of a shared pool.
+func (c *Controller) newElector(r *room) *leadership.Elector {
+	return leadership.New(leadership.Options{
+		Pool: r.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, r},
+		Events: c.Speaker, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
+			signal(r.recheck)
+			c.requeueVolumes(r)
+			c.requeueClaims(r.Name)
+		},
+	})
+}
+
+// LeaseChanged is called with each lease that the watch brings, and with nil for one that was deleted.
+func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
+	for _, r := range c.rooms {
+		r.elector.Changed(name, lease)
+	}
+}
+
+// Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for other pools.
+func (c *Controller) Leader(pool string) string {
+	if r := c.rooms[pool]; r != nil {
+		return r.elector.Leader()
+	}
+	return ""
+}
+
+// storage is a shared pool's storage on this host, as its elector sees it.
+type storage struct {
+	c *Controller
+	r *room
+}
+
+// Usable is part of leadership.Storage.
+func (s storage) Usable() (bool, string) {
+	state := s.c.Gate.State(s.r.Name)
+	return state.Removable(), state.Report.Marker
+}
+
+// proofs is how many volumes are looked for before the storage is taken for another one. A restored
+// server knows volumes that are gone from the disk.
+const proofs = 64
+
+// Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the same claim.
+func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
+	looked, identity := 0, s.c.Gate.State(s.r.Name).Identity()
+	for _, v := range s.c.World.Volumes.List() {
+		if v.Labels[plan.PoolLabel] != s.r.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
+			continue
+		}
+		looked, proof = looked+1, leadership.ProofElsewhere
+		rec, err := s.r.Disk.Lookup(ctx, identity, v.Name)
+		switch {
+		case rec != nil && v.Spec.ClaimRef != nil && rec.ClaimUID == string(v.Spec.ClaimRef.UID):
+			return leadership.ProofHere
+		case err != nil && !errors.Is(err, record.ErrDamaged):
+			return leadership.ProofElsewhere // the pool moved, or hangs: its gate closes
+		}
+	}
+	return proof
+}
