@@ -34,8 +34,8 @@ func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit fu
 }
 
 // EachLock reads the leader election objects of this name in all namespaces: Leases, and the Endpoints of
-// older programs, which are given as the Lease that their annotation says. Not to be allowed to see them
-// is an error.
+// older programs, which are converted to the Lease in their annotation. It is an error if the kubeconfig may not list
+// them.
 func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error {
 	leases := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	endpoints := c.source(c.core, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} })
@@ -75,7 +75,7 @@ func each[T any](ctx context.Context, from *source, visit func(T)) error {
 	}
 }
 
-// GetNode asks the API server for a node. One that does not exist is nil without an error.
+// GetNode requests a node from the API server. It returns nil without an error if the node does not exist.
 func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := c.core.Get().Resource("nodes").Name(name).Timeout(callTimeout).Do(ctx).Into(node)
@@ -88,7 +88,7 @@ func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	return node, nil
 }
 
-// CSIDrivers are the CSI drivers that kubelet has registered on a node. A node without a CSINode has none.
+// CSIDrivers returns the CSI drivers that kubelet has registered on a node. A node without a CSINode has none.
 func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, err error) {
 	registered := &storagev1.CSINode{}
 	err = c.storage.Get().Resource("csinodes").Name(node).Timeout(callTimeout).Do(ctx).Into(registered)
@@ -105,7 +105,7 @@ func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, e
 }
 
 // CheckVolume returns an error if the server would not accept an object of a name that another object still has: the server
-// validates it and asks its admission before it looks at the name (apiserver, pkg/registry/generic/registry,
+// validates it and runs admission before it checks the name (apiserver, pkg/registry/generic/registry,
 // Store.Create).
 func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	err := c.core.Post().Resource("persistentvolumes").Param("dryRun", metav1.DryRunAll).Body(pv).Timeout(callTimeout).Do(ctx).Error()

@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// While the server is away one sieve asks for all, and all go on when it has its response.
-func TestOneAsksForAll(t *testing.T) {
+// While the server is away one informer at a time sends requests, and all go on when one has a response.
+func TestOneInformerProbes(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	g.open()
@@ -32,7 +32,7 @@ func TestOneAsksForAll(t *testing.T) {
 		tries, flying = tries+1, flying+1
 		most = max(most, flying)
 		mu.Unlock()
-		time.Sleep(time.Second) // as a connection that is not answered at once
+		time.Sleep(time.Second) // as a connection that takes its time
 		mu.Lock()
 		defer mu.Unlock()
 		flying--
@@ -42,7 +42,7 @@ func TestOneAsksForAll(t *testing.T) {
 	eventually(t, "four tries", func() bool { mu.Lock(); defer mu.Unlock(); return tries >= 4 })
 	w.intercept(nil)
 	if most > 1 {
-		t.Errorf("%d sieves asked at the same time", most)
+		t.Errorf("%d informers sent requests at the same time", most)
 	}
 	g.open()
 	eventually(t, "all watches again", watched)
@@ -62,37 +62,37 @@ func TestBreaker(t *testing.T) {
 			return false
 		}
 	}
-	b.done(refused) // the server's own word is no outage
+	b.done(refused) // the server's own response does not open the breaker
 	if !entered() {
-		t.Error("one resource's refusal keeps another from being asked for")
+		t.Error("one resource's 403 keeps the informer of another from its requests")
 	}
 	b.done(broken)
 	if entered() {
-		t.Error("asked again at once")
+		t.Error("the breaker is open, and an informer does not wait")
 	}
 	b.mu.Lock()
 	b.retryAt = time.Now()
 	b.mu.Unlock()
-	eventually(t, "one asks", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
+	eventually(t, "one informer probes", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
 	if entered() {
-		t.Error("two ask at a time")
+		t.Error("two probe at the same time")
 	}
-	b.done(refused) // a server that has only just come
+	b.done(refused) // a server that has just started
 	if entered() {
-		t.Error("asked again at once after a refusal by a server that came back")
+		t.Error("an informer does not wait after the 403 of a server that came back")
 	}
 	b.mu.Lock()
 	b.retryAt = time.Now()
 	b.mu.Unlock()
-	eventually(t, "one asks again", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
-	for range 2 { // they gave up waiting for the server's word, without an error; one of those that wait is next each time
+	eventually(t, "one informer probes again", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
+	for range 2 { // two informers end without an error; one of those that wait is next each time
 		b.done(nil)
 	}
 	if !entered() {
-		t.Error("a sieve that ended without an error keeps another from asking")
+		t.Error("an informer that ended without an error keeps another one from its probe")
 	}
 	b.responded()
 	if !entered() {
-		t.Error("the server is back, and it waits")
+		t.Error("the server responded, and an informer waits")
 	}
 }

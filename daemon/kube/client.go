@@ -18,17 +18,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// component is the name that events and requests bear, whatever the provisioner is called.
+// component is the name in events and requests, whatever the name of the provisioner is.
 const component = "hostpath-provisioner"
 
-// DefaultNamespace is where `hostpath-provisioner manifests` puts the daemon's identity.
+// DefaultNamespace is the namespace in which `hostpath-provisioner manifests` puts the ServiceAccount of the daemon.
 const DefaultNamespace = "hostpath-provisioner"
 
-// callTimeout bounds every single request but the watches. The API server's own limit is a minute
+// callTimeout is the limit of every request except watches. The API server's own limit is a minute
 // (--request-timeout).
 const callTimeout = 30 * time.Second
 
-// Options say which cluster and for whom.
+// Options of a Client.
 type Options struct {
 	// Kubeconfig is the path of the kubeconfig. Token and certificate files that it names are read
 	// again when they change; the file itself by FollowKubeconfig.
@@ -39,15 +39,14 @@ type Options struct {
 	Namespace string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
-	// OnHealth may be nil. It is called with what keeps the client from its work, once for each
-	// trouble however often it is met, and with nil when none is left. Calls are serial; it must
-	// neither block nor call the client.
+	// OnHealth may be nil. It is called once for each kind of failure, however often it occurs, and with nil when
+	// none is left. Calls are serial. It must not block, and must not call the client.
 	OnHealth func(error)
 	// OnRefused may be nil. It is called with the reason of each request that the API server refused, or
 	// "Unreachable"; concurrently.
 	OnRefused func(reason string)
 
-	// wrap is the tests' way to see and to spoil the traffic.
+	// wrap lets a test record requests and fake responses.
 	wrap func(http.RoundTripper) http.RoundTripper
 }
 
@@ -61,7 +60,7 @@ type Client struct {
 	params              runtime.ParameterCodec
 	decoder             runtime.Decoder // of what the server sends, protobuf or JSON
 	connection          *connection
-	heard               []func() time.Time // when each sieve was last told something
+	contacts            []func() time.Time // LastContact of each informer
 	health              *health
 	inFlight            inFlight
 	breaker             breaker
@@ -70,8 +69,8 @@ type Client struct {
 	events              *eventWriter
 }
 
-// New reads the kubeconfig and makes no request: a server that is away is no error here. Errors name
-// the file; one that does not exist matches fs.ErrNotExist.
+// New reads the kubeconfig and sends no request: a server that cannot be reached is not an error here. The error is a
+// *KubeconfigError, or names the file; one that does not exist matches fs.ErrNotExist.
 func New(o Options) (*Client, error) {
 	if o.OnRefused == nil {
 		o.OnRefused = func(string) {}
@@ -103,8 +102,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// tune takes client-go's limit of 5 requests a second away and asks for protobuf. Answers of more
-// than 128 KiB come compressed, because net/http asks for gzip and undoes it by itself.
+// tune removes client-go's limit of 5 requests a second and requests protobuf. Responses of more than 128 KiB come
+// compressed, because net/http requests gzip and decompresses by itself.
 func tune(config *rest.Config, o Options) {
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -113,7 +112,7 @@ func tune(config *rest.Config, o Options) {
 	if config.UserAgent == "" {
 		config.UserAgent = component
 	}
-	// The default handler logs what the server warns of, and this package does not log.
+	// The default handler logs the server's warnings, and this package does not log.
 	config.WarningHandler = rest.NoWarnings{}
 	if o.wrap != nil {
 		config.Wrap(o.wrap)
@@ -137,20 +136,20 @@ func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, pa
 	return rest.RESTClientForConfigAndClient(config, transport)
 }
 
-// Claims is a sieve of the claims of all namespaces, each as plan.LeanClaim leaves it. onChange may be nil.
+// Claims returns an informer of the claims of all namespaces, transformed by plan.LeanClaim. onChange may be nil.
 func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Informer[*corev1.PersistentVolumeClaim] {
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
 	return newInformer(c, source, keep, plan.LeanClaim, onChange)
 }
 
-// Volumes is a sieve of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
+// Volumes returns an informer of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
 // (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
 // provisioner names on the same node share it. onChange may be nil.
 func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.NodeLabel+"="+node, onChange)
 }
 
-// VolumesOfScope is a sieve of the volumes of Options.Provisioner and Options.Aliases in these pools
+// VolumesOfScope returns an informer of the volumes of Options.Provisioner and Options.Aliases in these pools
 // whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be
 // nil.
 func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
@@ -161,7 +160,7 @@ func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old,
 	return c.volumes(labels, onChange)
 }
 
-// VolumesOfPool is a sieve of all volumes of Options.Provisioner and Options.Aliases in pools of this name.
+// VolumesOfPool returns an informer of all volumes of Options.Provisioner and Options.Aliases in pools of this name.
 func (c *Client) VolumesOfPool(pool string) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.PoolLabel+"="+pool, nil)
 }
@@ -175,7 +174,7 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	return newInformer(c, source, keep, plan.LeanVolume, onChange)
 }
 
-// Classes is a sieve of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
+// Classes returns an informer of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
 func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Informer[*storagev1.StorageClass] {
 	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
 	keep := func(class *storagev1.StorageClass) bool {
@@ -184,7 +183,7 @@ func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Infor
 	return newInformer(c, source, keep, plan.LeanClass, onChange).WatchList()
 }
 
-// OwnNode is a sieve of the one Node that Options.Node names, if it exists. onChange may be nil.
+// OwnNode returns an informer of the one Node that Options.Node names. onChange may be nil.
 func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1.Node] {
 	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	source.fields = "metadata.name=" + c.options.Node
@@ -196,6 +195,6 @@ func newInformer[T Object](c *Client, from *source, keep func(T) bool, transform
 	s.transform, s.breaker = transform, &c.breaker
 	s.onError = func(err error) { c.health.failed(from.resource, err) }
 	s.onHealthy = func() { c.health.recovered(from.resource) }
-	c.heard = append(c.heard, s.LastContact)
+	c.contacts = append(c.contacts, s.LastContact)
 	return s
 }

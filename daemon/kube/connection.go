@@ -16,21 +16,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// connection sends the client's requests with the credentials of the kubeconfig as it is on disk now, and
-// notes what becomes of them. It is an http.RoundTripper.
+// connection is the http.RoundTripper of the client. It sends requests with the credentials of the kubeconfig as it is
+// on disk now, and records refusals and the last success.
 type connection struct {
 	options Options
 	host    string // the server's address in the first kubeconfig, which the requests have
 	now     atomic.Pointer[http.RoundTripper]
-	success atomic.Int64  // when a request was last taken, in ns since the epoch
-	stale   chan struct{} // the server does not know the credentials
+	success atomic.Int64  // when a request last succeeded, in nanoseconds since the epoch
+	stale   chan struct{} // receives when the server responds with 401
 
 	mu   sync.Mutex
 	read [sha256.Size]byte // of the file that is in use
-	seen stamp             // of the file that was looked at last
+	seen stamp             // of the file that was read last
 }
 
-// stamp tells that a file was written or replaced.
+// stamp differs when a file was written or replaced.
 type stamp struct {
 	size, changed, written int64
 	device, inode          uint64
@@ -44,7 +44,8 @@ func stampOf(info os.FileInfo) stamp {
 	return stamp{s.Size, s.Ctim.Nano(), s.Mtim.Nano(), uint64(s.Dev), s.Ino}
 }
 
-// ErrOtherServer says that a kubeconfig leads to another API server now: what is known is of no use.
+// ErrOtherServer is the error of a kubeconfig that names another API server than before: the objects that are known
+// are those of the old one.
 var ErrOtherServer = errors.New("the kubeconfig names another API server")
 
 func newConnection(o Options) (*connection, *rest.Config, error) {
@@ -58,7 +59,7 @@ func newConnection(o Options) (*connection, *rest.Config, error) {
 	return t, config, t.use(config)
 }
 
-// look returns the file's stamp and the hash of its text, zero where it cannot be read: loadKubeconfig says why.
+// look returns the file's stamp and the hash of its text, zero if it cannot be read: loadKubeconfig returns the error.
 func look(path string) (stamp, [sha256.Size]byte) {
 	info, err := os.Stat(path)
 	if err != nil || plain(path) != nil {
@@ -71,8 +72,8 @@ func look(path string) (stamp, [sha256.Size]byte) {
 	return stampOf(info), sha256.Sum256(text)
 }
 
-// use sends requests with these credentials from now on. Connections that carry the old ones are closed
-// once they are idle; a watch under way goes on to its end.
+// use makes requests use these credentials from now on. Connections with the old ones are closed when they are idle;
+// a watch under way continues to its end.
 func (t *connection) use(config *rest.Config) error {
 	tune(config, t.options)
 	next, err := rest.TransportFor(config)
@@ -92,7 +93,7 @@ func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil && r.Context().Err() == nil:
 		t.options.OnRefused("Unreachable")
 	case err == nil:
-		t.note(response.StatusCode)
+		t.observe(response.StatusCode)
 	}
 	return response, err
 }
@@ -105,7 +106,8 @@ var refusals = map[int]string{
 	http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-func (t *connection) note(code int) {
+// observe records the status code of a response.
+func (t *connection) observe(code int) {
 	if code == http.StatusUnauthorized {
 		select {
 		case t.stale <- struct{}{}:
@@ -122,14 +124,14 @@ func (t *connection) note(code int) {
 	}
 }
 
-// reread takes the kubeconfig into use if it has changed, and reports whether it did. The error is of a file
-// that cannot be used, or ErrOtherServer; the credentials in use stay, and the same file is not tried again.
+// reread uses the kubeconfig if it has changed, and reports whether it did. The error is a *KubeconfigError or
+// ErrOtherServer: then the old credentials stay in use, and the same file is not read again.
 func (t *connection) reread() (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	info, err := os.Stat(t.options.Kubeconfig)
 	if err != nil || stampOf(info) == t.seen {
-		return false, nil // one that is being replaced is there again soon
+		return false, nil // a file that is being replaced exists again soon
 	}
 	var read [sha256.Size]byte
 	if t.seen, read = look(t.options.Kubeconfig); read == t.read {
@@ -150,17 +152,16 @@ func (t *connection) reread() (bool, error) {
 }
 
 const (
-	// rereadEvery is how soon a kubeconfig that was replaced is taken into use; one that the server refuses
-	// (401) is looked at at once.
+	// rereadEvery is the interval at which the kubeconfig is checked. After a 401 it is checked at once.
 	rereadEvery = 5 * time.Second
-	// rereadPause is between two looks that refusals have asked for.
+	// rereadPause is the shortest time between two checks after a 401.
 	rereadPause = time.Second
 )
 
-// FollowKubeconfig takes the kubeconfig into use whenever it is replaced, until ctx ends. said is called with
-// nil for each that was taken, and with the error for each that cannot be: ErrOtherServer, or a
-// *KubeconfigError. Files that it names (tokens, certificates) client-go reads again by itself.
-func (c *Client) FollowKubeconfig(ctx context.Context, said func(error)) {
+// FollowKubeconfig uses the kubeconfig again whenever it was replaced, until ctx ends. It calls onReload with nil for each
+// file that is in use now, and with the error for each that cannot be used: ErrOtherServer or a *KubeconfigError.
+// client-go itself reads the files again that the kubeconfig names (tokens, certificates).
+func (c *Client) FollowKubeconfig(ctx context.Context, onReload func(error)) {
 	every := time.NewTicker(rereadEvery)
 	defer every.Stop()
 	for {
@@ -174,19 +175,19 @@ func (c *Client) FollowKubeconfig(ctx context.Context, said func(error)) {
 			}
 		}
 		if changed, err := c.connection.reread(); changed || err != nil {
-			said(err)
+			onReload(err)
 		}
 	}
 }
 
-// LastSuccess is when the API server last took a request or sent something on a watch; zero is never.
+// LastSuccess returns when the API server last accepted a request or sent something on a watch. The zero time is never.
 func (c *Client) LastSuccess() time.Time {
 	last := time.Time{}
 	if at := c.connection.success.Load(); at != 0 {
 		last = time.Unix(0, at)
 	}
-	for _, heard := range c.heard {
-		if at := heard(); at.After(last) {
+	for _, contact := range c.contacts {
+		if at := contact(); at.After(last) {
 			last = at
 		}
 	}

@@ -130,6 +130,7 @@ func TestEventsOfAllShapes(t *testing.T) {
 
 // An API that is away loses no event; a namespace that is gone does not stop the others.
 func TestEventsWait(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	claim := refOf(newClaim(t, plane, ns, "claim", "1"))
 	var told healthLog
@@ -151,7 +152,7 @@ func TestEventsWait(t *testing.T) {
 	}
 	w.intercept(nil)
 	expectSaid(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
-	// A server that cannot be reached is the sieves' to tell.
+	// The informers report a server that cannot be reached.
 	if got := told.read(); len(got) != 0 {
 		t.Errorf("health: %q", got)
 	}
@@ -173,6 +174,9 @@ func TestEventsForbidden(t *testing.T) {
 	}
 	if err := c.Flush(ctx); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "1 events are not written: ") || len(told.read()) > 0 {
 		t.Errorf("at first: %v, health: %q", err, told.read())
+	}
+	if c.events.queue.pending() == 0 {
+		t.Fatal("the event was discarded at once")
 	}
 	c.events.queue.queue[0].queued = time.Now().Add(-2 * forbiddenFor)
 	if err := c.Flush(ctx); err != nil {
@@ -324,7 +328,7 @@ func TestNormalEventsSaidAgain(t *testing.T) {
 	}
 }
 
-func TestTroubleIsToldOnce(t *testing.T) {
+func TestHealthReportsOnce(t *testing.T) {
 	var told healthLog
 	tr := newHealth(told.add)
 	away := errors.New("refused")

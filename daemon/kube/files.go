@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Files are what a kubeconfig needs of the host, all absolute: itself, the files that it names, and the
-// program that its user's credentials come from, "" for none. What cannot be read is New's to report.
+// Files returns the absolute paths of what a kubeconfig needs of the host: itself, the files that it names, and the
+// program that provides its user's credentials, "" for none. New returns the error of a file that cannot be read.
 func Files(kubeconfig string) (files []string, program string) {
 	files = []string{kubeconfig}
 	raw, err := clientcmd.LoadFromFile(kubeconfig)

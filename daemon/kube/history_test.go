@@ -117,7 +117,7 @@ func TestInformerVerifiesHistory(t *testing.T) {
 }
 
 // A daemon was stopped while the server's data was restored to the day before, and the server has come further since than
-// the daemon knew: only the witness tells that what it knows is another history.
+// the daemon knew: only the last known change shows that what it knows is another history.
 func TestServerRestoredAndOvertaken(t *testing.T) {
 	t.Parallel()
 	ctx, dir := t.Context(), t.TempDir()

@@ -28,7 +28,7 @@ func TestInformerFollows(t *testing.T) {
 	newClaim(t, plane, ns, "other", "foreign")
 	c, _ := newClient(t, Options{})
 	s := running(t, c.Claims(in(ns), d.told))
-	d.expect(t, "+early 1") // told before Synced
+	d.expect(t, "+early 1") // before Synced
 
 	newClaim(t, plane, ns, "late", "1")
 	d.expect(t, "+early 1", "+late 1")
@@ -38,7 +38,7 @@ func TestInformerFollows(t *testing.T) {
 	d.expect(t, "+early 1", "+late 1", "~early 2", "-early 2")
 	setMark(t, ns, "other", "1")
 	deleteClaim(t, plane, ns, "late")
-	deleteClaim(t, plane, ns, "early") // nobody's any more: nothing is told
+	deleteClaim(t, plane, ns, "early") // it does not pass the filter: onChange is not called
 	newClaim(t, plane, ns, "last", "1")
 	d.expect(t, "+early 1", "+late 1", "~early 2", "-early 2", "+other 1", "-late 1", "+last 1")
 
@@ -50,10 +50,10 @@ func TestInformerFollows(t *testing.T) {
 		t.Errorf("kept %+v, want it without managedFields", kept)
 	}
 	if _, ok := s.Get(ns + "/early"); ok {
-		t.Error("what keep refuses is still there")
+		t.Error("an object that does not pass the filter is kept")
 	}
 	if age := time.Since(s.LastContact()); age > 30*time.Second {
-		t.Errorf("heard last %s ago", age)
+		t.Errorf("last contact %s ago", age)
 	}
 }
 
@@ -72,15 +72,17 @@ func TestInformerReadsPages(t *testing.T) {
 	}
 }
 
-// What was deleted, or deleted and made again, while nobody watched is told after the next list.
-func TestInformerTellsWhatWentUnseen(t *testing.T) {
+// What was deleted, or deleted and created again, while no event arrived is passed to onChange after the next list.
+func TestInformerRemovesUnlisted(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "stays", "1")
 	newClaim(t, plane, ns, "goes", "1")
 	newClaim(t, plane, ns, "returns", "1")
 	c, _ := newClient(t, Options{})
 	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
-	s := running(t, NewInformer(deaf, in(ns), d.told))
+	s := NewInformer(deaf, in(ns), d.told)
+	s.noWatchList = true // whose end would be awaited for timings.response
+	running(t, s)
 	d.expect(t, "+goes 1", "+returns 1", "+stays 1")
 	deleteClaim(t, plane, ns, "goes")
 	deleteClaim(t, plane, ns, "returns")
@@ -110,8 +112,9 @@ func TestRelistFiltersAgain(t *testing.T) {
 	d.expect(t, "+a 1", "-a 1", "+b 2")
 }
 
-// A watch that ends as soon as it begins must not become a storm of requests.
+// A watch that ends as soon as it begins is retried with growing delays.
 func TestInformerBacksOff(t *testing.T) {
+	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
 	w.intercept(func(r *http.Request) (*http.Response, error) {
@@ -132,8 +135,9 @@ func TestInformerBacksOff(t *testing.T) {
 	d.expect(t, "+a 1")
 }
 
-// A reply that breaks off in the middle of an event is an error like others.
-func TestInformerSurvivesHalfAReply(t *testing.T) {
+// A response that breaks off in the middle of an event is an error like others.
+func TestInformerSurvivesHalfAResponse(t *testing.T) {
+	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
 	halves := 0
@@ -141,14 +145,14 @@ func TestInformerSurvivesHalfAReply(t *testing.T) {
 		if halves++; !isWatch(r) || halves > 4 {
 			return nil, nil
 		}
-		answer, err := w.next.RoundTrip(r)
+		response, err := w.next.RoundTrip(r)
 		if err == nil {
-			answer.Body = struct {
+			response.Body = struct {
 				io.Reader
 				io.Closer
-			}{io.LimitReader(answer.Body, 300), answer.Body}
+			}{io.LimitReader(response.Body, 300), response.Body}
 		}
-		return answer, err
+		return response, err
 	})
 	running(t, c.Claims(in(ns), d.told))
 	newClaim(t, plane, ns, "a", "1")
@@ -160,8 +164,8 @@ func TestInformerSurvivesHalfAReply(t *testing.T) {
 	})
 }
 
-// Events that come twice, and once more much later, change nothing.
-func TestInformerIgnoresRepeats(t *testing.T) {
+// Events that come twice, and again much later, change nothing.
+func TestInformerIgnoresDuplicates(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
 	twice := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: repeat}
@@ -173,7 +177,7 @@ func TestInformerIgnoresRepeats(t *testing.T) {
 	d.expect(t, "+a 1", "~a 2", "-a 2", "+b 1")
 }
 
-// A watch that stops delivering, and does not even end, is given up after its time.
+// A watch that sends no events, and does not end, is given up after its time.
 func TestInformerNoticesSilence(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
@@ -185,20 +189,20 @@ func TestInformerNoticesSilence(t *testing.T) {
 	d.expect(t, "+a 1")
 }
 
-// One that brought a bookmark would have brought the next: it is given up long before its time.
-func TestInformerMissesTheBookmarks(t *testing.T) {
+// A watch that sent one bookmark and not the next is given up long before its time.
+func TestInformerMissesBookmarks(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
 	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: fade}
 	s := NewInformer(deaf, in(ns), d.told)
-	s.timings.bookmark = 500 * time.Millisecond
+	s.timings.bookmark, s.noWatchList = 500*time.Millisecond, true
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
 }
 
-// A server whose data was restored from an earlier day is silent to those who know a later one: the
-// watch that begins in the future is accepted and says nothing. It is real here; the version is not.
+// A server whose data was restored from a backup accepts a watch from a version that it has not reached, and sends
+// nothing. Here the server is real, and the version is not.
 func TestInformerNoticesFutureVersion(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
@@ -213,7 +217,7 @@ func TestInformerNoticesFutureVersion(t *testing.T) {
 	}
 }
 
-// The same when a watch breaks and the next one begins before anybody noticed that the server was away.
+// The same when a watch breaks and the next one begins before the absence of the server was noticed.
 func TestInformerNoticesFutureVersionAfterBreak(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
@@ -228,8 +232,9 @@ func TestInformerNoticesFutureVersionAfterBreak(t *testing.T) {
 	d.expect(t, "+a 1", "+b 1")
 }
 
-// A server that takes a watch and never answers it is left after a while.
-func TestInformerWaitsForNoAnswer(t *testing.T) {
+// A watch without a response is given up after timings.response.
+func TestInformerGivesUpWithoutResponse(t *testing.T) {
+	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
 	w.intercept(func(r *http.Request) (*http.Response, error) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// KubeconfigWarning says what is unsafe about a kubeconfig that can be used all the same; "" is
-// nothing. A file that cannot be looked at is New's to report.
+// KubeconfigWarning returns what is unsafe about the permissions of a kubeconfig, "" if nothing is. New returns the error of
+// a file that does not exist.
 func KubeconfigWarning(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -28,8 +28,8 @@ func KubeconfigWarning(path string) string {
 	}
 }
 
-// KubeconfigRisks are the ways in which a kubeconfig that can be used lets others of the network read or
-// change what is said to the API server. A file that cannot be used is New's to report.
+// KubeconfigRisks returns the settings of a kubeconfig that let others on the network read or change the requests to the
+// API server. New returns the error of a file that cannot be used.
 func KubeconfigRisks(path string) []string {
 	config, err := readKubeconfig(path)
 	if err != nil {
@@ -51,9 +51,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// loadKubeconfig reads one file and nothing else: not $KUBECONFIG, not the home directory, not the
-// ServiceAccount of a pod, because a daemon of the host that finds other credentials than those it
-// was given does something nobody asked for.
+// loadKubeconfig reads one file and no other source: not $KUBECONFIG, not the home directory, not the ServiceAccount of a
+// pod. A daemon of the host must not use credentials that its configuration does not name. TestDeadServer shows it.
 func loadKubeconfig(path string) (*rest.Config, error) {
 	if path == "" {
 		return nil, &KubeconfigError{errors.New("no kubeconfig is configured")}
@@ -65,7 +64,7 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// KubeconfigError says that a kubeconfig cannot be used. It names the file.
+// KubeconfigError is the error of a kubeconfig that cannot be used. It names the file.
 type KubeconfigError struct{ Err error }
 
 func (e *KubeconfigError) Error() string { return e.Err.Error() }
@@ -73,20 +72,20 @@ func (e *KubeconfigError) Error() string { return e.Err.Error() }
 // Unwrap is the error itself: one for a file that does not exist matches fs.ErrNotExist.
 func (e *KubeconfigError) Unwrap() error { return e.Err }
 
-// kubeconfigMax is more than any has: certificates are a few KiB each.
+// kubeconfigMax is the size limit in bytes. Certificates are a few KiB each.
 const kubeconfigMax = 4 << 20
 
-// plain: another thing than a file, such as a FIFO, could keep the process waiting where it is opened, and
-// there deaf to signals. A link is the administrator's.
+// plain returns an error if the path leads to something other than a regular file: the open of a FIFO would block
+// the process. A symlink is allowed, because the administrator owns the directory.
 func plain(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil || info.IsDir():
-		return nil // the open tells
+		return nil // the open returns the error
 	case !info.Mode().IsRegular():
-		return errors.New("it is not a plain file")
+		return errors.New("not a regular file")
 	case info.Size() > kubeconfigMax:
-		return fmt.Errorf("it is larger than %d MiB", kubeconfigMax>>20)
+		return fmt.Errorf("larger than %d MiB", kubeconfigMax>>20)
 	}
 	return nil
 }
@@ -99,12 +98,12 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	var in *os.PathError
 	switch {
 	case errors.As(err, &in):
-		return nil, in.Err // the path is not said twice
+		return nil, in.Err // without the path, which the caller adds
 	case err != nil:
-		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
+		return nil, fmt.Errorf("not a kubeconfig: %w", err)
 	}
 	if _, known := raw.Contexts[raw.CurrentContext]; raw.CurrentContext != "" && !known {
-		return nil, fmt.Errorf("it has no context %q, which is its current-context", raw.CurrentContext)
+		return nil, fmt.Errorf("no context %q, which is its current-context", raw.CurrentContext)
 	}
 	// Paths in the file are relative to where it lies.
 	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
@@ -113,8 +112,8 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		// Its own words advise to set KUBERNETES_MASTER, which nothing here reads.
-		return nil, fmt.Errorf("its current context %q names no cluster", raw.CurrentContext)
+		// Its own message advises to set KUBERNETES_MASTER, which nothing here reads.
+		return nil, fmt.Errorf("the current context %q names no cluster", raw.CurrentContext)
 	default:
 		return config, err
 	}

@@ -33,11 +33,11 @@ func TestBadKubeconfig(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Config\n"
 	const cluster = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
 	cases := map[string]struct{ content, want string }{
-		"empty":       {"", `kubeconfig "DIR/empty": its current context "" names no cluster`},
-		"no context":  {head + "current-context: none\n", `kubeconfig "DIR/no context": it has no context "none", which is its current-context`},
-		"not yaml":    {"{", `kubeconfig "DIR/not yaml": it is not a kubeconfig: yaml: line 1: `},
-		"other kind":  {"apiVersion: v1\nkind: Pod\n", `kubeconfig "DIR/other kind": it is not a kubeconfig: no kind "Pod" is registered for version "v1"`},
-		"no cluster":  {head + "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", `kubeconfig "DIR/no cluster": its current context "x" names no cluster`},
+		"empty":       {"", `kubeconfig "DIR/empty": the current context "" names no cluster`},
+		"no context":  {head + "current-context: none\n", `kubeconfig "DIR/no context": no context "none", which is its current-context`},
+		"not yaml":    {"{", `kubeconfig "DIR/not yaml": not a kubeconfig: yaml: line 1: `},
+		"other kind":  {"apiVersion: v1\nkind: Pod\n", `kubeconfig "DIR/other kind": not a kubeconfig: no kind "Pod" is registered for version "v1"`},
+		"no cluster":  {head + "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n", `kubeconfig "DIR/no cluster": the current context "x" names no cluster`},
 		"no token":    {head + cluster + "users: [{name: u, user: {tokenFile: gone}}]\n", `kubeconfig "DIR/no token": open DIR/gone: no such file or directory`},
 		"no key":      {head + cluster + "users: [{name: u, user: {client-certificate: gone.crt, client-key: gone.key}}]\n", `kubeconfig "DIR/no key": invalid configuration: [unable to read client-cert DIR/gone.crt`},
 		"bad CA":      {head + strings.Replace(cluster, "server", "certificate-authority-data: aGVsbG8=, server", 1) + "users: [{name: u, user: {token: t}}]\n", `kubeconfig "DIR/bad CA": unable to load root certificates`},
@@ -132,11 +132,11 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "nauthorized") {
 		t.Fatalf("with a stale token: %v", err)
 	}
-	answer, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, file, answer.Status.Token)
+	write(t, file, token.Status.Token)
 	eventuallyWithin(t, 70*time.Second, "the new token", func() bool {
 		_, err := c.GetClaim(ctx, ns, "a")
 		return err != nil && strings.Contains(err.Error(), "forbidden: User \"system:serviceaccount:"+ns+":default\"")
@@ -218,11 +218,11 @@ func TestKubeconfigIsFollowed(t *testing.T) {
 	if _, known := refused.Load("Unauthorized"); !known || !c.LastSuccess().IsZero() {
 		t.Errorf("the refusal is not told, last success %s", c.LastSuccess())
 	}
-	answer, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replace(plane.Config().Host, answer.Status.Token); err != nil {
+	if err := replace(plane.Config().Host, token.Status.Token); err != nil {
 		t.Fatalf("a sound kubeconfig: %v", err)
 	}
 	known := func() {

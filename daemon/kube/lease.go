@@ -23,11 +23,11 @@ const (
 	leaseTerm   = "hostpath-provisioner/term"   // leadership.Term.Token
 )
 
-// leaseTimeout bounds a request about a lease: a holder that gets no answer stops working before
-// others begin to.
+// leaseTimeout is the limit of a request about a lease: a holder without a response must stop its work before another
+// daemon begins.
 const leaseTimeout = leadership.Trust / 2
 
-// Leases is a sieve of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
+// Leases returns an informer of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
 func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Informer[*coordinationv1.Lease] {
 	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace = c.options.Namespace
@@ -36,11 +36,11 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 	for _, pool := range pools {
 		names[leadership.Name(c.options.Provisioner, pool)] = true
 	}
-	// Whole: what nobody here writes is damage, and there is one for each pool.
+	// Not reduced by a transform: damage is found in the fields that no daemon writes. There is one lease for each pool.
 	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, withoutManagedFields, onChange).WatchList()
 }
 
-// LeaseOf is what a lease says, nil for nil.
+// LeaseOf converts a Lease object; nil is nil.
 func LeaseOf(l *coordinationv1.Lease) *leadership.Lease {
 	if l == nil {
 		return nil
@@ -59,8 +59,8 @@ func LeaseOf(l *coordinationv1.Lease) *leadership.Lease {
 	return lease
 }
 
-// damage names what no daemon writes into a lease, "" if there is nothing of that. All of it goes with the next
-// write, which replaces the object as a whole.
+// damage names the fields of a lease that no daemon writes, "" if there are none. The next write removes them, because it
+// replaces the whole object.
 func damage(l *coordinationv1.Lease, now time.Time) string {
 	var found []string
 	for key := range l.Annotations {
@@ -94,10 +94,10 @@ func damage(l *coordinationv1.Lease, now time.Time) string {
 	return strings.Join(found, ", ")
 }
 
-// farAhead is more than clocks of two hosts differ.
+// farAhead is more than the clocks of two hosts differ.
 const farAhead = 24 * time.Hour
 
-// ReadLease asks the API server for a lease. One that does not exist is nil without an error.
+// ReadLease requests a lease from the API server. It returns nil without an error if the lease does not exist.
 func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
 	there := &coordinationv1.Lease{}
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
@@ -111,8 +111,8 @@ func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease,
 	return LeaseOf(there), nil
 }
 
-// WriteLease writes a lease, if it still is at the Version given, or does not exist and that is "". It
-// answers what it is now, and nil without an error if somebody else wrote meanwhile.
+// WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It returns the written
+// lease, and nil without an error if another client wrote it meanwhile.
 func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
 	request := c.coordination.Post()
 	if l.Version != "" {
@@ -130,13 +130,13 @@ func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadershi
 	return LeaseOf(now), nil
 }
 
-// leaseObject has times for people and other programs; nobody here compares them with a clock.
+// leaseObject returns the object to write. Its times are for people and other programs; no daemon compares them with a clock.
 func leaseObject(l leadership.Lease, now time.Time) *coordinationv1.Lease {
 	seconds, renewed := int32(leadership.Duration/time.Second), metav1.NewMicroTime(now)
 	object := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			// The UID, or the server would make a lease anew that was deleted meanwhile (its strategy allows
-			// that), and with it the marker that somebody wanted to be forgotten.
+			// Without the UID the server would create a lease again that was deleted meanwhile (its strategy allows
+			// that), and with it the marker that the deletion was to remove.
 			Name: l.Name, ResourceVersion: l.Version, UID: types.UID(l.Term.UID),
 			Labels:      map[string]string{plan.PoolLabel: l.Pool},
 			Annotations: map[string]string{leaseMarker: l.Marker},

@@ -145,14 +145,14 @@ func TestLeases(t *testing.T) {
 		}
 	}
 	changes := make(chan *coordinationv1.Lease, 10)
-	sieve := c.Leases([]string{"seen", "other"}, func(_, now *coordinationv1.Lease) { changes <- now })
-	go sieve.Run(ctx)
-	<-sieve.Synced()
-	if got := sieve.List(); len(got) != 1 || LeaseOf(got[0]).Pool != "seen" || got[0].Namespace != "default" {
+	leases := c.Leases([]string{"seen", "other"}, func(_, now *coordinationv1.Lease) { changes <- now })
+	go leases.Run(ctx)
+	<-leases.Synced()
+	if got := leases.List(); len(got) != 1 || LeaseOf(got[0]).Pool != "seen" || got[0].Namespace != "default" {
 		t.Fatalf("got %v", got)
 	}
 	<-changes
-	next := *LeaseOf(sieve.List()[0])
+	next := *LeaseOf(leases.List()[0])
 	next.Holder = "y"
 	if _, err := c.WriteLease(ctx, next); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -32,8 +33,22 @@ const markKey = plan.ProvisionOnNode
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// atOnce is how many parallel tests run at the same time: they wait most of their time, for client-go's period of
+// reading a token file (50 s), or for a control plane of their own that starts.
+const atOnce = "8"
+
 func run(m *testing.M) (code int) {
-	var err error
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	err := error(nil)
+	if !chosen {
+		err = flag.Set("test.parallel", atOnce)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if scratch, err = os.MkdirTemp("", "kube-test-"); err == nil {
 		defer os.RemoveAll(scratch)
 		plane, err = cluster.Start(context.Background(), cluster.Options{})
@@ -68,7 +83,7 @@ func newClient(t *testing.T, o Options) (*Client, *wire) {
 	return c, w
 }
 
-// wire sees each request, and may answer in the server's place or change what it is asked.
+// wire records each request, and may respond in place of the server or change the request.
 type wire struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -89,8 +104,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	spoil := w.spoil
 	w.mu.Unlock()
 	if spoil != nil {
-		if answer, err := spoil(r); answer != nil || err != nil {
-			return answer, err
+		if response, err := spoil(r); response != nil || err != nil {
+			return response, err
 		}
 	}
 	return w.next.RoundTrip(r)
@@ -153,7 +168,7 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// newClaim creates a claim that nobody provisions. mark is an annotation, by which tests know states.
+// newClaim creates a claim of a class without a provisioner. mark is an annotation, by which tests know states.
 func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := cluster.Claim(namespace, name, "nobodys", "1Gi")
@@ -200,7 +215,7 @@ func volume(name, claim string, finalizers ...string) *corev1.PersistentVolume {
 	}
 }
 
-// changeLog is what onChange was told, one line each: "+name mark", "~name mark", "-name mark". Changes of what
+// changeLog records the calls of onChange, one line each: "+name mark", "~name mark", "-name mark". Changes of what
 // is not the mark (kube-controller-manager works on the claims, too) are left out.
 type changeLog struct {
 	mu      sync.Mutex
@@ -248,7 +263,7 @@ func (d *changeLog) expect(t *testing.T, want ...string) {
 	}
 }
 
-// running runs a sieve until the test ends, and waits until it is synced.
+// running runs an informer until the test ends, and waits until it is synced.
 func running[T Object](t *testing.T, s *Informer[T]) *Informer[T] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// GetClaim asks the API server for a claim. One that does not exist is nil without an error.
+// GetClaim requests a claim from the API server. It returns nil without an error if the claim does not exist.
 func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).
@@ -28,7 +28,7 @@ func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.
 	return claim, nil
 }
 
-// GetVolume asks the API server for a volume. One that does not exist is nil without an error.
+// GetVolume requests a volume from the API server. It returns nil without an error if the volume does not exist.
 func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	pv := &corev1.PersistentVolume{}
 	err := c.core.Get().Resource("persistentvolumes").Name(name).Timeout(callTimeout).Do(ctx).Into(pv)
@@ -41,7 +41,7 @@ func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 	return pv, nil
 }
 
-// ClassProvisioner asks the API server whose a StorageClass is, "" if there is none of the name.
+// ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if the class does not exist.
 func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
 	class := &storagev1.StorageClass{}
 	err := c.storage.Get().Resource("storageclasses").Name(name).Timeout(callTimeout).Do(ctx).Into(class)
@@ -54,8 +54,8 @@ func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, err
 	return class.Provisioner, nil
 }
 
-// ClusterID is the UID of the namespace kube-system, which every cluster has from its first start and which a
-// restore of etcd keeps. It is "" without an error where the kubeconfig may not read that namespace: the
+// ClusterID returns the UID of the namespace kube-system. Every cluster has it from its first start on, and a
+// restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read that namespace: the
 // manifests of earlier versions did not grant it.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	namespace := &corev1.Namespace{}
@@ -82,7 +82,7 @@ func absent(err error, name string) bool {
 	return details != nil && details.Name == name
 }
 
-// NodeExists asks the API server whether there is a Node of that name.
+// NodeExists requests a Node from the API server and reports whether it exists.
 func (c *Client) NodeExists(ctx context.Context, name string) (bool, error) {
 	node := &metav1.PartialObjectMetadata{}
 	err := c.core.Get().Resource("nodes").Name(name).SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
@@ -96,14 +96,14 @@ func (c *Client) NodeExists(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// metadataOnly is the Accept header that has the server leave out spec and status.
+// metadataOnly returns the Accept header with which the server leaves out spec and status.
 func metadataOnly(kind string) string {
 	as := ";as=" + kind + ";g=meta.k8s.io;v=v1"
 	return runtime.ContentTypeProtobuf + as + "," + runtime.ContentTypeJSON + as
 }
 
-// NodeCount is how many Nodes the cluster has, by the server's estimate: it sends one, without spec
-// and status, and the number of those that remain.
+// NodeCount returns how many Nodes the cluster has, by the server's estimate: the server sends one, without spec
+// and status, and the number of the remaining ones.
 func (c *Client) NodeCount(ctx context.Context) (int, error) {
 	page := &metav1.PartialObjectMetadataList{}
 	err := c.core.Get().Resource("nodes").

@@ -45,7 +45,7 @@ func TestServerDies(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the end of the watch", func() bool { return !s.Watched() })
-		eventually(t, "the trouble", func() bool { return len(told.read()) > 0 })
+		eventually(t, "the failure", func() bool { return len(told.read()) > 0 })
 		earlierDay(t, dir)
 		if err := private.Restart(ctx); err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func earlierDay(t *testing.T, dir string) {
 }
 
 // busyDay makes more versions than the components write when they start, so that the restored server
-// does not overtake what was seen before the sieve is back: that is what a restore looks like.
+// does not overtake what was seen before the informer is back: that is what a restore looks like.
 func busyDay(t *testing.T, in *cluster.Cluster) {
 	t.Helper()
 	maps := in.Client().CoreV1().ConfigMaps("default")
@@ -144,7 +144,7 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// A server that is away at the start, comes, and goes: told once each, and not asked too often.
+// A server that is away at the start, comes, and goes: reported once each, and not asked too often.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
@@ -172,7 +172,7 @@ func TestServerAway(t *testing.T) {
 	g.shut() // all connections break, new ones are not taken
 	w.forget()
 	newClaim(t, plane, ns, "b", "1")
-	eventually(t, "the second trouble", func() bool { return len(told.read()) == 3 })
+	eventually(t, "the second failure", func() bool { return len(told.read()) == 3 })
 	g.open()
 	d.expect(t, "+a 1", "+b 1")
 	eventually(t, "the end of it", func() bool { return len(told.read()) == 4 })

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pageBytes is how much of a list is read at once. A page is bounded in objects by the request, and an object has
-// up to 1.5 MiB (etcd --max-request-bytes): 500 claims would be 750 MiB, decoded and not yet looked at.
+// pageBytes is the size limit of a page. A request limits a page in objects, and an object has up to 1.5 MiB
+// (etcd --max-request-bytes): 500 claims could have 750 MiB, all in memory before the first one is filtered.
 const pageBytes = 4 << 20
 
-// objectBytes is what a page of a single object may have.
+// objectBytes is the size limit of a page with a single object.
 const objectBytes = 32 << 20
 
 // source is the ListWatcher of one resource, in all namespaces unless it names one. Lists are read by one
@@ -31,14 +31,14 @@ type source struct {
 	labels, fields string // selectors
 	namespace      string // "" is all
 
-	fits int64 // objects that a page had room for, 0 if it was not asked yet
+	fits int64 // objects that fit in pageBytes; 0 before the first page
 }
 
 func (c *Client) source(group rest.Interface, resource string, empty func() runtime.Object) *source {
 	return &source{client: group, params: c.params, decoder: c.decoder, resource: resource, empty: empty}
 }
 
-// List reads one page, of fewer objects than it is asked for where they are large. It does not retry: the sieve
+// List reads one page, with fewer objects than requested if they are large. It does not retry: the Informer
 // backs off for all kinds of errors alike.
 func (s *source) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	most := options.Limit
@@ -65,7 +65,7 @@ func (s *source) List(ctx context.Context, options metav1.ListOptions) (runtime.
 	}
 }
 
-// decode is what rest.Result.Into does: a Status in place of a list is an error.
+// decode does what rest.Result.Into does: a Status in place of a list is an error.
 func (s *source) decode(data []byte) (runtime.Object, error) {
 	page := s.empty()
 	out, _, err := s.decoder.Decode(data, nil, page)
@@ -83,10 +83,10 @@ func (s *source) decode(data []byte) (runtime.Object, error) {
 
 var errLargePage = errors.New("the page is too large")
 
-// page is what the server sends, no more of it than there may be.
+// page returns the response to a list request. It returns errLargePage for more than pageBytes.
 func (s *source) page(ctx context.Context, options metav1.ListOptions) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel() // ends a page that is not read to its end
+	defer cancel() // ends a response that is not read to its end
 	body, err := s.get(&options).Timeout(callTimeout).Stream(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *source) page(ctx context.Context, options metav1.ListOptions) ([]byte, 
 	}
 }
 
-// Watch has no time limit but the context's and the one in options.
+// Watch has no time limit other than those of the context and the options.
 func (s *source) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
 	return s.get(&options).Watch(ctx)

@@ -15,21 +15,21 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because
-// nobody reads a Lease that he does not know.
+// A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because no other
+// program reads a Lease that it does not know.
 const (
-	// tombstoneLabel's value is plan.Tombstone.Data; other Leases do not have it.
+	// tombstoneLabel has the value plan.Tombstone.Data; other Leases do not have it.
 	tombstoneLabel  = "hostpath-provisioner/tombstone"
 	tombstoneClaim  = "hostpath-provisioner/claim"
 	tombstoneVolume = "hostpath-provisioner/claim-uid"
 	tombstoneClass  = "hostpath-provisioner/class"
-	// tombstoneGroup's value is a hash of namespace and class. Those of versions that had no such label are
-	// read as before, and go by their age alone.
+	// tombstoneGroup has a hash of namespace and class as its value. Tombstones of versions without this label are
+	// read as before, and are collected by their age alone.
 	tombstoneGroup = "hostpath-provisioner/tombstone-group"
 )
 
-// WriteTombstone writes down what is to become of a volume's data. One that is there already stays, and
-// first is false. RunTombstoneGC then sees to it that there are not too many.
+// WriteTombstone creates the tombstone of a volume, which tells every node what to do with the data. One that exists
+// stays as it is, and first is false. RunTombstoneGC deletes surplus ones.
 func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
 	made, group := &coordinationv1.Lease{}, groupOf(t)
 	err = c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
@@ -50,15 +50,14 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 	return true, nil
 }
 
-// groupOf is the label value of those that a tombstone is counted with.
+// groupOf returns the label value of the tombstones of the same namespace and class.
 func groupOf(t plan.Tombstone) string {
 	namespace, _, _ := strings.Cut(t.Claim, "/")
 	sum := sha256.Sum256([]byte(namespace + "\x00" + t.Class))
 	return hex.EncodeToString(sum[:16])
 }
 
-// ReadTombstone asks the API server for a volume's tombstone. One that does not exist is nil without
-// an error.
+// ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error if there is none.
 func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error) {
 	lease := &coordinationv1.Lease{}
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(pv).

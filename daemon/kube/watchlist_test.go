@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// whole is a sieve of the claims of a namespace that reads them with the watch.
+// whole is an informer of the claims of a namespace that reads them with the watch.
 func whole(c *Client, ns string, d *changeLog) *Informer[*corev1.PersistentVolumeClaim] {
 	return c.Claims(in(ns), d.told).WatchList()
 }
@@ -71,7 +71,7 @@ func (u *unknowing) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	}
 	u.asked.Add(1)
 	if u.refuses {
-		o.ResourceVersionMatch = "" // which the server answers like options that it does not know
+		o.ResourceVersionMatch = "" // to which the server responds as to options that it does not know
 	}
 	w, err := u.source.Watch(ctx, o)
 	if err != nil {
@@ -80,8 +80,9 @@ func (u *unknowing) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
 }
 
-// A server that does not know watch-lists refuses them, or sends no end: the sieve lists instead, and asks no more.
+// A server that does not know watch-lists refuses them, or sends no end: the informer lists instead, and requests no other watch-list.
 func TestWatchListUnknown(t *testing.T) {
+	t.Parallel()
 	for name, refuses := range map[string]bool{"refused": true, "without an end": false} {
 		t.Run(name, func(t *testing.T) {
 			ns, d := namespace(t), &changeLog{}

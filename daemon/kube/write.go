@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// CreateVolume creates a volume object. If there is one of that name already, it is the answer, and
-// nothing was changed: whether it is the one that was meant is the caller's to say.
+// CreateVolume creates a volume object. If an object of that name exists, it is returned, and nothing was
+// changed: the caller decides whether it is the intended one.
 func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
 	defer c.inFlight.begin()()
 	err = c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout).Do(ctx).Error()
@@ -28,13 +28,13 @@ func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 		if readErr != nil || existing != nil {
 			return existing, readErr
 		}
-		// It went away between the two requests: the error stands, and the next try will do.
+		// It was deleted between the two requests: the caller retries.
 	}
 	return nil, fmt.Errorf("create volume %s: %w", pv.Name, err)
 }
 
-// RemoveVolume takes our finalizer off a volume object and deletes it, if it still is the object
-// with that UID. One that is gone already is no error.
+// RemoveVolume removes our finalizer from a volume object and deletes the object, if it still has the given UID. It
+// is no error if the object is gone.
 //
 // A crash between the two leaves an object without our finalizer, which the next try deletes.
 func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
@@ -45,8 +45,8 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return c.DeleteVolume(ctx, now)
 }
 
-// DeleteVolume deletes a volume object, if nobody changed it since it was read: what was decided on may not
-// be so any more (apierrors.IsConflict: the object is there still). One that is gone already is no error.
+// DeleteVolume deletes a volume object if it is unchanged since it was read, because a change may invalidate the
+// decision (apierrors.IsConflict: the object still exists). It is no error if the object is gone.
 func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	uid := pv.UID
 	unchanged := &metav1.Preconditions{UID: &uid}
@@ -57,7 +57,7 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 		Body(&metav1.DeleteOptions{Preconditions: unchanged}).
 		Timeout(callTimeout).Do(ctx).Error()
 	if apierrors.IsConflict(err) {
-		// Another object of that name, so that ours is gone; or it was changed, or a conflict of somebody in between.
+		// Either another object has that name, and ours is gone; or ours was changed; or a proxy responded with a conflict.
 		now, readErr := c.GetVolume(ctx, pv.Name)
 		switch {
 		case readErr != nil:
@@ -80,10 +80,10 @@ func deleting(now, before *corev1.PersistentVolume) bool {
 		now.Spec.ClaimRef != nil && before.Spec.ClaimRef != nil && now.Spec.ClaimRef.UID == before.Spec.ClaimRef.UID
 }
 
-// ReleaseFinalizer takes our finalizer off a volume object, and no other, if its policy and its claim still are
-// those that were decided on (a conflict, apierrors.IsConflict): who takes the claim out of an object, or writes
-// another one into it, wants the data. It returns the object as it is then, nil if it is gone. One that does not
-// have the finalizer is returned as given.
+// ReleaseFinalizer removes our finalizer from a volume object, and no other. The error is a conflict
+// (apierrors.IsConflict) if its reclaim policy or its claim changed since the decision: an administrator who removes or
+// replaces the claim of an object wants the data. It returns the changed object, and nil if it is gone. An object
+// without the finalizer is returned as given.
 func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	for uid, policy, claim := pv.UID, pv.Spec.PersistentVolumeReclaimPolicy, claimUID(pv); ; {
 		at := slices.Index(pv.Finalizers, plan.Finalizer)
@@ -99,7 +99,7 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		case !apierrors.IsInvalid(err) || ctx.Err() != nil:
 			return nil, fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
 		}
-		// A test in the patch failed: somebody changed the object. What it is now decides.
+		// A test in the patch failed: the object was changed. Its present state decides.
 		now, err = c.GetVolume(ctx, pv.Name)
 		switch {
 		case err != nil:
@@ -132,8 +132,8 @@ func claimUID(pv *corev1.PersistentVolume) types.UID {
 	return ""
 }
 
-// withoutFinalizer removes the entry at that place, if it is ours still, and the object, its policy and its claim
-// the same. A merge patch could only write the whole list, and with it what others changed meanwhile.
+// withoutFinalizer returns the JSON patch that removes the entry at an index, if it is still ours and the object, its
+// policy and its claim are the same. A merge patch would write the whole list, and undo concurrent changes.
 func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID, at int) []byte {
 	path := fmt.Sprintf("/metadata/finalizers/%d", at)
 	same := ""
@@ -144,8 +144,8 @@ func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy
 		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, uid, policy, same, path, plan.Finalizer, path)
 }
 
-// SetSelectedNode writes the node's name on a claim; "" removes it. It is written only if the claim
-// still is as given: won is false, without an error, if somebody changed it or deleted it meanwhile.
+// SetSelectedNode writes the node's name on a claim; "" removes it. It does so only if the claim is unchanged: won is
+// false, without an error, if the claim was changed or deleted meanwhile.
 func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error) {
 	patch, err := selectedNodePatch(claim, node)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVo
 	return true, nil
 }
 
-// selectedNodePatch carries the version, which makes the server refuse it if the claim has another.
+// selectedNodePatch contains the resource version, so that the server refuses the patch if the claim has another one.
 func selectedNodePatch(claim *corev1.PersistentVolumeClaim, node string) ([]byte, error) {
 	value := &node
 	if node == "" {

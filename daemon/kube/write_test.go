@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,7 +90,7 @@ func TestRemoveVolume(t *testing.T) {
 	deleted := created(t, volume("rm-deleted", "5", plan.Finalizer))
 	created(t, volume("rm-untouched", "6", plan.Finalizer))
 
-	// Somebody else's finalizer goes meanwhile, so that ours is no longer where it was.
+	// Another finalizer is removed meanwhile, so that ours has another index.
 	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, plan.Finalizer)
 	if _, err := plane.Client().CoreV1().PersistentVolumes().Patch(ctx, "rm-moved", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -230,7 +231,7 @@ func TestSetSelectedNode(t *testing.T) {
 	}
 }
 
-// Whoever competes for a claim from the same version of it, one wins.
+// Of the daemons that write the node on the same version of a claim, one wins.
 func TestOneWins(t *testing.T) {
 	ns := namespace(t)
 	c, _ := newClient(t, Options{})
@@ -255,7 +256,7 @@ func TestOneWins(t *testing.T) {
 	}
 }
 
-// A conflict may be somebody's in between: the object is still there then, and so is the error.
+// A conflict may be the response of a proxy: then the object still exists, and the conflict is the error.
 func TestRemoveVolumeInAConflict(t *testing.T) {
 	ctx := t.Context()
 	c, w := newClient(t, Options{})
@@ -274,7 +275,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	conflicting := w.spoil
 	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
-			return nil, io.ErrUnexpectedEOF
+			return nil, errors.New("connection refused") // client-go does not retry it, unlike an EOF
 		}
 		return conflicting(r)
 	})
@@ -408,7 +409,7 @@ func TestStrangersNotFound(t *testing.T) {
 			}
 		}
 		if permanent(asks["claim"](), "default", time.Hour) {
-			t.Errorf("%s: an event is given up", kind)
+			t.Errorf("%s: an event is discarded", kind)
 		}
 	}
 }
