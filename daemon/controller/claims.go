@@ -177,7 +177,7 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
 		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
-	c.mixes(f.Claim)
+	c.binding.Provisioned(f.Claim)
 	return 0, nil
 }
 

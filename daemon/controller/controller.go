@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -62,7 +63,7 @@ type Controller struct {
 	nodes    nodeCount
 	classes  classOwners
 	turns    turns
-	mixing   *mixing
+	binding  *binding.Warner
 	here     here
 }
 
@@ -88,7 +89,13 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, nodes: nodeCount{number: 2}, mixing: newMixing()}
+	c := &Controller{Options: o, rooms: map[string]*room{}, nodes: nodeCount{number: 2}}
+	c.binding = binding.New(binding.Options{
+		API: o.API, Events: o.Speaker, Log: o.Log, Allow: c.maySay,
+		Classes: func() []*storagev1.StorageClass { return c.World.Classes.List() },
+		Volumes: func() []*corev1.PersistentVolume { return c.World.Volumes.List() },
+		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
+	})
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		shutter := &shutter{kick: kick, every: o.Deadline / 4}
@@ -107,6 +114,9 @@ func New(o Options) *Controller {
 func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
 }
+
+// bindingNodes is how old the number of nodes may be by which pods are looked at again.
+const bindingNodes = 10 * time.Minute
 
 // grace is how long Run waits for work under way when its context ends. A worker that hangs in the
 // kernel is left behind: every step can be repeated by the next process.
@@ -130,14 +140,10 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		for _, r := range c.rooms {
 			c.staff(ctx, r, &all)
 		}
-		all.Go(func() {
-			work(ctx, c.mixing.namespaces, func(i item) (time.Duration, error) { return c.lookForMix(ctx, i) })
-		})
-		all.Go(func() { c.lookAgainForMix(ctx) })
+		all.Go(func() { c.binding.Run(ctx) })
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	c.mixing.namespaces.ShutDown()
 	for _, r := range c.rooms {
 		r.claims.ShutDown()
 		r.volumes.ShutDown()

@@ -126,27 +126,3 @@ func TestShutterOpensAgain(t *testing.T) {
 	default:
 	}
 }
-
-// A burst of claims costs one look for pods in each namespace.
-func TestMixingGathersANamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMixing()
-		defer m.namespaces.ShutDown()
-		for range 2 {
-			m.add("a", "one")
-			m.add("a", "two")
-			m.add("b", "three")
-			time.Sleep(2 * moment) // of the bubble's clock
-			if n := m.namespaces.Len(); n != 2 {
-				t.Fatalf("%d looks, want one for each namespace", n)
-			}
-			for range 2 {
-				i, _ := m.namespaces.Get()
-				if got, want := m.take(i.namespace), map[string]int{"a": 2, "b": 1}[i.namespace]; len(got) != want {
-					t.Errorf("namespace %s: %v", i.namespace, got)
-				}
-				m.namespaces.Done(i)
-			}
-		}
-	})
-}

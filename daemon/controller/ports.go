@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -52,8 +53,6 @@ type Reader interface {
 	ClusterID(ctx context.Context) (string, error)
 	// ClassProvisioner is the provisioner of a class, "" if there is no such class.
 	ClassProvisioner(ctx context.Context, class string) (string, error)
-	// EachPod reads the pods that a field selector leaves, of one namespace, or of all where that is "".
-	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 }
 
 // VolumeWriter creates and removes volume objects.
@@ -89,6 +88,7 @@ type API interface {
 	ClaimWriter
 	Tombstones
 	leadership.Leases
+	binding.API
 }
 
 // Speaker tells the people who look at an object. It never blocks.
