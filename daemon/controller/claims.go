@@ -106,7 +106,7 @@ func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolum
 
 func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
 	f := plan.ClaimFacts{
-		Claim: claim, Self: c.Self,
+		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
 		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
@@ -126,7 +126,7 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 		f.Free = state.Report.Free
 		r := c.rooms[f.Pool.Name]
 		role := r.elector.Role()
-		f.Leads, f.Silent = role == leadership.Leader, role == leadership.Standby
+		f.Silent = role == leadership.Standby
 		f.Closed = r.elector.Blocked(f.Closed)
 	}
 	return f

@@ -71,9 +71,12 @@ func TestTakeLooksFirst(t *testing.T) {
 	claim.Annotations = map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	f := plan.ClaimFacts{
-		Claim: claim, Nodes: 2, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"},
-		NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Free: 1 << 30, Age: time.Minute,
-		Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }},
+		RequestFacts: plan.RequestFacts{
+			Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Nodes: 2,
+			NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Free: 1 << 30,
+			Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }},
+		},
+		Claim: claim, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Age: time.Minute,
 	}
 	after, err := c.take(t.Context(), f)
 	if _, late := c.turns.lately(time.Now()); err != nil || after <= 0 || a.assignments != 0 || late == 0 {

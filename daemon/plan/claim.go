@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,48 +31,65 @@ type Verdict struct {
 	After   time.Duration // look again after this long; 0: only when something changes
 }
 
-// ClaimFacts is everything that a decision about a claim depends on.
+// ClaimFacts is everything that a decision about a claim depends on. ForClaim fills in Request.
 type ClaimFacts struct {
-	Self
-	Claim      *corev1.PersistentVolumeClaim
-	Class      *storagev1.StorageClass  // nil: the class does not exist, or is not ours
-	ClassOf    string                   // of a class that is not ours: its provisioner, "" if it does not exist
-	Volume     *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
-	NodeLabels map[string]string        // nil: the cluster does not know this node
-	Nodes      int                      // that the cluster has
-	Pool       Pool                     // what Resolve answered
-	Refusal    *Refusal
-	Closed     string        // why the pool takes no work, "" if it is open
-	Held       bool          // it is closed because another daemon of this host works in it
-	Leads      bool          // this daemon works in the pool: always, but in one of scope shared
-	Silent     bool          // nor does it speak for those that cannot
-	Free       uint64        // bytes that new volumes may take
-	Taken      int           // Immediate claims that this node took lately
-	Backlog    time.Duration // how long the Immediate claims that came before this one keep the API server busy
-	Inquiry    *Inquiry      // nil: the API server was not asked
-	Lag        time.Duration // by which other nodes' writes came too late lately to be seen before this node's turn
-	Age        time.Duration // since this daemon first saw the claim as it is: undecided, or with this node chosen
+	RequestFacts
+	Claim   *corev1.PersistentVolumeClaim
+	Class   *storagev1.StorageClass  // nil: the class does not exist, or is not ours
+	ClassOf string                   // of a class that is not ours: its provisioner, "" if it does not exist
+	Volume  *corev1.PersistentVolume // the volume of this claim's derived name, nil if there is none
+	Silent  bool                     // the pool is shared, and this daemon is neither its leader nor its reporter
+	Taken   int                      // Immediate claims that this node took lately
+	Backlog time.Duration            // how long the Immediate claims that came before this one keep the API server busy
+	Inquiry *Inquiry                 // nil: the API server was not asked
+	Lag     time.Duration            // by which other nodes' writes came too late lately to be seen before this node's turn
+	Age     time.Duration            // since this daemon first saw the claim as it is: undecided, or with this node chosen
 }
 
 type claimRule func(ClaimFacts) (Verdict, bool)
 
-// claimRules is the specification: the first rule that applies decides. What concerns nobody here
-// comes first, then what no node could provide, then what this node cannot, then the doing.
-var claimRules = []claimRule{
-	beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading,
-	classMissing, classRefused, populated, blockMode, accessMode, dataSource, selector, attributesClass,
-	topology, nodeUnknown, badName, poolInUse, poolClosed, tooLarge,
-	nobodyChosen, notYetAssigned, notOurTurn, undecided,
-}
+// concernRules and assignmentRules are the protocol between the claim's binder and the daemons of the nodes; the rules
+// about what the claim requests (requestRules) stand between the two. In each list the first rule that applies decides.
+var (
+	concernRules    = []claimRule{beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading, classMissing}
+	assignmentRules = []claimRule{noNodeChosen, notYetAssigned, notOurTurn, unassigned}
+)
 
-// ForClaim decides what this node does about a claim.
+// ForClaim decides what this node does about a claim: whether the claim concerns it, whether there can be a volume
+// here, and whether this node is to make it.
 func ForClaim(f ClaimFacts) Verdict {
-	for _, rule := range claimRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
+	f.Request = requestOf(f.Claim, f.Class)
+	if v, applies := first(concernRules, f); applies {
+		return v
+	}
+	if r, refused := ForRequest(f.RequestFacts); refused {
+		return f.refused(r)
+	}
+	if v, applies := first(assignmentRules, f); applies {
+		return v
 	}
 	return Verdict{Action: Provision}
+}
+
+func first(rules []claimRule, f ClaimFacts) (Verdict, bool) {
+	for _, rule := range rules {
+		if v, applies := rule(f); applies {
+			return v, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// refused is what becomes of a claim whose request is refused.
+func (f ClaimFacts) refused(r Refusal) Verdict {
+	switch r.Help {
+	case ByNode:
+		return f.cannot(r.Reason, r.Message)
+	case ByItself:
+		return Verdict{Action: Wait, Reason: r.Reason, Message: r.Message, After: r.After}
+	default:
+		return Verdict{Action: Refuse, Reason: r.Reason, Message: r.Message}
+	}
 }
 
 // KeepClaim reports whether a claim may concern this node, from the claim alone: what it refuses is
@@ -139,12 +155,10 @@ func Chosen(c *corev1.PersistentVolumeClaim) string {
 	return c.Annotations[SelectedNode]
 }
 
-func (f ClaimFacts) otherNodes() bool { return f.Nodes > 1 }
-
-// cannot is the verdict of a rule that speaks of this node alone. A claim that was given to this node
-// and may go elsewhere is given back. A claim that nobody took yet is left to the others for a
-// while before this node complains: one of them probably takes it.
-func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
+// cannot is the verdict where this node lacks what another may have. A claim that was assigned to this node and may go
+// elsewhere is released. An unassigned claim is left to the other nodes for a while before this node reports the
+// reason: one of them probably takes it.
+func (f ClaimFacts) cannot(reason, message string) Verdict {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
 	case f.Pool.Scope == ScopeShared: // no node is better than another
@@ -160,7 +174,7 @@ func (f ClaimFacts) cannot(reason, message string) (Verdict, bool) {
 	case f.nodeOpen() && f.Age < patience+f.Backlog:
 		v = Verdict{Action: Wait, After: patience + f.Backlog - f.Age}
 	}
-	return v, true
+	return v
 }
 
 const (
@@ -232,152 +246,9 @@ func classMissing(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: message}, f.Class == nil
 }
 
-func blockMode(f ClaimFacts) (Verdict, bool) {
-	mode := f.Claim.Spec.VolumeMode
-	return Verdict{Action: Refuse, Reason: ReasonBlockMode, Message: "volumeMode Block: this provisioner makes directories, not block devices; use volumeMode Filesystem"},
-		mode != nil && *mode == corev1.PersistentVolumeBlock
-}
-
-var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
-
-// accessMode: a volume of one node's disk is shared by the pods of that node, which in a cluster of one node are
-// all there are. A node that joins later cannot run them; the volume's affinity says so to the scheduler.
-func accessMode(f ClaimFacts) (Verdict, bool) {
-	if f.Pool.OfAllNodes() || !f.otherNodes() {
-		return Verdict{}, false
-	}
-	for _, mode := range f.Claim.Spec.AccessModes {
-		if !slices.Contains(nodeAccessModes, mode) {
-			return Verdict{Action: Refuse, Reason: ReasonAccessMode,
-				Message: fmt.Sprintf("access mode %s: a volume of this class is on one node's disk; use ReadWriteOnce or ReadWriteOncePod", mode)}, true
-		}
-	}
-	return Verdict{}, false
-}
-
-// populated: the populator makes a claim of its own, fills its volume and has the volume bound to this claim
-// (KEP-1495; lib-volume-populator).
-func populated(f ClaimFacts) (Verdict, bool) {
-	if !f.populators() {
-		return Verdict{}, false
-	}
-	from := f.Claim.Spec.DataSourceRef
-	return Verdict{Action: Wait, Reason: ReasonPopulator,
-		Message: fmt.Sprintf("waits for the populator of %.63q %.63q, which makes the volume and binds it", from.Kind, from.Name)}, true
-}
-
-// populators reports whether the claim's volume comes from a volume populator: its source is neither a claim nor
-// a snapshot.
-func (f ClaimFacts) populators() bool {
-	from := f.Claim.Spec.DataSourceRef
-	if from == nil {
-		return false
-	}
-	group := ""
-	if from.APIGroup != nil {
-		group = *from.APIGroup
-	}
-	return !(group == "" && from.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot")
-}
-
-func dataSource(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Refuse, Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot or another claim here; use an empty claim and copy the data"},
-		f.Claim.Spec.DataSource != nil || f.Claim.Spec.DataSourceRef != nil
-}
-
-func selector(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Refuse, Reason: ReasonSelector, Message: "selector: a claim that selects existing volumes by label is not provisioned; remove spec.selector"},
-		f.Claim.Spec.Selector != nil
-}
-
-// attributesClass: the binder wants the volume to have the claim's VolumeAttributesClass (pkg/controller/volume/
-// persistentvolume, checkVolumeSatisfyClaim), and the API server takes one on CSI volumes alone
-// (pkg/apis/core/validation, ValidatePersistentVolumeSpec). An empty name is none.
-func attributesClass(f ClaimFacts) (Verdict, bool) {
-	name := f.Claim.Spec.VolumeAttributesClassName
-	if name == nil || *name == "" {
-		return Verdict{}, false
-	}
-	return Verdict{Action: Refuse, Reason: ReasonAttributesClass, Message: fmt.Sprintf(
-		"volumeAttributesClassName %s: only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it", words.Quoted(*name))}, true
-}
-
-// classRefused: an unknown pool is this node's trouble, another node may have it; a parameter that
-// nobody knows is everybody's.
-func classRefused(f ClaimFacts) (Verdict, bool) {
-	switch {
-	case f.Refusal == nil:
-		return Verdict{}, false
-	case f.Refusal.Reason == ReasonUnknownPool:
-		return f.cannot(f.Refusal.Reason, f.Refusal.Message)
-	default:
-		return Verdict{Action: Refuse, Reason: f.Refusal.Reason, Message: f.Refusal.Message}, true
-	}
-}
-
-func nodeUnknown(f ClaimFacts) (Verdict, bool) {
-	if f.NodeLabels[HostnameLabel] != "" || f.Pool.Scope == ScopeShared {
-		return Verdict{}, false
-	}
-	message := "the cluster has no node of this name"
-	if f.NodeLabels != nil {
-		message = "the Node object has no label " + HostnameLabel
-	}
-	return Verdict{Action: Wait, Reason: ReasonNodeNotFound, Message: "node " + f.Node + ": " + message, After: retryAfter}, true
-}
-
-// topology: a volume that every node reaches is in every topology.
-func topology(f ClaimFacts) (Verdict, bool) {
-	if f.Pool.Scope == ScopeShared || f.NodeLabels == nil || len(f.Class.AllowedTopologies) == 0 || slices.ContainsFunc(f.Class.AllowedTopologies, f.matches) {
-		return Verdict{}, false
-	}
-	return f.cannot(ReasonTopology, "class "+f.Class.Name+": allowedTopologies do not include this node")
-}
-
-func (f ClaimFacts) matches(term corev1.TopologySelectorTerm) bool {
-	for _, want := range term.MatchLabelExpressions {
-		if value, has := f.NodeLabels[want.Key]; !has || !slices.Contains(want.Values, value) {
-			return false
-		}
-	}
-	return true
-}
-
-func badName(f ClaimFacts) (Verdict, bool) {
-	if f.Pool.Directory == nil {
-		return Verdict{}, false // of no pool
-	}
-	_, err := f.Pool.Directory(VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
-	if err == nil {
-		return Verdict{}, false
-	}
-	return f.cannot(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error())
-}
-
-// poolInUse: the other daemon may be one of this node, too, and is then about to provision the claim:
-// it is not taken out of its hands.
-func poolInUse(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Wait, Reason: ReasonPoolInUse, After: retryAfter, Message: "node " + f.Node + ": pool " + f.Pool.Name + ": " + f.Closed}, f.Held
-}
-
-func poolClosed(f ClaimFacts) (Verdict, bool) {
-	if f.Closed == "" {
-		return Verdict{}, false
-	}
-	return f.cannot(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Closed)
-}
-
-func tooLarge(f ClaimFacts) (Verdict, bool) {
-	want := requested(f.Claim)
-	if fits(want, f.Free) {
-		return Verdict{}, false
-	}
-	return f.cannot(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes", f.Pool.Name, words.Name(want.String()), words.Size(f.Free)))
-}
-
-// nobodyChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for
+// noNodeChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for
 // the scheduler.
-func nobodyChosen(f ClaimFacts) (Verdict, bool) {
+func noNodeChosen(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, waitsForConsumer(f.Class) && f.nodeOpen()
 }
 
@@ -397,8 +268,8 @@ func notOurTurn(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, After: wait}, f.Pool.Scope == ScopeEveryNode && f.nodeOpen() && wait > 0
 }
 
-// undecided: an Immediate claim belongs to the daemon that writes its node's name on it first.
-func undecided(f ClaimFacts) (Verdict, bool) {
+// unassigned: an Immediate claim belongs to the daemon that writes its node's name on it first.
+func unassigned(f ClaimFacts) (Verdict, bool) {
 	if !f.nodeOpen() || f.Pool.OfAllNodes() {
 		return Verdict{}, false
 	}

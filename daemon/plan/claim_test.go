@@ -36,8 +36,9 @@ func ready() ClaimFacts {
 	return ClaimFacts{
 		Claim: claim,
 		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: DefaultProvisioner, VolumeBindingMode: &wait},
-		Self:  self, NodeLabels: map[string]string{HostnameLabel: "host-a"},
-		Pool: testPool("fast"), Free: 10 << 30,
+		RequestFacts: RequestFacts{
+			Self: self, NodeLabels: map[string]string{HostnameLabel: "host-a"}, Pool: testPool("fast"), Free: 10 << 30,
+		},
 	}
 }
 
@@ -158,7 +159,7 @@ func TestClaimPrecedence(t *testing.T) {
 			`storage class "fast" belongs to provisioner "example.com/other" now, and the claim is for "hostpath-provisioner"`},
 		{"no class before block mode", []change{block, func(f *ClaimFacts) { f.Class = nil }}, Wait, ReasonClassNotFound, `storage class "fast" does not exist`},
 		{"block mode before closed", []change{block, closed}, Refuse, ReasonBlockMode, "volumeMode Block"},
-		{"parameter before access mode", []change{others, many, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
+		{"parameter before access mode", []change{others, many, func(f *ClaimFacts) { f.Refusal = &Refusal{Reason: ReasonUnknownParameter, Message: "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
 		{"access mode on the only node: every pod is on it", []change{many}, Provision, "", ""},
 		{"access mode before closed", []change{others, closed, func(f *ClaimFacts) {
 			f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
@@ -182,9 +183,9 @@ func TestClaimPrecedence(t *testing.T) {
 		{"a class name is quoted and cut", []change{func(f *ClaimFacts) {
 			f.Class, f.Claim.Annotations[ClassBeta] = nil, "line\n"+strings.Repeat("x", 300)
 		}}, Wait, ReasonClassNotFound, `storage class "line\nxxx`},
-		{"unknown parameter before closed", []change{closed, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownParameter, "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
-		{"unknown pool on the only node waits", []change{func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Wait, ReasonUnknownPool, "node node-a: no pool"},
-		{"unknown pool where others may have it", []change{others, func(f *ClaimFacts) { f.Refusal = &Refusal{ReasonUnknownPool, "no pool"} }}, Release, ReasonUnknownPool, "no pool"},
+		{"unknown parameter before closed", []change{closed, func(f *ClaimFacts) { f.Refusal = &Refusal{Reason: ReasonUnknownParameter, Message: "class fast: p"} }}, Refuse, ReasonUnknownParameter, "class fast: p"},
+		{"unknown pool on the only node waits", []change{func(f *ClaimFacts) { f.Refusal = &Refusal{Reason: ReasonUnknownPool, Message: "no pool", Help: ByNode} }}, Wait, ReasonUnknownPool, "node node-a: no pool"},
+		{"unknown pool where others may have it", []change{others, func(f *ClaimFacts) { f.Refusal = &Refusal{Reason: ReasonUnknownPool, Message: "no pool", Help: ByNode} }}, Release, ReasonUnknownPool, "no pool"},
 		{"topology before closed", []change{closed, func(f *ClaimFacts) {
 			f.Class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: HostnameLabel, Values: []string{"host-b"}}}}}
 		}}, Wait, ReasonTopology, "allowedTopologies"},

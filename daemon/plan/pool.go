@@ -40,10 +40,6 @@ type Pool struct {
 	Directory func(pv, namespace, claim string) (string, error)
 }
 
-// Refusal is a verdict that does not depend on the state of the host: a class that asks for what
-// this node's configuration does not have.
-type Refusal struct{ Reason, Message string }
-
 // Class parameters.
 const (
 	paramPool     = "pool"
@@ -87,16 +83,23 @@ func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
 		return Pool{}, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other", class.Name, paramPool, paramPvDir)
 	case named:
 		return find(pools, func(p Pool) bool { return p.Name == name },
-			refuse(ReasonUnknownPool, "class %s: this node has no pool %q; it has %s", class.Name, name, names(pools)))
+			unknownPool("class %s: this node has no pool %q; it has %s", class.Name, name, names(pools)))
 	case placed:
 		return find(pools, func(p Pool) bool { return p.Path == dir },
-			refuse(ReasonUnknownPool, "class %s: this node has no pool at %q; it has %s", class.Name, dir, names(pools)))
+			unknownPool("class %s: this node has no pool at %q; it has %s", class.Name, dir, names(pools)))
 	case len(pools) == 1:
 		return pools[0], nil
 	default:
 		return find(pools, func(p Pool) bool { return p.Default },
-			refuse(ReasonUnknownPool, "class %s: names no pool, and none of this node's pools is the default; it has %s", class.Name, names(pools)))
+			unknownPool("class %s: names no pool, and none of this node's pools is the default; it has %s", class.Name, names(pools)))
 	}
+}
+
+// unknownPool is the refusal of a class that names a pool that this node does not have: another node may.
+func unknownPool(format string, args ...any) *Refusal {
+	r := refuse(ReasonUnknownPool, format, args...)
+	r.Help = ByNode
+	return r
 }
 
 func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (Pool, *Refusal) {

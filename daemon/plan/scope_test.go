@@ -14,7 +14,7 @@ import (
 // daemon is the one that works in the pool.
 func shared() ClaimFacts {
 	f := ready()
-	f.Pool.Scope, f.Leads = ScopeShared, true
+	f.Pool.Scope = ScopeShared
 	f.Claim.Annotations[SelectedNode] = them
 	f.Claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	return f

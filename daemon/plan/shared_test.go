@@ -5,8 +5,8 @@ import "testing"
 // A daemon that stands by reports nothing about a claim of a shared pool, but the node that the claim names
 // writes its name on it.
 func TestClaimsOfSharedPools(t *testing.T) {
-	silent := func(f *ClaimFacts) { f.Leads, f.Silent = false, true }
-	speaking := func(f *ClaimFacts) { f.Leads, f.Closed = false, "no node can work in it" }
+	silent := func(f *ClaimFacts) { f.Silent = true }
+	speaking := func(f *ClaimFacts) { f.Closed = "no node can work in it" }
 	named := func(f *ClaimFacts) {
 		f.Claim.Annotations = map[string]string{ProvisionOnNode: us}
 	}

@@ -79,7 +79,7 @@ func (f ClaimFacts) ofOther() (Verdict, bool) {
 	case f.Inquiry.Gone:
 		return Verdict{Action: Release, Reason: ReasonNodeNotFound,
 			Message: fmt.Sprintf("node %s was chosen for the claim, and the cluster has no node of this name any more; the scheduler may choose again", f.otherName())}, true
-	case f.populators(): // the chosen node waits for it, too
+	case populated(sourceOf(f.Claim)): // the chosen node waits for it, too
 		return Verdict{Action: Wait, After: inquireAgain}, true
 	default:
 		return f.remind(ReasonNodeSilent, "node %s was chosen for the claim and has made no volume; unless another event here says why, its daemon does not run")

@@ -15,8 +15,11 @@ import (
 // with nothing else.
 func TestEveryRuleIsTotal(t *testing.T) {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	for _, rule := range claimRules {
+	for _, rule := range append(concernRules, assignmentRules...) {
 		calls(t, rule, ClaimFacts{Claim: claim})
+	}
+	for _, rule := range requestRules {
+		calls(t, rule, RequestFacts{})
 	}
 	for _, rule := range volumeRules {
 		calls(t, rule, VolumeFacts{Volume: volume})

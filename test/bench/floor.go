@@ -96,10 +96,10 @@ func (f *floor) connect(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	f.facts = plan.ClaimFacts{
-		Class: class, Self: plan.Self{Provisioner: f.provisioner, Node: f.node}, NodeLabels: node.Labels,
+	f.facts = plan.ClaimFacts{Class: class, RequestFacts: plan.RequestFacts{
+		Self: plan.Self{Provisioner: f.provisioner, Node: f.node}, NodeLabels: node.Labels,
 		Pool: plan.Pool{Name: poolName, Path: f.pool, Source: plan.SourceHostPath},
-	}
+	}}
 	return nil
 }
 
