@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,7 +182,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// gate is a TCP proxy in front of the shared API server. It begins shut.
+// gate is a TCP proxy in front of the shared API server. It begins shut. While it is shut its port is free; each gate has
+// an address of its own on the loopback, so that no other test takes the port meanwhile.
 type gate struct {
 	address string
 	mu      sync.Mutex
@@ -189,9 +191,11 @@ type gate struct {
 	conns   []net.Conn
 }
 
+var gates atomic.Int32
+
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	lis, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", gates.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +212,7 @@ func (g *gate) kubeconfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, c := range config.Clusters {
-		c.Server = "https://" + g.address
+		c.Server, c.TLSServerName = "https://"+g.address, "127.0.0.1"
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
