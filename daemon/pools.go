@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // Expect is what the host must be for a configured pool. remembered is the ID of the marker that the
@@ -42,10 +43,18 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.Po
 		hands := d.handsOf(p, cfg.Node)
 		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside, unit: d.unit}
 		all = append(all, controller.PoolParts{
-			Pool: planPool(p), Disk: newDisk(hands, p.SELinuxType), Probe: eyes, Opened: eyes.remember, Remark: hands.Remark,
+			Pool: planPool(p), Storage: hands, Label: labelOf(p), Probe: eyes, Opened: eyes.remember,
 		})
 	}
 	return all
+}
+
+// labelOf is the SELinux label that volumes are born with, "" where there is no SELinux.
+func labelOf(p config.Pool) string {
+	if p.SELinuxType == "" || !selinux.Enabled() {
+		return ""
+	}
+	return selinux.Label(p.SELinuxType)
 }
 
 func planPool(p config.Pool) plan.Pool {

@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
@@ -26,7 +28,7 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 		home.claims.Add(i)
 		return 0, nil
 	}
-	facts, verdict, err := c.decide(ctx, claim)
+	facts, h, verdict, err := c.decide(ctx, claim)
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +46,7 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 		if wait := c.inFlight.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
 		}
-		return c.provision(ctx, facts)
+		return c.provision(ctx, h, facts)
 	default:
 		if !c.sayClaim(claim, verdict, facts.Pool.Name) {
 			return report.LimitedRetry, nil
@@ -55,8 +57,8 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 
 // decide gathers what a decision depends on, and asks for it: once more where the first answer depends on what
 // has to be asked of the API server.
-func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, plan.Verdict, error) {
-	facts := c.claimFacts(claim)
+func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
+	facts, h := c.claimFacts(ctx, claim)
 	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.turns.lately(time.Now())
@@ -66,22 +68,22 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	if verdict.Action == plan.Inquire {
 		var err error
 		if facts.Inquiry, err = c.inquire(ctx, claim); err != nil {
-			return facts, verdict, err
+			return facts, h, verdict, err
 		}
 		verdict = plan.ForClaim(facts)
 	}
 	if name := plan.ClassName(claim); verdict.Reason == plan.ReasonClassNotFound && plan.NodeNamePossible(name) {
 		var err error
 		if facts.ClassOf, err = c.classOf(ctx, name); err != nil {
-			return facts, verdict, err
+			return facts, h, verdict, err
 		}
 		if c.Serves(facts.ClassOf) {
-			return facts, plan.Verdict{Action: plan.Wait, After: lag}, nil // the watch of classes has not brought it yet
+			return facts, h, plan.Verdict{Action: plan.Wait, After: lag}, nil // the watch of classes has not brought it yet
 		}
 		verdict = plan.ForClaim(facts)
 	}
 	if verdict.Reason == "" {
-		return facts, verdict, nil
+		return facts, h, verdict, nil
 	}
 	// Before a claim is refused, given back, or kept waiting here: another node may have joined or gone meanwhile.
 	age := time.Minute
@@ -92,7 +94,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		facts.Nodes = nodes
 		verdict = plan.ForClaim(facts)
 	}
-	return facts, verdict, nil
+	return facts, h, verdict, nil
 }
 
 // nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was given to this node
@@ -104,8 +106,9 @@ func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolum
 	return c.nodeCount(ctx, time.Minute)
 }
 
-func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimFacts {
-	f := plan.ClaimFacts{
+// claimFacts returns the handle that the facts of the claim's pool are of, too: it is provisioned there or nowhere.
+func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle) {
+	f = plan.ClaimFacts{
 		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
 		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
@@ -115,21 +118,21 @@ func (c *Controller) claimFacts(claim *corev1.PersistentVolumeClaim) plan.ClaimF
 	f.Volume, _ = c.World.Volumes.Get(plan.VolumeName(claim))
 	class, known := c.World.Classes.Get(plan.ClassName(claim))
 	if !known {
-		return f
+		return f, h
 	}
 	f.Class = class
 	f.Pool, f.Refusal = c.Resolve(class, c.planPools())
 	if f.Refusal == nil {
-		state := c.Gate.State(f.Pool.Name)
-		reason, why := state.Closed()
-		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
-		f.Free = state.Report.Free
 		r := c.rooms[f.Pool.Name]
+		h, _ = r.disk.Open(ctx)
+		reason, why := h.State.Closed()
+		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
+		f.Free = h.State.Report.Free
 		role := r.elector.Role()
 		f.Silent = role == leadership.Standby
 		f.Closed = r.elector.Blocked(f.Closed)
 	}
-	return f
+	return f, h
 }
 
 // gone ends the work on a claim that is bound, deleted or given to another node. A directory that
@@ -140,7 +143,7 @@ func (c *Controller) gone(i item) {
 	}
 }
 
-func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
 		return 0, err // plan's badName answered this before
@@ -148,10 +151,9 @@ func (c *Controller) provision(ctx context.Context, f plan.ClaimFacts) (time.Dur
 	r, pv := c.rooms[f.Pool.Name], plan.NewVolume(f, name)
 	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
-	identity := c.Gate.State(f.Pool.Name).Identity()
 	// Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), r.Name)
-	if err := r.Disk.Create(ctx, identity, making(f, pv, name)); err != nil {
+	if err := h.Create(spec(f, pv, name)); err != nil {
 		return c.createFailed(ctx, r, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
@@ -207,27 +209,32 @@ func whereOf(f plan.ClaimFacts) string {
 	}
 }
 
-func making(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) Making {
+// spec is the volume to be made for a claim.
+func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volume.Spec {
 	request, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
-	return Making{
+	made := volume.Spec{
 		Record: record.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
 			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode,
 			Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 			Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy), Requested: request,
 		},
-		Quota: f.Pool.CephFS, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}
+	if f.Pool.CephFS {
+		made.Quota = request
+	}
+	return made
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.
 func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFacts, err error) (time.Duration, error) {
 	signal(r.kick)
-	if ctx.Err() != nil || errors.Is(err, ErrMoved) {
+	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
 		return 0, err
 	}
 	reason := plan.ReasonCreateFailed
-	if errors.Is(err, ErrNoQuota) {
+	if errors.Is(err, volume.ErrNoQuota) {
 		reason = plan.ReasonNoQuota
 	}
 	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,

@@ -12,24 +12,23 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // PoolParts is one pool as the controllers use it.
 type PoolParts struct {
 	plan.Pool
-	Disk  Disk
-	Probe Prober
+	Storage disk.Storage
+	Label   string // the SELinux label of new volumes, "" where there is no SELinux
+	Probe   Prober
 	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker that
 	// was found there, before any work is done in it.
 	Opened func(marker hostcheck.Marker) error
-	// Remark writes the pool's marker anew.
-	Remark func(ctx context.Context, id mounts.Identity, marker hostcheck.Marker) error
 }
 
 // Options is the controllers' world.
@@ -73,7 +72,7 @@ type room struct {
 	claims  queue
 	volumes queue
 	purges  queue
-	shutter *shutter
+	disk    *disk.Pool
 	owner   owner
 	elector *leadership.Elector // nil for a pool that is this node's alone
 	kick    chan struct{}       // look at the pool now
@@ -98,10 +97,8 @@ func New(o Options) *Controller {
 	})
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
-		shutter := &shutter{kick: kick, every: o.Deadline / 4}
-		p.Disk = answering{p.Disk, shutter, make(chan struct{}, seats)}
 		c.rooms[p.Name] = &room{
-			PoolParts: p, shutter: shutter, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
+			PoolParts: p, disk: openDisk(o, p, kick), claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
 		}
 		if p.Scope == plan.ScopeShared {
@@ -109,6 +106,13 @@ func New(o Options) *Controller {
 		}
 	}
 	return c
+}
+
+func openDisk(o Options, p PoolParts, kick chan struct{}) *disk.Pool {
+	return disk.New(disk.Options{
+		Name: p.Name, Gate: o.Gate, Storage: p.Storage, Label: p.Label,
+		Look: func() { signal(kick) }, Slow: o.Deadline / 4,
+	})
 }
 
 func newQueue() queue {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -44,7 +45,7 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		controller, r := stand(&api{}, &shelf{})
 		controller.API = &failing{with: c.with}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}
-		if err := controller.letGo(t.Context(), r, pv); !errors.Is(err, c.with) {
+		if err := controller.letGo(t.Context(), r, opened(t, r), pv); !errors.Is(err, c.with) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := controller.begun.has(letGoKey("pvc-a")); got != c.want {
@@ -59,7 +60,9 @@ type readOnly struct {
 	err error
 }
 
-func (d *readOnly) Purge(context.Context, mounts.Identity, string) error { return d.err }
+func (d *readOnly) Purge(context.Context, mounts.Identity, string) (volume.Purged, error) {
+	return volume.Purged{}, d.err
+}
 
 // A purge that fails for a moment goes on soon; one that goes on failing is tried seldom.
 func TestPurgeFails(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // Whose a pool is: a daemon under another node's name, or with the kubeconfig of another cluster, reads the
@@ -149,8 +148,8 @@ func (c *Controller) learn(ctx context.Context, r *room, report *hostcheck.Repor
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
-	_, err := within(ctx, r.shutter, func() (struct{}, error) { return struct{}{}, r.Remark(ctx, report.Identity, m) })
-	if err != nil {
+	h, _ := r.disk.Opening(ctx, *report)
+	if err := h.Remark(m); err != nil {
 		report.Findings = append(report.Findings, hostcheck.Finding{Reason: plan.ReasonStateUnwritable, Severity: hostcheck.Warn,
 			Message: "whose the pool is cannot be written into its marker: " + err.Error()})
 		return
@@ -179,7 +178,7 @@ func (c *Controller) census(ctx context.Context, r *room, report hostcheck.Repor
 	}
 	if o.taking == nil {
 		o.taking = make(chan struct{})
-		go c.takeCensus(ctx, r, report.Identity, report.Mark)
+		go c.takeCensus(ctx, r, report)
 	}
 	taking := o.taking
 	o.mu.Unlock()
@@ -201,8 +200,10 @@ func (c *Controller) census(ctx context.Context, r *room, report hostcheck.Repor
 }
 
 // takeCensus reads all records, which may take longer than a look at the pool.
-func (c *Controller) takeCensus(ctx context.Context, r *room, id mounts.Identity, marker hostcheck.Marker) {
-	records, err := r.Disk.Records(ctx, id)
+func (c *Controller) takeCensus(ctx context.Context, r *room, report hostcheck.Report) {
+	h, _ := r.disk.Opening(ctx, report)
+	marker := report.Mark
+	records, err := h.Records()
 	census := plan.Count(records, r.Pool, c.Node, marker.Former())
 	if err == nil && marker.Cluster == "" && c.Cluster() != "" {
 		census.Absent, err = c.absent(ctx, records)

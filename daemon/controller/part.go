@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
 // A volume of scope every-node has a directory on each node, this node's part of it. Whoever makes the
@@ -39,25 +41,26 @@ func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentV
 	if r.Name == "" {
 		return 0, nil // this node has no pool of that name, and no part in its volumes
 	}
-	facts, err := c.partFacts(ctx, r, pv)
+	h, _ := r.disk.Open(ctx)
+	facts, err := c.partFacts(h, r, pv)
 	if err != nil {
 		return 0, c.partTrouble(r, pv, err)
 	}
 	verdict := plan.ForPart(facts)
 	switch {
 	case verdict.Action == plan.Provision:
-		if err := c.makePart(ctx, r, pv, facts); err != nil {
+		if err := c.makePart(h, pv, facts); err != nil {
 			return 0, c.partTrouble(r, pv, err)
 		}
 		c.partMade(r, pv)
 	case verdict.Action == plan.Note:
 		// A crash before it leaves a directory that is said to be unpublished, with its object: here again.
-		if err := r.Disk.Published(ctx, c.Gate.State(r.Name).Identity(), pv.Name); err != nil {
+		if err := h.Published(pv.Name); err != nil {
 			return 0, err
 		}
 		c.partThere(r, pv)
 	case verdict.Action == plan.PutBack:
-		return 0, c.putPartBack(ctx, r, pv, verdict)
+		return 0, c.putPartBack(ctx, r, h, pv, verdict)
 	case verdict.Action == plan.Ignore && facts.Record != nil:
 		c.partThere(r, pv)
 	default:
@@ -66,8 +69,8 @@ func (c *Controller) follow(ctx context.Context, r *room, pv *corev1.PersistentV
 	return verdict.After, nil
 }
 
-func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
-	state := c.Gate.State(r.Name)
+func (c *Controller) partFacts(h disk.Handle, r *room, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
+	state := h.State
 	f := plan.PartFacts{Volume: pv, Self: c.Self, Pool: c.poolWithClass(r, pv), Free: state.Report.Free}
 	_, f.Full = state.Closed()
 	if !state.Removable() {
@@ -75,7 +78,7 @@ func (c *Controller) partFacts(ctx context.Context, r *room, pv *corev1.Persiste
 		return f, nil
 	}
 	var err error
-	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
+	f.Record, err = h.Lookup(pv.Name)
 	if errors.Is(err, record.ErrDamaged) {
 		f.Unreadable, err = err.Error(), nil
 	}
@@ -95,7 +98,7 @@ func (c *Controller) poolWithClass(r *room, pv *corev1.PersistentVolume) plan.Po
 
 // makePart: a crash after it leaves a directory of a volume whose object is there, which is what
 // should be; the next start finds it and does nothing.
-func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, f plan.PartFacts) error {
+func (c *Controller) makePart(h disk.Handle, pv *corev1.PersistentVolume, f plan.PartFacts) error {
 	rec, err := plan.PartRecord(f)
 	if err != nil {
 		return err // plan's partBadName answered this before
@@ -103,7 +106,7 @@ func (c *Controller) makePart(ctx context.Context, r *room, pv *corev1.Persisten
 	rec.Class, rec.Provisioner, rec.Node = plan.VolumeClass(pv), pv.Annotations[plan.ProvisionedBy], c.Node
 	rec.Source, rec.Scope, rec.Reclaim = plan.SourceHostPath, plan.ScopeEveryNode, string(pv.Spec.PersistentVolumeReclaimPolicy)
 	rec.Requested, _ = plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
-	return r.Disk.Create(ctx, c.Gate.State(r.Name).Identity(), Making{Record: rec, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID})
+	return h.Create(volume.Spec{Record: rec, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID})
 }
 
 // late is how old an object is for which a directory is news: the node joined, was off, or could not.
@@ -129,12 +132,12 @@ func (c *Controller) partThere(r *room, pv *corev1.PersistentVolume) {
 
 // putPartBack asks the API whether the object really is in use again: what the watch says may be older
 // than this node's removal of its part.
-func (c *Controller) putPartBack(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) error {
+func (c *Controller) putPartBack(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume, v plan.Verdict) error {
 	now, err := c.API.GetVolume(ctx, pv.Name)
 	if err != nil || now == nil || now.UID != pv.UID || !plan.InUse(now) {
 		return err
 	}
-	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, string(pv.Spec.ClaimRef.UID)); err != nil {
+	if err := h.PutBack(pv.Name, string(pv.Spec.ClaimRef.UID)); err != nil {
 		return c.partTrouble(r, pv, err)
 	}
 	c.begun.end(removedKey(pv))
@@ -147,7 +150,7 @@ func (c *Controller) putPartBack(ctx context.Context, r *room, pv *corev1.Persis
 
 func (c *Controller) partTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
 	signal(r.kick) // a pool that moved is looked at before anything is said; its gate then says why
-	if !errors.Is(err, ErrMoved) && !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, volume.ErrMoved) && !errors.Is(err, context.Canceled) {
 		c.sayPart(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonCreateFailed,
 			Message: "node " + c.Node + " has no directory for this volume: " + err.Error()})
 	}
@@ -174,10 +177,10 @@ func removedKey(pv *corev1.PersistentVolume) string { return "removed/" + string
 //	tombstone written   the object with its finalizer: the same
 //	finalizer off       an object without it: the same, or it is gone because somebody had deleted it
 //	object deleted      directories on the nodes that were off, or slower: their tombstone is there
-func (c *Controller) removePart(ctx context.Context, r *room, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
+func (c *Controller) removePart(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
 	key := removedKey(pv)
 	if c.begun.begin(key) {
-		if err := c.putAway(ctx, r, pv.Name, "", v.Action); err != nil {
+		if err := putAway(h, pv.Name, "", v.Action); err != nil {
 			c.begun.end(key)
 			return 0, c.diskTrouble(r, pv, err)
 		}
@@ -229,23 +232,22 @@ var doneHere = map[plan.Action]string{
 }
 
 // putAway does with a volume's directory what was decided, durably. Each step can be repeated.
-func (c *Controller) putAway(ctx context.Context, r *room, pv, claimUID string, action plan.Action) error {
-	identity := c.Gate.State(r.Name).Identity()
+func putAway(h disk.Handle, pv, claimUID string, action plan.Action) error {
 	switch action {
 	case plan.Delete: // what was decided is told by the object or by the tombstone, whichever node lets that go
-		if err := r.Disk.Trash(ctx, identity, pv); err != nil {
+		if err := h.Trash(pv); err != nil {
 			return err
 		}
-		return r.Disk.Discard(ctx, identity, pv)
+		return h.Discard(pv)
 	case plan.Archive:
-		return r.Disk.Archive(ctx, identity, pv)
+		return h.Archive(pv)
 	case plan.PutBack: // it is to be retained
-		if err := r.Disk.PutBack(ctx, identity, pv, claimUID); err != nil {
+		if err := h.PutBack(pv, claimUID); err != nil {
 			return err
 		}
-		return r.Disk.Retain(ctx, identity, pv)
+		return h.Retain(pv)
 	case plan.Retain:
-		return r.Disk.Retain(ctx, identity, pv)
+		return h.Retain(pv)
 	default:
 		return nil
 	}
@@ -254,11 +256,11 @@ func (c *Controller) putAway(ctx context.Context, r *room, pv, claimUID string, 
 // partAlone looks at a volume whose object the watch does not have any more, if this node still has
 // its directory: it was slower than the others, or its pool was closed.
 func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
-	state := c.Gate.State(r.Name)
-	if !state.Removable() {
+	h, ok := r.disk.Open(ctx)
+	if !ok {
 		return nil // the records are gone through when it opens
 	}
-	rec, err := r.Disk.Lookup(ctx, state.Identity(), pv)
+	rec, err := h.Lookup(pv)
 	if err != nil && !errors.Is(err, record.ErrDamaged) {
 		return err
 	}
@@ -271,14 +273,14 @@ func (c *Controller) partAlone(ctx context.Context, r *room, pv string) error {
 	case rec.Place != record.InPool && rec.Place != record.InTrash:
 		return nil
 	}
-	_, err = c.record(ctx, r, *rec, c.comparisonOf(*rec, state.Report.Mark))
+	_, err = c.record(ctx, r, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 	return err
 }
 
 // catchUp puts away the directory of a volume that went without this node: its tombstone says so.
 // A crash in between leaves the record, with which the next start comes here again.
-func (c *Controller) catchUp(ctx context.Context, r *room, rec record.Record, v plan.Verdict) error {
-	if err := c.putAway(ctx, r, rec.PV, rec.ClaimUID, v.Action); err != nil {
+func (c *Controller) catchUp(r *room, h disk.Handle, rec record.Record, v plan.Verdict) error {
+	if err := putAway(h, rec.PV, rec.ClaimUID, v.Action); err != nil {
 		return err
 	}
 	c.Observer.Volume(r.Name, v.Reason)

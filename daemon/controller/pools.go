@@ -78,14 +78,14 @@ func (c *Controller) look(ctx context.Context, r *room) {
 		r.owner.once.Do(func() { close(r.owner.seen) })
 	}
 	if !after.Removable() {
-		r.shutter.drop()
+		r.disk.Close()
 	}
 	r.elector.Look() // a leader that cannot work any more leaves the pool to another node
 	c.Observer.Pool(after)
 	if gate.Changed(before, after) {
 		c.sayPool(r, before, after)
 	}
-	moved := before.Identity() != after.Identity()
+	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
 		signal(r.recheck)
 		c.requeueVolumes(r)

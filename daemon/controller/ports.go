@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // Store is a view of watched objects; keys are "name" or "namespace/name".
@@ -95,64 +91,6 @@ type API interface {
 type Speaker interface {
 	Event(ref corev1.ObjectReference, kind, reason, message string)
 }
-
-// Making is a volume to be made.
-type Making struct {
-	Record   record.Record
-	Quota    bool // limit the directory to the requested size, as CephFS does
-	Mode     fs.FileMode
-	UID, GID int
-}
-
-// Maker makes volumes in one pool, and takes back those that nobody ever had.
-type Maker interface {
-	Create(ctx context.Context, id mounts.Identity, m Making) error
-	// Undo removes an empty volume and its record; ErrNotEmpty if there is data in it.
-	Undo(ctx context.Context, id mounts.Identity, pv string) error
-	// Published takes back what a record said when it was made, that it has no object yet.
-	Published(ctx context.Context, id mounts.Identity, pv string) error
-}
-
-// Remover takes volumes away. Each step can be repeated.
-type Remover interface {
-	Trash(ctx context.Context, id mounts.Identity, pv string) error
-	Archive(ctx context.Context, id mounts.Identity, pv string) error
-	// PutBack undoes Trash and Archive, as long as nothing was discarded.
-	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
-	// Discard notes that the files of a volume in the trash may go, because its object went by our hand.
-	Discard(ctx context.Context, id mounts.Identity, pv string) error
-	Retain(ctx context.Context, id mounts.Identity, pv string) error
-	// Purge removes the files of a discarded volume and forgets its record. It answers how many entries it
-	// had to leave, with the error that names them.
-	Purge(ctx context.Context, id mounts.Identity, pv string) error
-}
-
-// Keeper knows what is in the pool.
-type Keeper interface {
-	// Lookup answers nil for a volume that has no record, record.ErrDamaged for a record that cannot be read.
-	Lookup(ctx context.Context, id mounts.Identity, pv string) (*record.Record, error)
-	// Archived answers the record of a claim's volume that is in the archive with its record, nil if there is none.
-	Archived(ctx context.Context, id mounts.Identity, pv, claimUID string) (*record.Record, error)
-	// Exists says whether the pool has a directory of this name.
-	Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error)
-	Records(ctx context.Context, id mounts.Identity) ([]record.Record, error)
-	// Sweep removes what earlier processes left half made.
-	Sweep(ctx context.Context, id mounts.Identity) (int, error)
-}
-
-// Disk is the hands of one pool.
-type Disk interface {
-	Maker
-	Remover
-	Keeper
-}
-
-// Errors that a Disk answers, wrapped.
-var (
-	ErrMoved    = errors.New("the pool's directory is not the one that was checked")
-	ErrNotEmpty = errors.New("the volume is not empty")
-	ErrNoQuota  = errors.New("the filesystem takes no quota")
-)
 
 // Prober looks at one pool. It answers by the context's deadline, also when the pool hangs, and finds
 // a pool closed in which a call of its Disk gets no answer.

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -39,7 +41,7 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 			if c.said.New("records/"+r.Name, err.Error()) {
 				c.Log.Warn(err.Error(), "pool", r.Name, "doing", "comparing records with the API")
 			}
-			if errors.Is(err, ErrMoved) {
+			if errors.Is(err, volume.ErrMoved) {
 				signal(r.kick)
 			}
 		}
@@ -57,18 +59,18 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 }
 
 func (c *Controller) recheck(ctx context.Context, r *room) error {
-	state := c.Gate.State(r.Name)
-	if !state.Removable() || !r.elector.Leads() {
+	h, ok := r.disk.Open(ctx)
+	if !ok || !r.elector.Leads() {
 		return nil
 	}
-	mark := state.Report.Mark
+	mark := h.State.Report.Mark
 	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
-	if _, err := r.Disk.Sweep(ctx, state.Identity()); err != nil {
+	if err := h.Sweep(); err != nil {
 		return err
 	}
-	records, err := r.Disk.Records(ctx, state.Identity())
+	records, err := h.Records()
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 		if c.inFlight.busy(rec.ClaimUID) {
 			continue // a worker has it
 		}
-		goOn, err := c.record(ctx, r, rec, with)
+		goOn, err := c.record(ctx, r, h, rec, with)
 		if err != nil {
 			first, failed = cmp.Or(first, err), failed+1
 		}
@@ -162,8 +164,8 @@ func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string
 // record looks at one record whose volume object is not watched: it does not exist, or its label is not
 // this node's. Everything is read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, r *room, rec record.Record, with *comparison) (goOn bool, err error) {
-	facts, err := c.recordFacts(ctx, r, rec)
+func (c *Controller) record(ctx context.Context, r *room, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
+	facts, err := c.recordFacts(ctx, r, h, rec)
 	if err != nil {
 		return false, err
 	}
@@ -179,24 +181,24 @@ func (c *Controller) record(ctx context.Context, r *room, rec record.Record, wit
 	case plan.Finish:
 		r.purges.Add(item{name: rec.PV})
 	case plan.Undo:
-		err = c.undo(ctx, r, rec)
+		err = c.undo(ctx, r, h, rec)
 	case plan.Keep:
 		if verdict.Reason != "" {
-			err = c.orphan(ctx, r, rec)
+			err = c.orphan(ctx, r, h, rec)
 		}
 		if plan.Inherits(facts.Volume, r.Scope, rec.Place) {
 			r.volumes.Add(item{name: rec.PV})
 		}
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
-		err = c.catchUp(ctx, r, rec, verdict)
+		err = c.catchUp(r, h, rec, verdict)
 	}
-	return !errors.Is(err, ErrMoved) && ctx.Err() == nil, err
+	return !errors.Is(err, volume.ErrMoved) && ctx.Err() == nil, err
 }
 
-func (c *Controller) recordFacts(ctx context.Context, r *room, rec record.Record) (f plan.RecordFacts, err error) {
+func (c *Controller) recordFacts(ctx context.Context, r *room, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
 		Record: rec, Self: c.Self, Scope: r.Scope,
-		Former: c.Gate.State(r.Name).Report.Mark.Former(),
+		Former: h.State.Report.Mark.Former(),
 	}
 	if node, known := c.World.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
@@ -223,11 +225,11 @@ func quiet(err error) error {
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
-func (c *Controller) undo(ctx context.Context, r *room, rec record.Record) error {
+func (c *Controller) undo(ctx context.Context, r *room, h disk.Handle, rec record.Record) error {
 	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
-	err := r.Disk.Undo(ctx, c.Gate.State(r.Name).Identity(), rec.PV)
+	err := h.Undo(rec.PV)
 	switch {
 	case err == nil && rec.Place == record.Nowhere:
 		// Never made, or purged by a process that ended before it forgot it: nobody can tell.
@@ -235,7 +237,7 @@ func (c *Controller) undo(ctx context.Context, r *room, rec record.Record) error
 	case err == nil:
 		c.Observer.Volume(r.Name, plan.ReasonUnpublishedRemoved)
 		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", rec.PV, "pool", r.Name)
-	case errors.Is(err, ErrNotEmpty):
+	case errors.Is(err, volume.ErrNotEmpty):
 		c.sayOrphan(r, rec)
 		return nil
 	}
@@ -244,17 +246,17 @@ func (c *Controller) undo(ctx context.Context, r *room, rec record.Record) error
 
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
 // discarded by a worker that let the object go, since the records were read.
-func (c *Controller) orphan(ctx context.Context, r *room, rec record.Record) error {
+func (c *Controller) orphan(ctx context.Context, r *room, h disk.Handle, rec record.Record) error {
 	if rec.Place == record.InTrash {
 		if c.begun.has(removingKey(rec.PV)) {
 			return nil
 		}
-		now, err := r.Disk.Lookup(ctx, c.Gate.State(r.Name).Identity(), rec.PV)
+		now, err := h.Lookup(rec.PV)
 		if err != nil || now == nil || now.Place != record.InTrash {
 			return err
 		}
 		if c.begun.has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
-			return c.discard(ctx, r, rec.PV)
+			return c.discard(ctx, r, h, rec.PV)
 		}
 	}
 	c.sayOrphan(r, rec)

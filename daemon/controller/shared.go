@@ -54,13 +54,14 @@ const proofs = 64
 
 // Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the same claim.
 func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
-	looked, identity := 0, s.c.Gate.State(s.r.Name).Identity()
+	looked := 0
+	h, _ := s.r.disk.Open(ctx)
 	for _, v := range s.c.World.Volumes.List() {
 		if v.Labels[plan.PoolLabel] != s.r.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
 			continue
 		}
 		looked, proof = looked+1, leadership.ProofElsewhere
-		rec, err := s.r.Disk.Lookup(ctx, identity, v.Name)
+		rec, err := h.Lookup(v.Name)
 		switch {
 		case rec != nil && v.Spec.ClaimRef != nil && rec.ClaimUID == string(v.Spec.ClaimRef.UID):
 			return leadership.ProofHere

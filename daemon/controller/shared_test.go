@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -88,7 +90,7 @@ func (c *cluster) DeleteVolume(context.Context, *corev1.PersistentVolume) error 
 
 // drawer is a disk with one volume, which remembers where its directory is.
 type drawer struct {
-	Disk
+	disk.Storage
 	record record.Record
 	done   *journal
 	after  func(step string) // once, while the daemon is paused after its first step
@@ -104,16 +106,15 @@ func (d *drawer) step(name string, place record.Place) error {
 	return nil
 }
 
-func (d *drawer) Lookup(_ context.Context, _ mounts.Identity, pv string) (*record.Record, error) {
+func (d *drawer) Lookup(_ context.Context, _ mounts.Identity, pv string) (record.Record, error) {
 	if d.record.PV != pv {
-		return nil, nil
+		return record.Record{}, volume.ErrNotRecorded
 	}
-	rec := d.record
-	return &rec, nil
+	return d.record, nil
 }
 
-func (d *drawer) Records(context.Context, mounts.Identity) ([]record.Record, error) {
-	return []record.Record{d.record}, nil
+func (d *drawer) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{Volumes: []record.Record{d.record}}, nil
 }
 
 func (d *drawer) Trash(context.Context, mounts.Identity, string) error {
@@ -140,8 +141,8 @@ func (d *drawer) Undo(context.Context, mounts.Identity, string) error {
 	return d.step("undo", record.Nowhere)
 }
 
-func (d *drawer) Purge(context.Context, mounts.Identity, string) error {
-	return d.step("purge", record.Nowhere)
+func (d *drawer) Purge(context.Context, mounts.Identity, string) (volume.Purged, error) {
+	return volume.Purged{}, d.step("purge", record.Nowhere)
 }
 
 func (d *drawer) Sweep(context.Context, mounts.Identity) (int, error) {
@@ -193,35 +194,45 @@ var lost = map[string]func(c *cluster){
 	"it was asleep for longer than it trusts": func(c *cluster) { c.now += leadership.Trust },
 }
 
+// opened is a handle on a pool that is open.
+func opened(t *testing.T, r *room) disk.Handle {
+	t.Helper()
+	h, ok := r.disk.Open(t.Context())
+	if !ok {
+		t.Fatal("the pool is not open")
+	}
+	return h
+}
+
 // acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
 var acts = map[string]struct {
-	act  func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error
+	act  func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error
 	want string // what it does as long as it holds the lease
 }{
-	"delete": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, pv, plan.Delete)
+	"delete": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, h, pv, plan.Delete)
 	}, "trash, finalizer off, object deleted, discard"},
-	"archive": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, pv, plan.Archive)
+	"archive": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, h, pv, plan.Archive)
 	}, "archive, finalizer off, object deleted, discard"},
-	"let go": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, pv, plan.LetGo)
+	"let go": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, h, pv, plan.LetGo)
 	}, "finalizer off, object deleted, discard"},
-	"retain": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, pv, plan.Retain)
+	"retain": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, r, h, pv, plan.Retain)
 	}, "retain, finalizer off"},
-	"put back": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.putBack(ctx, r, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
+	"put back": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.putBack(ctx, r, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
-	"purge": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+	"purge": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		_, err := c.purge(ctx, r, pv.Name)
 		return err
 	}, "purge"},
-	"undo": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
-		return c.undo(ctx, r, record.Record{PV: pv.Name, Place: record.InPool})
+	"undo": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.undo(ctx, r, h, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
-	"records": {func(ctx context.Context, c *Controller, r *room, pv *corev1.PersistentVolume) error {
+	"records": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		return c.recheck(ctx, r)
 	}, "sweep, undo"},
@@ -232,14 +243,14 @@ var acts = map[string]struct {
 func TestNothingWithoutTheLease(t *testing.T) {
 	for name, a := range acts {
 		c, r, api, _ := fenced()
-		if err := a.act(t.Context(), c, r, api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
+		if err := a.act(t.Context(), c, r, opened(t, r), api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
 			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, api.done.String(), a.want)
 		}
 		for how, lose := range lost {
 			c, r, api, _ := fenced()
 			pv := api.volume.DeepCopy()
 			lose(api)
-			err := a.act(t.Context(), c, r, pv)
+			err := a.act(t.Context(), c, r, opened(t, r), pv)
 			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, leadership.ErrNotLeading) {
 				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
 			}
@@ -266,21 +277,21 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 	}
 	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
 		for how, change := range changes {
-			c, r, api, disk := fenced()
+			c, r, api, drawer := fenced()
 			if action == plan.Archive {
-				disk.record.OnDelete = plan.OnDeleteArchive
+				drawer.record.OnDelete = plan.OnDeleteArchive
 			}
-			disk.after = func(string) { change(api) }
-			err := c.remove(t.Context(), r, api.volume.DeepCopy(), action)
+			drawer.after = func(string) { change(api) }
+			err := c.remove(t.Context(), r, opened(t, r), api.volume.DeepCopy(), action)
 			if !errors.Is(err, leadership.ErrNotLeading) || len(*api.done) != 1 {
 				t.Errorf("%s, and then %s: %v, did %q", action, how, err, api.done.String())
 			}
 		}
 		// What another daemon, or an administrator, finished meanwhile is left as it is.
-		c, r, api, disk := fenced()
-		disk.after = func(string) { api.volume = nil }
+		c, r, api, drawer := fenced()
+		drawer.after = func(string) { api.volume = nil }
 		pv := api.volume.DeepCopy()
-		if err := c.remove(t.Context(), r, pv, action); !errors.Is(err, errGone) || len(*api.done) != 1 {
+		if err := c.remove(t.Context(), r, opened(t, r), pv, action); !errors.Is(err, errGone) || len(*api.done) != 1 {
 			t.Errorf("%s, and its object is gone: %v, did %q", action, err, api.done.String())
 		}
 	}

@@ -159,7 +159,7 @@ func TestClassOfAnother(t *testing.T) {
 		class := "c"
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}}}
 		claim.Spec.StorageClassName = &class
-		_, v, err := c.decide(t.Context(), claim)
+		_, _, v, err := c.decide(t.Context(), claim)
 		if err != nil || v.Message != want || v.Action != plan.Wait || want == "" && v.After == 0 {
 			t.Errorf("of %q: %+v, %v", of, v, err)
 		}
@@ -275,7 +275,7 @@ func TestNodesAreCountedBeforeARefusal(t *testing.T) {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "ns", Name: "claim",
 			Annotations: map[string]string{plan.StorageProvisioner: ctl.Provisioner, plan.SelectedNode: ctl.Node}}}
 		claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{c.mode}
-		_, verdict, err := ctl.decide(t.Context(), claim)
+		_, _, verdict, err := ctl.decide(t.Context(), claim)
 		if err != nil || verdict.Action != c.action || a.counts != c.counts {
 			t.Errorf("%s: %v (%s, %s), %v after %d counts, want %v after %d", name, verdict.Action, verdict.Reason, verdict.Message, err, a.counts, c.action, c.counts)
 		}

@@ -13,9 +13,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -76,7 +78,7 @@ func (a *api) SetSelectedNode(context.Context, *corev1.PersistentVolumeClaim, st
 
 // shelf is a disk with records, of which the first cannot be undone.
 type shelf struct {
-	Disk
+	disk.Storage
 	records []record.Record
 	undone  []string
 
@@ -90,17 +92,17 @@ func (s *shelf) Discard(_ context.Context, _ mounts.Identity, pv string) error {
 
 func (s *shelf) Sweep(context.Context, mounts.Identity) (int, error) { return 0, nil }
 
-func (s *shelf) Records(context.Context, mounts.Identity) ([]record.Record, error) {
-	return s.records, nil
+func (s *shelf) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{Volumes: s.records}, nil
 }
 
-func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (*record.Record, error) {
+func (s *shelf) Lookup(_ context.Context, _ mounts.Identity, pv string) (record.Record, error) {
 	for _, r := range s.records {
 		if r.PV == pv {
-			return &r, nil
+			return r, nil
 		}
 	}
-	return nil, nil
+	return record.Record{}, volume.ErrNotRecorded
 }
 
 func (s *shelf) Trash(context.Context, mounts.Identity, string) error { return nil }
@@ -125,12 +127,12 @@ type deafObserver struct{ Observer }
 func (deafObserver) Volume(string, string) {}
 
 // stand is a controller with one open pool, "fast", on this disk.
-func stand(a *api, disk Disk) (*Controller, *room) {
+func stand(a *api, storage disk.Storage) (*Controller, *room) {
 	g := gate.New("fast")
 	g.Set(hostcheck.Report{Pool: "fast", Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
 		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
-		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Disk: disk}},
+		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
 		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
 	})
 	return c, c.rooms["fast"]

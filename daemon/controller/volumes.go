@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
@@ -30,22 +32,23 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	if pv == nil {
 		return 0, c.vanished(ctx, r, name)
 	}
-	facts, err := c.volumeFacts(ctx, r, pv)
+	h, _ := r.disk.Open(ctx)
+	facts, err := c.volumeFacts(ctx, r, h, pv)
 	if err != nil {
 		return 0, c.diskTrouble(r, pv, err)
 	}
 	verdict := plan.ForVolume(facts)
 	if verdict.Action == plan.PutBack {
-		return 0, c.putBack(ctx, r, facts, verdict)
+		return 0, c.putBack(ctx, r, h, facts, verdict)
 	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
 		c.sayVolume(r, pv, verdict)
 		return verdict.After, nil
 	}
 	if plan.OnEveryNode(pv) {
-		return c.removePart(ctx, r, pv, verdict)
+		return c.removePart(ctx, r, h, pv, verdict)
 	}
-	switch err := c.remove(ctx, r, pv, verdict.Action); {
+	switch err := c.remove(ctx, r, h, pv, verdict.Action); {
 	case errors.Is(err, errGone):
 		return 0, c.vanished(ctx, r, name)
 	case err != nil:
@@ -63,20 +66,20 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 // the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
 // without an object. What is elsewhere is left to the comparison of all records.
 func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
-	state := c.Gate.State(r.Name)
-	if r.Name == "" || !state.Removable() {
+	h, ok := r.disk.Open(ctx)
+	if !ok {
 		return nil // the pool's records are gone through when it opens again
 	}
-	rec, err := r.Disk.Lookup(ctx, state.Identity(), name)
+	rec, err := h.Lookup(name)
 	switch {
 	case errors.Is(err, record.ErrDamaged):
 		return nil
 	case err != nil:
 		return err
 	case rec != nil && rec.Place == record.InTrash && c.begun.has(letGoKey(name)):
-		return c.discard(ctx, r, name)
+		return c.discard(ctx, r, h, name)
 	case rec != nil && rec.Place == record.InTrash:
-		_, err = c.record(ctx, r, *rec, c.comparisonOf(*rec, state.Report.Mark))
+		_, err = c.record(ctx, r, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
 		if _, watched := c.World.Volumes.Get(name); watched {
@@ -88,21 +91,20 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 	return nil
 }
 
-func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+func (c *Controller) volumeFacts(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
 		return f, err
 	}
 	f.Pool, f.Silent = &r.Pool, r.elector.Role() == leadership.Standby
-	state := c.Gate.State(r.Name)
-	if !state.Removable() {
-		_, f.Closed = state.Closed()
+	if !h.State.Removable() {
+		_, f.Closed = h.State.Closed()
 	}
 	if f.Closed = r.elector.Blocked(f.Closed); f.Closed != "" {
 		return f, nil
 	}
-	f.Record, err = r.Disk.Lookup(ctx, state.Identity(), pv.Name)
+	f.Record, err = h.Lookup(pv.Name)
 	if errors.Is(err, record.ErrDamaged) {
 		f.Unreadable = err.Error()
 		return f, nil
@@ -112,12 +114,12 @@ func (c *Controller) volumeFacts(ctx context.Context, r *room, pv *corev1.Persis
 	}
 	uid := ""
 	if name, err := plan.DirectoryOf(r.Pool, pv); err == nil {
-		if f.Foreign, err = r.Disk.Exists(ctx, state.Identity(), name); f.Foreign || err != nil {
+		if f.Foreign, err = h.Exists(name); f.Foreign || err != nil {
 			return f, err
 		}
 		uid = string(pv.Spec.ClaimRef.UID)
 	}
-	f.Record, err = r.Disk.Archived(ctx, state.Identity(), pv.Name, uid)
+	f.Record, err = h.LookupArchived(pv.Name, uid)
 	return f, err
 }
 
@@ -148,33 +150,32 @@ var done = map[plan.Action]string{
 
 // remove takes the data out of the way, durably, before the object goes: a crash in between leaves
 // the object, and the next try finds the directory moved and goes on.
-func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentVolume, action plan.Action) error {
-	identity := c.Gate.State(r.Name).Identity()
+func (c *Controller) remove(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
 	if err := r.elector.Fence(ctx); err != nil {
 		return err
 	}
 	switch action {
 	case plan.Delete:
-		if err := r.Disk.Trash(ctx, identity, pv.Name); err != nil {
+		if err := h.Trash(pv.Name); err != nil {
 			return err
 		}
 	case plan.Archive:
-		if err := r.Disk.Archive(ctx, identity, pv.Name); err != nil {
+		if err := h.Archive(pv.Name); err != nil {
 			return err
 		}
 	case plan.Retain:
 		if r.Name != "" { // else there is no disk to note it on
-			if err := r.Disk.Retain(ctx, identity, pv.Name); err != nil {
+			if err := h.Retain(pv.Name); err != nil {
 				return err
 			}
 		}
 		_, err := c.API.ReleaseFinalizer(ctx, pv)
 		return err
 	}
-	if err := c.stillGoing(ctx, r, pv); err != nil {
+	if err := c.stillGoing(ctx, r, h, pv); err != nil {
 		return err
 	}
-	return c.letGo(ctx, r, pv)
+	return c.letGo(ctx, r, h, pv)
 }
 
 // letGo removes the object of a volume whose directory is out of the way, and then has the trash know that.
@@ -186,7 +187,7 @@ func (c *Controller) remove(ctx context.Context, r *room, pv *corev1.PersistentV
 //	discarded           a directory whose files may go: purged
 //
 // A daemon that is told to end does all of it first. What it did and was not answered it remembers.
-func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVolume) error {
+func (c *Controller) letGo(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
@@ -208,7 +209,7 @@ func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVo
 			return err
 		}
 	}
-	return c.discard(ctx, r, pv.Name)
+	return c.discard(ctx, r, h.Within(ctx), pv.Name)
 }
 
 // errGone: the object went while its directory was moved away, and not by this daemon's hand: by an administrator's,
@@ -216,14 +217,14 @@ func (c *Controller) letGo(ctx context.Context, r *room, pv *corev1.PersistentVo
 var errGone = errors.New("the object went by another hand")
 
 // discard has a volume's files go whose object this process let go.
-func (c *Controller) discard(ctx context.Context, r *room, pv string) error {
+func (c *Controller) discard(ctx context.Context, r *room, h disk.Handle, pv string) error {
 	if r.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
 			return err
 		}
 	}
-	if err := r.Disk.Discard(ctx, c.Gate.State(r.Name).Identity(), pv); err != nil {
+	if err := h.Discard(pv); err != nil {
 		return err
 	}
 	c.begun.end(letGoKey(pv))
@@ -260,7 +261,7 @@ func letGoKey(pv string) string    { return "let go/" + pv }
 // stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
 // out of the way: whoever was paused before that step may have made it long after it was decided. What
 // is in the trash can be put back as long as its object is there.
-func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.PersistentVolume) error {
+func (c *Controller) stillGoing(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
 	if r.elector == nil {
 		return nil
 	}
@@ -271,7 +272,7 @@ func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.Persist
 	if err != nil || now == nil {
 		return err
 	}
-	facts, err := c.volumeFacts(ctx, r, now)
+	facts, err := c.volumeFacts(ctx, r, h, now)
 	if err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func (c *Controller) stillGoing(ctx context.Context, r *room, pv *corev1.Persist
 
 // diskTrouble tells an error and passes it on, so that it is tried again.
 func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
-	if errors.Is(err, ErrMoved) {
+	if errors.Is(err, volume.ErrMoved) {
 		signal(r.kick)
 		return err
 	}
@@ -312,12 +313,12 @@ func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verd
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
 // One worker at a time has a volume, so nobody puts it there meanwhile.
-func (c *Controller) putBack(ctx context.Context, r *room, f plan.VolumeFacts, v plan.Verdict) error {
+func (c *Controller) putBack(ctx context.Context, r *room, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
 	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
-	if err := r.Disk.PutBack(ctx, c.Gate.State(r.Name).Identity(), pv.Name, f.Record.ClaimUID); err != nil {
+	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
 		return c.diskTrouble(r, pv, err)
 	}
 	c.begun.end(letGoKey(pv.Name))
@@ -336,8 +337,8 @@ func (c *Controller) putBack(ctx context.Context, r *room, f plan.VolumeFacts, v
 
 // purge empties one volume's place in the trash, in the background: its object is gone by then.
 func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Duration, error) {
-	state := c.Gate.State(r.Name)
-	if !state.Removable() {
+	h, ok := r.disk.Open(ctx)
+	if !ok {
 		return 0, nil // the pool's records are gone through when it opens again
 	}
 	if now, watched := c.World.Volumes.Get(pv); watched && plan.InUse(now) {
@@ -347,13 +348,13 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	if going, err := c.mayPurge(ctx, r, pv); !going || err != nil {
 		return 0, quiet(err)
 	}
-	err := r.Disk.Purge(ctx, state.Identity(), pv)
+	err := h.Purge(pv)
 	if err == nil || ctx.Err() != nil {
 		c.begun.end("purge/" + pv)
 		c.said.Forget("purge/" + pv)
 		return 0, nil
 	}
-	if errors.Is(err, ErrMoved) {
+	if errors.Is(err, volume.ErrMoved) {
 		signal(r.kick)
 		return 0, err
 	}

@@ -95,6 +95,9 @@ func Changed(a, b State) bool {
 	return false
 }
 
+// Moved reports whether the directory that may be worked in is another one than before, or none.
+func Moved(a, b State) bool { return a.Identity() != b.Identity() }
+
 // State is the present state of a pool; a pool that nobody knows is closed.
 func (g *Gate) State(pool string) State {
 	g.mu.RLock()

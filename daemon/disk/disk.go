@@ -1,0 +1,101 @@
+// Package disk is the only way from a decision to a pool's directory. It hands out handles on open pools:
+//
+//	h, ok := pool.Open(ctx)     // ok: volumes may be removed; h.State says whether new ones may be made
+//	... facts from h.State and h.Lookup, a decision ...
+//	err := h.Trash(name)
+//
+// A handle carries the state of the gate and the identity of the directory that was checked, both from one
+// reading, so that a decision and its act are about the same directory. It ends when the pool closes: what is
+// called afterwards, also once the pool is open again, is volume.ErrMoved, and nothing is touched. What waits
+// for the disk at that moment returns volume.ErrMoved as well, while the call that hangs in the kernel goes on alone.
+//
+// The package will not check a pool (hostcheck does), open or close its gate (package controller does), decide
+// anything, or work in a directory itself (package volume does).
+package disk
+
+import (
+	"context"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Storage works in one pool's directory; volume.Pool is the real one. Every call is given the identity that was
+// checked, and returns volume.ErrMoved for a directory with another one. Every call can be repeated.
+type Storage interface {
+	Create(ctx context.Context, id mounts.Identity, spec volume.Spec) (dir string, err error)
+	Undo(ctx context.Context, id mounts.Identity, pv string) error
+	Published(ctx context.Context, id mounts.Identity, pv string) error
+	Trash(ctx context.Context, id mounts.Identity, pv string) error
+	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
+	Discard(ctx context.Context, id mounts.Identity, pv string) error
+	Archive(ctx context.Context, id mounts.Identity, pv string) error
+	Retain(ctx context.Context, id mounts.Identity, pv string) error
+	Purge(ctx context.Context, id mounts.Identity, pv string) (volume.Purged, error)
+	Lookup(ctx context.Context, id mounts.Identity, pv string) (record.Record, error)
+	LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (record.Record, error)
+	Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error)
+	List(ctx context.Context, id mounts.Identity) (volume.Inventory, error)
+	Sweep(ctx context.Context, id mounts.Identity) (int, error)
+	Remark(ctx context.Context, id mounts.Identity, marker hostcheck.Marker) error
+}
+
+// Gate knows whether pools are open; gate.Gate is the real one.
+type Gate interface {
+	State(pool string) gate.State
+}
+
+// Options says which pool.
+type Options struct {
+	Name    string // of the pool at the gate
+	Gate    Gate
+	Storage Storage
+	Label   string // the SELinux label of new volumes, "" where there is no SELinux
+	// Look makes the pool be looked at again. It is called while a call takes longer than Slow, and when a call
+	// ends that a closed pool left behind. It must not block.
+	Look func()
+	Slow time.Duration
+}
+
+// Pool is the way to one pool's directory. It is safe for concurrent use.
+type Pool struct {
+	Options
+	tracker *tracker
+	slots   chan struct{} // held by the calls that make a volume now
+}
+
+// createSlots is how many volumes are made in a pool at once, of the claims that are worked on: enough for
+// disks that are slow to answer, because those who wait for the same directory's fsync share it. More of
+// them take processor time from the API server (make bench).
+const createSlots = 16
+
+// New returns the way to a pool. It touches nothing.
+func New(o Options) *Pool {
+	return &Pool{Options: o, tracker: &tracker{look: o.Look, slow: o.Slow}, slots: make(chan struct{}, createSlots)}
+}
+
+// Open returns a handle on the pool. ok is false while nothing may be removed in it: then only the handle's
+// State can be used.
+func (p *Pool) Open(ctx context.Context) (h Handle, ok bool) {
+	// The channel first: it ends the handle if the pool closes after the state was read.
+	closed := p.tracker.whenClosed()
+	return p.handle(ctx, p.Gate.State(p.Name), closed)
+}
+
+// Opening returns a handle on a pool that was found in order just now, for what has to be read and written
+// before its gate opens. ok is as for Open.
+func (p *Pool) Opening(ctx context.Context, r hostcheck.Report) (h Handle, ok bool) {
+	return p.handle(ctx, gate.State{Report: r, Checked: true}, p.tracker.whenClosed())
+}
+
+func (p *Pool) handle(ctx context.Context, s gate.State, closed <-chan struct{}) (Handle, bool) {
+	h := Handle{State: s, ctx: ctx, pool: p, id: s.Identity(), closed: closed}
+	return h, s.Removable()
+}
+
+// Close ends all handles, and returns volume.ErrMoved from the calls that wait. It is called after the gate closed.
+func (p *Pool) Close() { p.tracker.close() }

@@ -1,0 +1,183 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Handle is a pool at the moment in which it was opened, for one piece of work. Its methods end with the context
+// that it was opened with, and with the pool: see the package's comment. The zero Handle is closed.
+//
+// A call that hangs is left behind in the kernel. There are at most as many of these as workers, because a closed
+// pool gets no new ones. Each call can be repeated, so the one left behind does no harm when it ends; what it
+// made and is not wanted any more is found by its record.
+type Handle struct {
+	State  gate.State // of the moment in which the handle was opened
+	ctx    context.Context
+	pool   *Pool
+	id     mounts.Identity // of the same moment
+	closed <-chan struct{}
+}
+
+// errClosed is of a call for which the pool was not open, or did not stay open.
+var errClosed = fmt.Errorf("%w: the pool was closed before the call was done", volume.ErrMoved)
+
+// Within returns the handle for work that another context ends.
+func (h Handle) Within(ctx context.Context) Handle {
+	h.ctx = ctx
+	return h
+}
+
+// call does a piece of work in the pool, and does not wait for it longer than the handle lasts.
+func call[T any](h Handle, work func(s Storage) (T, error)) (T, error) {
+	var none T
+	if !h.open() {
+		return none, errClosed
+	}
+	defer h.pool.tracker.begin()()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := work(h.pool.Storage)
+		done <- result{value, err}
+		if !h.open() { // what kept the pool closed may have been this
+			h.pool.Look()
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-h.closed:
+		return none, errClosed
+	case <-h.ctx.Done():
+		return none, h.ctx.Err()
+	}
+}
+
+// open reports whether the pool was open and has been since.
+func (h Handle) open() bool {
+	if h.pool == nil || !h.State.Removable() {
+		return false
+	}
+	select {
+	case <-h.closed:
+		return false
+	default:
+		return true
+	}
+}
+
+func (h Handle) do(work func(s Storage) error) error {
+	_, err := call(h, func(s Storage) (struct{}, error) { return struct{}{}, work(s) })
+	return err
+}
+
+// Create makes a volume, with the pool's label. It waits while too many are being made.
+func (h Handle) Create(spec volume.Spec) error {
+	if !h.open() {
+		return errClosed
+	}
+	select {
+	case h.pool.slots <- struct{}{}:
+		defer func() { <-h.pool.slots }() // also when the call is left behind: a pool that opens again has all its slots
+	case <-h.closed:
+		return errClosed
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+	spec.Label = h.pool.Label
+	return h.do(func(s Storage) error { _, err := s.Create(h.ctx, h.id, spec); return err })
+}
+
+// Undo removes an empty volume and its record; volume.ErrNotEmpty if there is data in it.
+func (h Handle) Undo(pv string) error {
+	return h.do(func(s Storage) error { return s.Undo(h.ctx, h.id, pv) })
+}
+
+// Published notes in the record that the volume has its object.
+func (h Handle) Published(pv string) error {
+	return h.do(func(s Storage) error { return s.Published(h.ctx, h.id, pv) })
+}
+
+// Trash moves a volume to the trash.
+func (h Handle) Trash(pv string) error {
+	return h.do(func(s Storage) error { return s.Trash(h.ctx, h.id, pv) })
+}
+
+// PutBack undoes Trash and Archive, as long as nothing was discarded.
+func (h Handle) PutBack(pv, claimUID string) error {
+	return h.do(func(s Storage) error { return s.PutBack(h.ctx, h.id, pv, claimUID) })
+}
+
+// Discard notes that the files of a volume in the trash may go, because its object went by the daemon's hand.
+func (h Handle) Discard(pv string) error {
+	return h.do(func(s Storage) error { return s.Discard(h.ctx, h.id, pv) })
+}
+
+// Archive moves a volume and its record to the archive.
+func (h Handle) Archive(pv string) error {
+	return h.do(func(s Storage) error { return s.Archive(h.ctx, h.id, pv) })
+}
+
+// Retain notes in the record that the data is kept without an object.
+func (h Handle) Retain(pv string) error {
+	return h.do(func(s Storage) error { return s.Retain(h.ctx, h.id, pv) })
+}
+
+// Purge removes the files of a discarded volume, and its record. The error names the entries that are left.
+func (h Handle) Purge(pv string) error {
+	return h.do(func(s Storage) error { _, err := s.Purge(h.ctx, h.id, pv); return err })
+}
+
+// Lookup returns the record of a volume, nil if it has none; record.ErrDamaged for one that cannot be read.
+func (h Handle) Lookup(pv string) (*record.Record, error) {
+	return recorded(call(h, func(s Storage) (record.Record, error) { return s.Lookup(h.ctx, h.id, pv) }))
+}
+
+// LookupArchived returns the record of a claim's volume that is in the archive with its record, nil if there is none.
+func (h Handle) LookupArchived(pv, claimUID string) (*record.Record, error) {
+	return recorded(call(h, func(s Storage) (record.Record, error) { return s.LookupArchived(h.ctx, h.id, pv, claimUID) }))
+}
+
+func recorded(r record.Record, err error) (*record.Record, error) {
+	switch {
+	case errors.Is(err, volume.ErrNotRecorded):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	default:
+		return &r, nil
+	}
+}
+
+// Exists reports whether the pool has a directory of this name.
+func (h Handle) Exists(directory string) (bool, error) {
+	return call(h, func(s Storage) (bool, error) { return s.Exists(h.ctx, h.id, directory) })
+}
+
+// Records returns the pool's records without those that are damaged: nothing is done with these, and the volumes
+// command shows them.
+func (h Handle) Records() ([]record.Record, error) {
+	inventory, err := call(h, func(s Storage) (volume.Inventory, error) { return s.List(h.ctx, h.id) })
+	return inventory.Volumes, err
+}
+
+// Sweep removes what earlier processes left half made.
+func (h Handle) Sweep() error {
+	return h.do(func(s Storage) error { _, err := s.Sweep(h.ctx, h.id); return err })
+}
+
+// Remark writes the pool's marker anew.
+func (h Handle) Remark(marker hostcheck.Marker) error {
+	return h.do(func(s Storage) error { return s.Remark(h.ctx, h.id, marker) })
+}
