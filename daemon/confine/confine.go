@@ -1,9 +1,9 @@
-// Package confine takes from this process what the daemon never needs: with Landlock every file but
-// those of its pools, its configuration and its own directories, with a seccomp filter the calls and
-// arguments that Landlock does not see. Neither can be undone; both are inherited by children.
+// Package confine restricts this process to what the daemon needs. Landlock denies every file except
+// those of its pools, its configuration and its own directories. A seccomp filter denies system calls and
+// arguments that Landlock does not see. Neither can be undone, and children inherit both.
 //
-// It does not know the configuration: which paths there are to be, the daemon says. On a kernel without
-// Landlock it does the rest and reports that.
+// The package does not read the configuration: its caller passes the paths. On a kernel without Landlock it installs
+// the filter alone, and Confined.ABI is 0.
 package confine
 
 import (
@@ -17,16 +17,16 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// Rules are what stays allowed. A path that does not exist is left out, and stays forbidden when it is
-// made later.
+// Rules are what stays allowed. A path that does not exist is left out, and stays denied when it is
+// created later.
 type Rules struct {
-	Work    []string // directories: everything below them, but programs, devices and sockets
+	Work    []string // directories: everything beneath them except programs, devices and sockets
 	Read    []string // directories and files: reading
 	Write   []string // files, and the files in directories: reading and writing what is there
 	Execute []string // directories: reading, and running programs
 
 	SetGroupID  bool // chmod(2) may set that bit
-	LookUnder   bool // mounts may be cloned, to look at what they cover
+	LookUnder   bool // open_tree(2) may clone mounts, to look at what they cover
 	UnixStreams bool // connections to sockets in the filesystem may be made
 	Abstract    bool // abstract sockets of other processes may be reached
 }
@@ -38,12 +38,12 @@ type Confined struct {
 	Work []string `json:"work,omitempty"`
 	Read []string `json:"read,omitempty"`
 	Off  bool     `json:"off,omitempty"` // by the configuration
-	// Failed is why nothing is known to be in force, "" if something is.
+	// Failed is the error because of which the restrictions may not be in force, "" for none.
 	Failed string `json:"failed,omitempty"`
 	// SetGroupID is that of the rules.
 	SetGroupID bool `json:"setGroupID,omitempty"`
 	files      map[string]os.FileInfo
-	there      []string // of Work
+	existing   []string // of Work
 }
 
 // Rights of landlock(7).
@@ -55,11 +55,11 @@ const (
 	onFiles landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSExecute
 )
 
-// leastABI knows the right to rename from one directory into another (Linux 5.19), which ABI 1 takes
-// from a confined process altogether: a volume is made aside and renamed.
+// leastABI is the first version with the right to rename from one directory into another (Linux 5.19). ABI 1 denies
+// that altogether, and a volume is created in one directory and renamed into another.
 const leastABI = 2
 
-// ABI is the version of Landlock that this kernel has and that can be used, 0 for none.
+// ABI returns the version of Landlock of this kernel, 0 if there is none that can be used.
 func ABI() int {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil || abi < leastABI {
@@ -68,12 +68,12 @@ func ABI() int {
 	return abi
 }
 
-// self keeps the dentry of /proc/self, and with it the inode that the rule is about: one that was dropped
-// under memory pressure would come back as another inode.
+// self keeps the dentry of /proc/self, and with it the inode that the rule refers to: a dentry that is dropped
+// under memory pressure comes back with another inode.
 var self *os.File
 
-// Process confines this process, all its threads. No thread may be inside a call that does not return:
-// on kernels before ABI 8 each has to apply the rules itself.
+// Process confines all threads of this process. No thread may be inside a system call that does not return:
+// on kernels before ABI 8 each thread applies the rules itself.
 func Process(r Rules) (*Confined, error) {
 	if err := filterCalls(r); err != nil {
 		return nil, fmt.Errorf("the filter of system calls: %w", err)
@@ -87,8 +87,8 @@ func Process(r Rules) (*Confined, error) {
 	}
 	c.Work, c.Read = r.Work, slices.Concat(r.Read, r.Write, r.Execute)
 	c.remember()
-	r.Work = c.there
-	// What is handled is that of ABI 7, which is tested: ABI 9 also forbids datagrams to systemd.
+	r.Work = c.existing
+	// The handled rights are those of ABI 7, which is tested. ABI 9 also denies datagrams to systemd.
 	config := landlock.Config{HandledAccessFS: landlock.V7.HandledAccessFS, Scoped: landlock.V7.Scoped}
 	if r.Abstract {
 		config.Scoped &^= ll.ScopeAbstractUnixSocket
@@ -115,8 +115,7 @@ func (r Rules) landlock() []landlock.Rule {
 	return all
 }
 
-// remember keeps what the paths were: a rule is about the file, and one that is put in its place is
-// another.
+// remember keeps the identity of the files: a rule refers to a file, and not to another one that replaces it.
 func (c *Confined) remember() {
 	for _, path := range slices.Concat(c.Work, c.Read) {
 		if info, err := os.Stat(path); err == nil {
@@ -125,15 +124,15 @@ func (c *Confined) remember() {
 	}
 	for _, path := range c.Work {
 		if c.files[path] != nil {
-			c.there = append(c.there, path)
+			c.existing = append(c.existing, path)
 		}
 	}
 }
 
-// Has reports whether a directory was there when the process was confined.
-func (c *Confined) Has(path string) bool { return slices.Contains(c.there, path) }
+// Has reports whether a directory existed when the process was confined.
+func (c *Confined) Has(path string) bool { return slices.Contains(c.existing, path) }
 
-// Replaced is a file that may be read and has another in its place since, which may not; "" for none.
+// Replaced returns the first path whose file was allowed and was replaced by one that is not; "" for none.
 func (c *Confined) Replaced(paths ...string) string {
 	for _, path := range paths {
 		was, known := c.files[path]
@@ -147,7 +146,7 @@ func (c *Confined) Replaced(paths ...string) string {
 
 func (c *Confined) readable(path string) bool { return covered(path, c.Read) || covered(path, c.Work) }
 
-// Lacks is a path of the rules that is outside of what the process is confined to; "" for none.
+// Lacks returns the first path of the rules that the process may not reach; "" for none.
 func (c *Confined) Lacks(r Rules) string {
 	if c == nil || c.ABI == 0 {
 		return ""
@@ -171,7 +170,7 @@ func covered(path string, by []string) bool {
 	})
 }
 
-// String is the sentence for people.
+// String returns the sentence for the log and for status.
 func (c *Confined) String() string {
 	switch {
 	case c == nil:

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterCalls installs a seccomp filter on all threads: what it refuses is refused with EPERM. The unit's
-// SystemCallFilter= names calls; here are arguments, which systemd's filters cannot look at.
+// filterCalls installs a seccomp filter on all threads. A denied call returns EPERM. The unit's
+// SystemCallFilter= denies system calls; this filter also checks arguments, which systemd's cannot.
 func filterCalls(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -27,8 +27,8 @@ func filterCalls(r Rules) error {
 	return nil
 }
 
-// Offsets in struct seccomp_data; arguments are of 64 bits, little-endian, and their lower halves are
-// what the kernel takes of an int.
+// Offsets in struct seccomp_data (seccomp(2)). Arguments have 64 bits, little-endian; of an int the kernel uses the
+// lower half.
 const (
 	ofNumber = 0
 	ofArch   = 4
@@ -36,8 +36,8 @@ const (
 
 func ofArgument(n uint32) uint32 { return 16 + 8*n }
 
-// ioctls that the daemon and the Go library make. All others are refused: among them are FIFREEZE, which
-// stops every writer of a filesystem, and those that shut one down or resize it.
+// ioctls that the daemon and the Go library use. All others are denied: among them are FIFREEZE, which
+// blocks every writer of a filesystem, and those that shut a filesystem down or resize it.
 var ioctls = []uint32{
 	unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS,
 	0x80111500,             // FS_IOC_GETFSUUID
@@ -46,8 +46,8 @@ var ioctls = []uint32{
 	unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, 0x5421, // FIONBIO
 }
 
-// refused are calls of which there is no good use here. io_uring would make the calls that are filtered
-// here past the filter; a call on a path, unlike one on what is open, is not Landlock's.
+// refused are system calls that the daemon does not need. io_uring would bypass the filter. Of chmod, chown and mknod
+// those on a path are denied, because Landlock does not check them; those on a file descriptor stay.
 var refused = append([]uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT, unix.SYS_MKNODAT,
@@ -85,24 +85,24 @@ func filter(r Rules) program {
 	return append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
 }
 
-// when appends what is done for one call, and goes past it for all others.
+// when appends instructions for one system call; all others jump over them.
 func (p program) when(number uint32, do ...unix.SockFilter) program {
 	p = append(p, load(ofNumber), jump(unix.BPF_JEQ, number, 0, uint8(len(do))))
 	return append(p, do...)
 }
 
-// creating refuses to make a file with one of these bits, by a call whose mode follows its flags.
-// openat2(2), whose arguments are in memory, cannot be filtered: a file that it makes is its maker's own.
+// creating denies the creation of a file with one of these mode bits, by a system call whose mode follows its flags.
+// openat2(2) has its arguments in memory and cannot be filtered: a file that it creates belongs to this process's user.
 func (p program) creating(number, flags, bits uint32) program {
 	return p.when(number, append([]unix.SockFilter{load(ofArgument(flags)), jump(unix.BPF_JSET, unix.O_CREAT, 0, 3)}, anyOf(flags+1, bits)...)...)
 }
 
-// anyOf refuses an argument with one of these bits.
+// anyOf denies an argument with one of these bits.
 func anyOf(argument, bits uint32) []unix.SockFilter {
 	return []unix.SockFilter{load(ofArgument(argument)), jump(unix.BPF_JSET, bits, 0, 1), refuse()}
 }
 
-// allBut refuses every other value of an argument.
+// allBut denies every value of an argument except these.
 func allBut(argument uint32, values []uint32) []unix.SockFilter {
 	do := []unix.SockFilter{load(ofArgument(argument))}
 	for i, v := range values {

@@ -2,7 +2,7 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// refusedHere are older calls, which arm64 does not have. The Go library makes none of them.
+// refusedHere are older system calls, which arm64 does not have. The Go library uses none of them.
 var refusedHere = []uint32{
 	unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_MKNOD, unix.SYS_CREATE_MODULE, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,
 }

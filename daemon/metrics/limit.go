@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// maxConnections are open at once. A scraper has one or two.
+// maxConnections is the limit of open connections. A scraper has one or two.
 const maxConnections = 32
 
-// limited closes the oldest connection when there is one too many: requests that are never finished
-// neither add up nor keep a scraper out, which is done in milliseconds.
+// limited is a listener that closes the oldest connection when there is one too many. Requests that are never finished
+// do not accumulate, and do not keep out a scraper, which needs milliseconds.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
 	open list.List // of *connection, the oldest first
 }
 
-// Accept also makes room. A connection that gives way is closed without a lock held.
+// Accept accepts a connection, and closes the oldest one if there are too many. It holds no lock while it closes it.
 func (l *limited) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -47,10 +47,10 @@ type connection struct {
 	place *list.Element
 }
 
-// Close may be called twice: by the server, and to make room.
+// Close may be called twice: by the server and by Accept.
 func (c *connection) Close() error {
 	c.of.mu.Lock()
-	c.of.open.Remove(c.place) // nothing, if it is not in there
+	c.of.open.Remove(c.place) // does nothing if it was removed before
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -1,7 +1,7 @@
 // Package metrics counts what the daemon does and serves it to Prometheus, with a health page.
 //
-// It will not decide what healthy means (the caller says), it does not log, and it has no labels
-// whose values come from users: pools are configured and reasons are a fixed list, so the number of
+// It does not decide what healthy means (its callers do), it does not log, and it has no labels with
+// values from tenants: pools are configured and reasons are a fixed list, so that the number of
 // series is bounded.
 package metrics
 
@@ -20,7 +20,7 @@ import (
 
 const namespace = "hostpath_provisioner"
 
-// Metrics is one daemon's numbers. Its methods never block.
+// Metrics are the metrics of one daemon. The methods never block.
 type Metrics struct {
 	Registry    *prometheus.Registry
 	provisioned *prometheus.CounterVec
@@ -38,22 +38,22 @@ type Metrics struct {
 	reloadedAt  prometheus.Gauge
 }
 
-// Sources are called at each scrape, so that nothing is kept that could disagree with what they tell.
+// Sources are called at each scrape, so that no copy can become stale.
 type Sources struct {
 	Volumes func() map[string]int // volume objects by pool
 	Health  func() Health
 }
 
-// Health is how the daemon is, whatever its pools are.
+// Health is the health of the daemon and of the API, without that of the pools.
 type Health struct {
 	Ready       bool      // claims can be provisioned: the same as /readyz
-	APIUp       bool      // the API was read, and nothing is wrong with it now
-	LastSuccess time.Time // when the API server last took a request or sent something; zero is never
+	APIUp       bool      // the API was read, and no request fails now
+	LastSuccess time.Time // when the API server last accepted a request or sent something; zero is never
 
-	DroppedNormal, DroppedWarning int64 // events on objects for which there was no room, since the last reload
+	DroppedNormal, DroppedWarning int64 // events that were dropped because the queue was full, since the last reload
 }
 
-// New makes a registry with the daemon's, the Go runtime's and the process's metrics.
+// New returns Metrics whose registry has the daemon's, the Go runtime's and the process's metrics.
 func New(version string, from Sources) *Metrics {
 	m := &Metrics{
 		Registry:    prometheus.NewRegistry(),
@@ -70,7 +70,7 @@ func New(version string, from Sources) *Metrics {
 		sizes:      newSizes(),
 		probe:      gauge("pool_check_duration_seconds", "How long the last check of the pool took.", "pool"),
 		checks:     counter("pool_checks_total", "How often the pool was checked: every 10 seconds, and whenever a mount of the host changes.", "pool"),
-		refusals:   counter("api_refused_total", "Requests that the API server refused or could not take, by the reason in its answer; Unreachable is no answer.", "reason"),
+		refusals:   counter("api_refused_total", "Requests that the API server refused or could not take, by the reason in its response; Unreachable is no response.", "reason"),
 		reloaded:   gauge("config_last_reload_successful", "1 if the configuration on disk is in force, as far as it was last read.").WithLabelValues(),
 		reloadedAt: gauge("config_last_reload_success_timestamp_seconds", "When a configuration was last taken into force.").WithLabelValues(),
 	}
@@ -102,8 +102,8 @@ func newSizes() []size {
 	}
 }
 
-// Claim counts a claim that got its volume, took after it was first seen, or one that was told a
-// reason why not.
+// Claim counts a claim that got its volume, took after it was first seen. With took 0 it counts an event with the
+// reason why a claim has no volume.
 func (m *Metrics) Claim(pool, reason string, took time.Duration) {
 	if took > 0 {
 		m.provisioned.WithLabelValues(pool).Inc()
@@ -119,7 +119,7 @@ func (m *Metrics) Volume(pool, reason string) { m.removed.WithLabelValues(pool, 
 // Part counts a directory of a volume of scope every-node that was made, or was not, for a reason.
 func (m *Metrics) Part(pool, reason string) { m.parts.WithLabelValues(pool, reason).Inc() }
 
-// Pool takes the state of a pool after a check.
+// Pool sets the metrics of a pool after a check.
 func (m *Metrics) Pool(s gate.State) {
 	pool, r := s.Report.Pool, s.Report
 	m.open.WithLabelValues(pool).Set(boolean(s.Open()))
@@ -136,8 +136,8 @@ func (m *Metrics) Pool(s gate.State) {
 	m.checks.WithLabelValues(pool).Inc()
 }
 
-// refusalReasons are those of a status (k8s.io/apimachinery/pkg/apis/meta/v1, StatusReason) that tell of
-// trouble. NotFound, Conflict, AlreadyExists and Expired belong to ordinary work.
+// refusalReasons are the reasons of a status (k8s.io/apimachinery/pkg/apis/meta/v1, StatusReason) that are
+// failures. NotFound, Conflict, AlreadyExists and Expired occur without a fault.
 var refusalReasons = []string{"Unauthorized", "Forbidden", "Invalid", "BadRequest", "TooManyRequests", "InternalError", "ServiceUnavailable", "Timeout", "Unreachable", "Other"}
 
 // Refused counts a request that the API server refused, by reason.
@@ -148,7 +148,7 @@ func (m *Metrics) Refused(reason string) {
 	m.refusals.WithLabelValues(reason).Inc()
 }
 
-// Reloaded notes whether a configuration was taken into force.
+// Reloaded records whether a configuration was loaded.
 func (m *Metrics) Reloaded(good bool, now time.Time) {
 	m.reloaded.Set(boolean(good))
 	if good {
@@ -177,7 +177,7 @@ func buildInfo(version string) prometheus.Collector {
 	return g
 }
 
-// volumeCount counts at scrape time, so that nothing is kept that could disagree with the watch.
+// volumeCount counts the volume objects at scrape time.
 type volumeCount struct{ count func() map[string]int }
 
 func (volumeCount) desc() *prometheus.Desc {
@@ -194,7 +194,7 @@ func (v volumeCount) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// healthOf tells of the daemon and the API at scrape time.
+// healthOf collects Health at scrape time.
 type healthOf struct{ health func() Health }
 
 var (
@@ -225,7 +225,7 @@ func (h healthOf) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedWarning), "Warning")
 }
 
-// Expect gives each pool its series before there is anything to count.
+// Expect creates the series of each pool with the value 0, so that rate() sees the first increase.
 func (m *Metrics) Expect(pools []string) {
 	for _, pool := range append([]string{""}, pools...) { // "": claims whose class leads to no pool
 		for _, reason := range plan.ClaimReasons {
@@ -243,7 +243,7 @@ func (m *Metrics) Expect(pools []string) {
 	}
 }
 
-// Forget drops what was last seen of the pools, because the configured pools may have changed.
+// Forget removes the gauges of all pools, because the configured pools may have changed.
 func (m *Metrics) Forget() {
 	for _, g := range []*prometheus.GaugeVec{m.open, m.closed, m.probe} {
 		g.Reset()

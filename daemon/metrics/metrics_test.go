@@ -126,7 +126,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A reload ends the server of the old configuration: a scrape that it was answering gets its answer. It
+// A reload ends the server of the old configuration: a scrape that is in flight gets its response. It
 // got an EOF when the server was closed.
 func TestServeEndsWithItsAnswer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,7 @@ func TestServeEndsWithItsAnswer(t *testing.T) {
 	}()
 	<-asked
 	cancel()
-	for err == nil { // the server takes nobody else any more
+	for err == nil { // the server accepts no connection any more
 		var c net.Conn
 		if c, err = net.Dial("tcp", l.Addr().String()); err == nil {
 			c.Close()
@@ -201,7 +201,7 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 	}
 }
 
-// Events for which there was no room are counted where somebody can see it.
+// Dropped events are counted in a metric.
 func TestDroppedEventsAreTold(t *testing.T) {
 	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }})
 	want := `

@@ -14,14 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// grace is for requests that are being answered when the server is to end: a reload is no reason for a
-// scrape to fail.
+// grace is how long requests that are in flight may take when the server ends, so that a reload does not fail a scrape.
 const grace = time.Second
 
-// Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then what was asked before.
-// healthy returns what a restart could mend, usable what keeps work waiting, nil if nothing does. names are
-// those of this host that a request may have in Host, besides the loopback's. Limits are small: this is a
-// page for one scraper on the same host.
+// Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then the requests in flight.
+// healthy returns an error that a restart may remove, usable an error that keeps claims waiting. names are the names
+// of this host that a request may have in Host, in addition to those of the loopback. The limits are small: there is
+// one scraper, on the same host.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable func() error, names ...string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
@@ -30,9 +29,10 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable fun
 	return serve(ctx, l, ownHost(names, mux))
 }
 
-// Refuse answers every request with an error, for a daemon that cannot start on a socket that systemd
+// Refuse responds to every request with an error. A daemon that cannot start calls it on a socket that systemd
 // listens on: while a connection waits there, systemd starts the service again at once, whatever its exit
-// code. It returns after the first moment in which nothing is asked, and at the latest when ctx ends.
+// code. Refuse returns when no request came for quietFor, or refuseFor after the first one, and at the latest when ctx
+// ends.
 func Refuse(ctx context.Context, l net.Listener, why error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -44,8 +44,8 @@ func Refuse(ctx context.Context, l net.Listener, why error) error {
 	})))
 }
 
-// Times of Refuse: how long it waits for a request, and how long it goes on after the first, so
-// that the service is started once in that time and no more often, and the file is read again after it.
+// Times of Refuse: how long it waits for the first request, and how long it continues after that, so
+// that the service is started once in that time, and the configuration is read again after it.
 const (
 	quietFor  = 200 * time.Millisecond
 	refuseFor = 10 * time.Second
@@ -72,7 +72,7 @@ func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	return err
 }
 
-// page is "ok", or what is wrong with 503.
+// page returns a handler that responds with "ok", or with 503 and the error.
 func page(wrong func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := wrong(); err != nil {
@@ -83,9 +83,9 @@ func page(wrong func() error) http.HandlerFunc {
 	}
 }
 
-// ownHost refuses requests over the loopback for another host: a web page whose name is made to point to
-// 127.0.0.1 would read the metrics with the browser of a user of this host (DNS rebinding). At an address
-// that other machines reach, the name in Host protects nothing.
+// ownHost refuses requests over the loopback for another host. Otherwise a web page whose DNS name resolves to
+// 127.0.0.1 could read the metrics with the browser of a user of this host (DNS rebinding). At an address
+// that other machines can reach, a check of Host would protect nothing.
 func ownHost(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

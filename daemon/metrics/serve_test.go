@@ -98,8 +98,8 @@ func TestNoHost(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "GET /healthz HTTP/1.0\r\n\r\n")
-	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200") {
-		t.Errorf("%q, %v", answer, err)
+	if response, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(response), "HTTP/1.0 200") {
+		t.Errorf("%q, %v", response, err)
 	}
 }
 
@@ -133,6 +133,6 @@ func TestRefuse(t *testing.T) {
 	}
 	began := time.Now()
 	if err := Refuse(context.Background(), l, errors.New("bad")); err != nil || time.Since(began) > refuseFor {
-		t.Errorf("with nobody there: %v after %s", err, time.Since(began))
+		t.Errorf("without a request: %v after %s", err, time.Since(began))
 	}
 }
