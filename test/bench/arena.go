@@ -51,7 +51,7 @@ func (a *arena) collect(ctx context.Context) error {
 	return a.client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 }
 
-// newArena starts a control plane. The context that it answers ends when the arena is unfit.
+// newArena starts a control plane. The context that it returns ends when the arena is unfit.
 func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, *arena, error) {
 	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
 	if err != nil {
@@ -234,7 +234,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// parallel calls do for 0 to n-1, some at once, and answers the errors together.
+// parallel calls do for 0 to n-1, some at once, and returns their errors joined.
 func parallel(n int, do func(int) error) error {
 	next, errs := make(chan int), make([]error, n)
 	var all sync.WaitGroup

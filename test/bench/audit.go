@@ -58,7 +58,7 @@ func (r requests) total() (n int) {
 	return n
 }
 
-// count answers what was logged since the last call, by node.
+// count returns the requests that were logged since the last call, by node.
 func (l *auditLog) count() (map[string]requests, error) {
 	file, err := os.Open(l.path)
 	if os.IsNotExist(err) {
@@ -80,7 +80,7 @@ func (l *auditLog) count() (map[string]requests, error) {
 // pkg/authentication/serviceaccount, NodeNameKey).
 const nodeExtra = "authentication.kubernetes.io/node-name"
 
-// countRequests reads whole lines, and answers how many bytes they were. A renewed lease is not
+// countRequests reads whole lines, and returns how many bytes they have. A renewed lease is not
 // about any claim and does not count.
 func countRequests(from io.Reader) (map[string]requests, int64, error) {
 	got, size := map[string]requests{}, int64(0)
@@ -133,8 +133,8 @@ const (
 	quietIn  = 30 * time.Second // the longest that is waited for that
 )
 
-// settle waits until the contenders are quiet, and answers their requests since the last call, by
-// node. The file tells nobody that it grew, so it is looked at again and again.
+// settle waits until the contenders send no requests, and returns those since the last call, by
+// node. Nothing signals that the file grew, so that settle polls it.
 func (l *auditLog) settle(ctx context.Context) (map[string]requests, error) {
 	all, begin, last := map[string]requests{}, time.Now(), time.Now()
 	for time.Since(last) < quietFor && time.Since(begin) < quietIn {

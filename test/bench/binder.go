@@ -10,7 +10,7 @@ import (
 )
 
 // measureBinder prints what kube-controller-manager itself needs, at its own limit of 20 requests a
-// second: it asks for a claim's volume and binds it, whoever makes the volume.
+// second: it asks for a claim's volume and binds it, whichever provisioner makes the volume.
 func (b *bench) measureBinder(ctx context.Context) error {
 	contender := nameFloor
 	if slices.Contains(b.contenders, nameDaemon) && b.samples.failure(nameDaemon) == nil {

@@ -113,7 +113,7 @@ type running struct {
 func (r *running) amount() int { return r.bench.amount(r.stage.contender, r.kase) }
 
 // onStages does body with the contenders, each on a new stage, and takes everything away again. What
-// onStages answers is the benchmark's failure; the contenders' are in their faults.
+// onStages returns is the failure of the benchmark; the contenders' are in their faults.
 func (b *bench) onStages(ctx context.Context, a *arena, contenders []string, kase string, repeat int, body func(context.Context, []*running)) error {
 	var all []*running
 	for _, contender := range contenders {
@@ -212,7 +212,7 @@ func (r *running) backlog(ctx context.Context) error {
 // and its connection.
 const warmups = 3
 
-// ready starts the process, and answers the claims that it will be given.
+// ready starts the process, and returns the claims that it will get.
 func (r *running) ready(ctx context.Context) (claims []*corev1.PersistentVolumeClaim, err error) {
 	if r.process, err = r.start(r.stage); err != nil {
 		return nil, err

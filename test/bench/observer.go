@@ -111,7 +111,7 @@ func (o *observer) tell() {
 	o.news = make(chan struct{})
 }
 
-// wait waits until is holds for all of the claims, and answers what was seen of them, in their order.
+// wait waits until is holds for all of the claims, and returns what was seen of them, in their order.
 func (o *observer) wait(ctx context.Context, claims []*corev1.PersistentVolumeClaim, is func(*sighting) bool) ([]sighting, error) {
 	next := 0
 	for {

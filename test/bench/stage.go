@@ -19,7 +19,7 @@ import (
 // poolMiB is the size of a pool. Its blocks exist when they are written.
 const poolMiB = 1024
 
-// stage is what one contender gets for one run: a filesystem, a class and a namespace that nobody
+// stage is what one contender gets for one run: a filesystem, a class and a namespace that no other
 // used before. Its name is the provisioner's, the class's and the namespace's.
 type stage struct {
 	contender  string

@@ -112,7 +112,7 @@ type numeric interface {
 }
 
 // middle is the median: of an even number of values the mean of the two in the middle, for either of
-// them alone flatters somebody. It is 0 of none.
+// them alone favours one side. It returns 0 for none.
 func middle[N numeric](values []N) N {
 	slices.Sort(values)
 	n := len(values)

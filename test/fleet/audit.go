@@ -75,7 +75,7 @@ func (r requests) words() string {
 	return strings.Join(all, ", ")
 }
 
-// take answers what was logged since the last call.
+// take returns the requests that were logged since the last call.
 func (l *auditLog) take() (requests, error) {
 	got := requests{}
 	file, err := os.Open(l.path)
@@ -125,12 +125,12 @@ func about(line []byte) (string, error) {
 }
 
 const (
-	quietFor = 3 * time.Second  // without a request the daemons have nothing left to say
-	quietIn  = 60 * time.Second // the longest that is waited for that
+	quietFor = 3 * time.Second  // after so long without a request the daemons are idle
+	quietIn  = 60 * time.Second // the longest wait for that
 )
 
-// settle waits until the daemons are quiet, and answers their requests since the last call. The file
-// tells nobody that it grew, so it is looked at again and again.
+// settle waits until there are no requests, and returns those since the last call. Nothing signals that the file
+// grew, so that settle polls it.
 func (l *auditLog) settle(ctx context.Context) (requests, error) {
 	all := requests{}
 	begin := time.Now()

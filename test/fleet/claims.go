@@ -25,9 +25,9 @@ type batch struct {
 	change func(int, *corev1.PersistentVolumeClaim)
 }
 
-// play makes a batch of claims, eight at a time, and waits until they are bound. It answers how many volumes each
-// node has, and how long each claim took. One watch tells of all of them: the API server has to tell the daemons.
-func (f *fleet) play(ctx context.Context, b batch) (nodes map[string]int, took []time.Duration) {
+// provision creates a batch of claims, eight at a time, and waits until they are bound. It returns how many volumes each
+// node has, and how long each claim took. There is one watch for all of them: the API server is busy with those of the daemons.
+func (f *fleet) provision(ctx context.Context, b batch) (nodes map[string]int, took []time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	claims := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace)
@@ -38,8 +38,8 @@ func (f *fleet) play(ctx context.Context, b batch) (nodes map[string]int, took [
 	})
 	f.Must(err, "watching claims")
 	defer events.Stop()
-	var made sync.Map
-	go f.make(ctx, b, &made)
+	var created sync.Map
+	go f.create(ctx, b, &created)
 	bound := map[string]bool{}
 	for event := range events.ResultChan() {
 		claim, is := event.Object.(*corev1.PersistentVolumeClaim)
@@ -47,7 +47,7 @@ func (f *fleet) play(ctx context.Context, b batch) (nodes map[string]int, took [
 			continue
 		}
 		bound[claim.Name] = true
-		if began, known := made.Load(claim.Name); known {
+		if began, known := created.Load(claim.Name); known {
 			took = append(took, time.Since(began.(time.Time)))
 		}
 		if len(bound) == b.n {
@@ -60,22 +60,22 @@ func (f *fleet) play(ctx context.Context, b batch) (nodes map[string]int, took [
 	return f.nodesOf(b), took
 }
 
-func (f *fleet) make(ctx context.Context, b batch, made *sync.Map) {
-	seats := make(chan struct{}, 8)
+func (f *fleet) create(ctx context.Context, b batch, created *sync.Map) {
+	slots := make(chan struct{}, 8)
 	for i := range b.n {
-		seats <- struct{}{}
+		slots <- struct{}{}
 		claim := cluster.Claim(f.Namespace, fmt.Sprintf("%s-%d", b.prefix, i), className(b.mode), "1Mi")
 		b.change(i, claim)
-		made.Store(claim.Name, time.Now())
+		created.Store(claim.Name, time.Now())
 		go func() {
-			defer func() { <-seats }()
+			defer func() { <-slots }()
 			_, err := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 			f.Blame("claims that could not be made", err)
 		}()
 	}
 }
 
-// nodesOf is how many volumes of a batch each node has.
+// nodesOf returns how many volumes of a batch each node has.
 func (f *fleet) nodesOf(b batch) map[string]int {
 	nodes := map[string]int{}
 	volumes, err := f.Client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{})
@@ -88,5 +88,5 @@ func (f *fleet) nodesOf(b batch) map[string]int {
 	return nodes
 }
 
-// anyone leaves a claim as it is.
+// anyone does not change a claim.
 func anyone(int, *corev1.PersistentVolumeClaim) {}

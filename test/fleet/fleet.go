@@ -26,7 +26,7 @@ const (
 	wait      = storagev1.VolumeBindingWaitForFirstConsumer
 )
 
-// fleet is the daemons and what they are judged by.
+// fleet is the daemons and the environment that they run in.
 type fleet struct {
 	*trial.Trial
 	opt     options
@@ -100,11 +100,11 @@ func (f *fleet) member(node string) *member {
 // each does something for many at once, eight at a time.
 func (f *fleet) each(members []*member, do func(*member) error) {
 	var all sync.WaitGroup
-	errs, seats := make(chan error, len(members)), make(chan struct{}, 8)
+	errs, slots := make(chan error, len(members)), make(chan struct{}, 8)
 	for _, m := range members {
-		seats <- struct{}{}
+		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-seats }()
+			defer func() { <-slots }()
 			if err := do(m); err != nil {
 				errs <- fmt.Errorf("%s: %w", m.node, err)
 			}

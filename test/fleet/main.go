@@ -1,4 +1,4 @@
-// Command fleet runs 100 daemons against one API server, and counts what they ask of it: when they start, when
+// Command fleet runs 100 daemons against one API server, and counts their requests: when they start, when
 // nothing happens, for claims of both binding modes, when some of them are dead, and when the API server
 // comes back. Each number has a limit. What is above it is printed, and the exit code is 1.
 //
@@ -30,7 +30,7 @@ type options struct {
 
 const usage = `Usage: fleet [flags]
 
-Runs many daemons against one API server, and judges what they ask of it. Exit code 1 if a number is above its
+Runs many daemons against one API server, and counts their requests. Exit code 1 if a number is above its
 limit. Wants root, about 40 MB of memory for each daemon, and what make builds in .build.
 
 `
@@ -67,8 +67,8 @@ func run() int {
 		f.idle(ctx)
 		f.waiting(ctx)
 		f.immediate(ctx)
-		f.decimated(ctx)
-		f.forsaken(ctx)
+		f.halfKilled(ctx)
+		f.deadNodes(ctx)
 		f.back(ctx)
 		t.PrintFaults("numbers above their limits")
 	})

@@ -12,15 +12,15 @@ import (
 
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// judge prints a number with its limit, and notes one that is above it.
-func (f *fleet) judge(what string, got, limit float64) {
-	f.Say("  %-52s %8.2f  limit %g", what, got, limit)
-	if got > limit {
-		f.Fault("numbers above their limits", "%s: %.2f, limit %g", what, got, limit)
+// limit prints a number with its limit, and records a fault if the number is above it.
+func (f *fleet) limit(what string, got, most float64) {
+	f.Say("  %-52s %8.2f  limit %g", what, got, most)
+	if got > most {
+		f.Fault("numbers above their limits", "%s: %.2f, limit %g", what, got, most)
 	}
 }
 
-// count answers the daemons' requests since the last call, when they are quiet.
+// count returns the requests of the daemons since the last call, after the last of them.
 func (f *fleet) count(ctx context.Context) requests {
 	got, err := f.audit.settle(ctx)
 	f.Must(err, "reading the audit log")
@@ -28,10 +28,10 @@ func (f *fleet) count(ctx context.Context) requests {
 	return got
 }
 
-// uncut is how many of the requests are not the second watch of something. The API server cuts watches whose readers are
-// too slow (apiserver, storage/cacher, forgetWatcher), and that depends on the machine; a watch that is begun again is one
-// request, because it brings the proof of the server's history itself (daemon/kube, witness.go).
-func (f *fleet) uncut(got requests) int {
+// withoutWatches returns how many of the requests are not watches. The API server cuts watches whose readers are
+// too slow (apiserver, storage/cacher, forgetWatcher), and that depends on the machine; a watch that is resumed is one
+// request, because it verifies the history of the server itself (daemon/kube, history.go).
+func (f *fleet) withoutWatches(got requests) int {
 	rest := got.total()
 	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "nodes", "storageclasses"} {
 		rest -= got.of("watch "+resource, "")
@@ -56,7 +56,7 @@ func (f *fleet) start(ctx context.Context) {
 		f.Must(m.WaitReady(ctx, 1), "waiting for a daemon")
 	}
 	f.Say("  ready in %s", time.Since(began).Round(100*time.Millisecond))
-	f.judge("requests a daemon, until it is ready", f.perDaemon(f.count(ctx).total()), 7.5) // six, and what a busy server refuses at first
+	f.limit("requests a daemon, until it is ready", f.perDaemon(f.count(ctx).total()), 7.5) // six, and what a busy server refuses at first
 }
 
 // idle lets nothing happen. A watch that ends after its five minutes or more is begun again.
@@ -66,38 +66,38 @@ func (f *fleet) idle(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(20 * time.Second):
 	}
-	f.judge("requests a daemon", f.perDaemon(f.count(ctx).total()), 0.05)
+	f.limit("requests a daemon", f.perDaemon(f.count(ctx).total()), 0.05)
 }
 
 // waiting makes claims for which the nodes are chosen, as the scheduler would.
 func (f *fleet) waiting(ctx context.Context) {
 	f.Say("%d claims that wait for their first consumer", f.opt.claims)
 	began := time.Now()
-	f.play(ctx, batch{wait, "later", f.opt.claims, func(i int, c *corev1.PersistentVolumeClaim) {
+	f.provision(ctx, batch{wait, "later", f.opt.claims, func(i int, c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{selectedNode: f.members[i%len(f.members)].node}
 	}})
 	f.Say("  bound in %s", time.Since(began).Round(100*time.Millisecond))
 	got := f.count(ctx)
-	// A volume, an event, a look for pods that mix claims, and each daemon's count of the nodes for the next look.
-	f.judge("requests a claim", f.perClaim(f.uncut(got)), 3.5)
-	f.judge("conflicts", float64(got.of("", "(409)")), 0)
+	// A volume, an event, a list of the pods that may mix claims, and a count of the nodes by each daemon before its next list.
+	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 3.5)
+	f.limit("conflicts", float64(got.of("", "(409)")), 0)
 }
 
 // immediate makes claims that any node may take.
 func (f *fleet) immediate(ctx context.Context) {
 	f.Say("%d Immediate claims", f.opt.claims)
-	nodes, took := f.play(ctx, batch{immediate, "now", f.opt.claims, anyone})
+	nodes, took := f.provision(ctx, batch{immediate, "now", f.opt.claims, anyone})
 	most := slices.Max(slices.Collect(maps.Values(nodes)))
 	f.Say("  bound after %s; on %d nodes, %d on one", spread(took), len(nodes), most)
 	got := f.count(ctx)
-	f.judge("writes of claims, for each", f.perClaim(got.of("patch persistentvolumeclaims", "")), 1.2)
-	f.judge("requests a claim", f.perClaim(f.uncut(got)), 6)
-	f.judge("answers 429", float64(got.of("", "(429)")), 0)
-	f.judge("share of the node with the most, of an even share", float64(most)*float64(f.opt.daemons)/float64(f.opt.claims), 3)
+	f.limit("writes of claims, for each", f.perClaim(got.of("patch persistentvolumeclaims", "")), 1.2)
+	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 6)
+	f.limit("responses with 429", float64(got.of("", "(429)")), 0)
+	f.limit("share of the node with the most, of an even share", float64(most)*float64(f.opt.daemons)/float64(f.opt.claims), 3)
 }
 
-// decimated kills half of the daemons, so that of each other claim the first node is dead.
-func (f *fleet) decimated(ctx context.Context) {
+// halfKilled kills half of the daemons, so that of each other claim the first node is dead.
+func (f *fleet) halfKilled(ctx context.Context) {
 	half := f.members[:len(f.members)/2]
 	f.Say("%d daemons are killed; 40 Immediate claims, one after the other", len(half))
 	for _, m := range half {
@@ -105,24 +105,24 @@ func (f *fleet) decimated(ctx context.Context) {
 	}
 	var took []time.Duration
 	for i := range 40 {
-		_, one := f.play(ctx, batch{immediate, fmt.Sprint("half", i), 1, anyone})
+		_, one := f.provision(ctx, batch{immediate, fmt.Sprint("half", i), 1, anyone})
 		took = append(took, one...)
 	}
 	f.Say("  bound after %s", spread(took))
 	f.count(ctx)
-	f.judge("seconds that the last one took", longest(took).Seconds(), 30)
+	f.limit("seconds that the last one took", longest(took).Seconds(), 30)
 }
 
-// forsaken makes claims that a node took whose daemon is dead.
-func (f *fleet) forsaken(ctx context.Context) {
+// deadNodes makes claims that a node took whose daemon is dead.
+func (f *fleet) deadNodes(ctx context.Context) {
 	f.Say("20 Immediate claims that dead daemons took")
-	_, took := f.play(ctx, batch{immediate, "forsaken", 20, func(i int, c *corev1.PersistentVolumeClaim) {
+	_, took := f.provision(ctx, batch{immediate, "dead", 20, func(i int, c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{selectedNode: f.members[i%(len(f.members)/2)].node}
 	}})
 	f.Say("  bound after %s", spread(took))
 	got := f.count(ctx)
-	f.judge("writes of claims, for each", float64(got.of("patch persistentvolumeclaims", ""))/20, 1.2)
-	f.judge("seconds that the last one took", longest(took).Seconds(), 120)
+	f.limit("writes of claims, for each", float64(got.of("patch persistentvolumeclaims", ""))/20, 1.2)
+	f.limit("seconds that the last one took", longest(took).Seconds(), 120)
 }
 
 // back kills the API server and starts it again, with all daemons there.
@@ -146,10 +146,10 @@ func (f *fleet) back(ctx context.Context) {
 	got, err := f.audit.take()
 	f.Must(err, "reading the audit log")
 	f.Say("  %d requests: %s", got.total(), got.words())
-	f.judge("requests a daemon until 10 s after it is back", f.perDaemon(got.total()), 6.09)
+	f.limit("requests a daemon until 10 s after it is back", f.perDaemon(got.total()), 6.09)
 }
 
-// spread is the median and the longest of some times.
+// spread formats the median and the longest of some times.
 func spread(all []time.Duration) string {
 	if len(all) == 0 {
 		return "no time"
