@@ -47,12 +47,18 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
 		}
 		return c.provision(ctx, h, facts)
-	default:
-		if !c.sayClaim(claim, verdict, facts.Pool.Name) {
-			return report.LimitedRetry, nil
+	case plan.Wait:
+		if wait := r.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {
+			return wait, nil
 		}
-		return verdict.After, nil
 	}
+	if !c.sayClaim(claim, verdict, facts.Pool.Name) {
+		return report.LimitedRetry, nil
+	}
+	if held := c.said.Held(i.uid); held > 0 && (verdict.After == 0 || held < verdict.After) {
+		return held, nil
+	}
+	return verdict.After, nil
 }
 
 // decide gathers what a decision depends on, and asks for it: once more where the first answer depends on what
@@ -259,7 +265,7 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 		return true
 	}
 	if v.Action != plan.Provision && !c.maySay(claim.Namespace) {
-		c.said.Forget(string(claim.UID))
+		c.said.Retract(string(claim.UID))
 		return false
 	}
 	kind := corev1.EventTypeWarning

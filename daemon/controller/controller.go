@@ -77,6 +77,10 @@ type room struct {
 	elector *leadership.Elector // nil for a pool that is this node's alone
 	kick    chan struct{}       // look at the pool now
 	recheck chan struct{}       // go through its records
+	outage  outage
+	// Used by the pool's loop alone: what the log and the node were told last, and how often it changed since.
+	reported gate.State
+	changes  report.Changes
 	// When the pool's loop last turned, and a worker of each queue was last done with an item.
 	turned, claimed, looked progress
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,9 +83,11 @@ func (c *Controller) look(ctx context.Context, r *room) {
 	}
 	r.elector.Look() // a leader that cannot work any more leaves the pool to another node
 	c.Observer.Pool(after)
+	r.outage.note(after.Open(), time.Now())
 	if gate.Changed(before, after) {
-		c.sayPool(r, before, after)
+		r.changes.Note()
 	}
+	c.reportPool(r, after)
 	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
 		signal(r.recheck)
@@ -98,17 +101,27 @@ func (c *Controller) look(ctx context.Context, r *room) {
 	}
 }
 
-// sayPool tells the log and the Node object what changed, each finding in its own words.
-func (c *Controller) sayPool(r *room, before, after gate.State) {
-	if after.Open() && !before.Open() {
-		message := "pool " + r.Name + ": open, " + words.Size(after.Report.Free) + " for new volumes"
+// reportPool tells the log and the Node object what changed, each finding in its own words. The state of a pool that
+// changes to and fro is told now and then, with how often it changed.
+func (c *Controller) reportPool(r *room, now gate.State) {
+	due, changes, lasted := r.changes.Due(time.Now())
+	if !due {
+		return
+	}
+	was, often := r.reported, ""
+	r.reported = now
+	if changes > 1 {
+		often = fmt.Sprintf(" (its state changed %d times within %s)", changes, lasted.Round(time.Second))
+	}
+	if now.Open() && (!was.Open() || changes > 1) {
+		message := "pool " + r.Name + ": open, " + words.Size(now.Report.Free) + " for new volumes" + often
 		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", r.Name)
-		if before.Checked {
+		if was.Checked {
 			c.Speaker.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
 		}
 	}
-	for _, f := range after.Report.Findings {
-		message := "pool " + r.Name + ": " + f.Message
+	for _, f := range now.Report.Findings {
+		message := "pool " + r.Name + ": " + f.Message + often
 		c.Log.Warn(message, "reason", f.Reason, "pool", r.Name)
 		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
 	}

@@ -18,13 +18,11 @@ func TestDedupWritesAMessageOnce(t *testing.T) {
 		}{
 			{"the first message", "a", "closed", 0, true},
 			{"the same again", "a", "closed", time.Second, false},
-			{"the same with other numbers", "a", "closed", time.Second, false},
 			{"about another object", "b", "closed", 0, true},
 			{"another message", "a", "full, 3 GiB are missing", 0, true},
 			{"the same with another number", "a", "full, 4 GiB are missing", 0, false},
-			{"the first message again", "a", "closed", 0, true},
-			{"just before events expire", "a", "closed", Repeat - time.Second, false},
-			{"a message that lasts, after a while", "a", "closed", 2 * time.Second, true},
+			{"just before events expire", "a", "full, 5 GiB are missing", Repeat - time.Second, false},
+			{"a message that lasts, after a while", "a", "full, 5 GiB are missing", 2 * time.Second, true},
 		} {
 			time.Sleep(step.after) // of the bubble's clock
 			if got := d.New(step.key, step.text); got != step.want {
@@ -34,9 +32,49 @@ func TestDedupWritesAMessageOnce(t *testing.T) {
 	})
 }
 
+// An object whose state changes to and fro has each message once, and the one that lasts is the last one written.
+func TestDedupHoldsWhatChangesToAndFro(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Dedup
+		written := []string{}
+		step := func(text string) {
+			if d.New("a", text) {
+				written = append(written, text)
+			}
+			time.Sleep(time.Second)
+		}
+		for range 300 {
+			step("closed")
+			step("hangs")
+		}
+		if fmt.Sprint(written) != "[closed hangs]" {
+			t.Errorf("in ten minutes %q were written, want each once", written)
+		}
+		if held := d.Held("a"); held != 0 {
+			t.Errorf("held for %s, and the present message is the last one written", held)
+		}
+		step("closed")
+		held := d.Held("a")
+		if held <= 0 || held > Settle {
+			t.Fatalf("held for %s, want up to %s: it is not the last one written", held, Settle)
+		}
+		time.Sleep(held)
+		step("closed")
+		if fmt.Sprint(written) != "[closed hangs closed]" {
+			t.Errorf("%q were written: the last one is not the one that lasts", written)
+		}
+		for i := range 3 * history { // an object has many different messages: each is written
+			step(fmt.Sprint("reason ", string(rune('a'+i))))
+		}
+		if len(written) != 3+3*history || len(d.objects["a"].written) > history {
+			t.Errorf("%d were written, %d are remembered", len(written), len(d.objects["a"].written))
+		}
+	})
+}
+
 func TestDedupResolve(t *testing.T) {
 	var d Dedup
-	if d.Resolve("a") || d.Written("a") {
+	if d.Resolve("a") || d.Written("a") || d.Held("a") != 0 {
 		t.Error("nothing was written about a, and it was resolved")
 	}
 	d.New("a", "closed")
@@ -46,9 +84,12 @@ func TestDedupResolve(t *testing.T) {
 	if !d.New("a", "closed") {
 		t.Error("what comes again after it was resolved is to be written")
 	}
+	if d.Retract("a"); d.Written("a") || !d.New("a", "closed") {
+		t.Error("what was not written after all is to be written")
+	}
 	d.Forget("a")
-	if len(d.last) != 0 {
-		t.Errorf("%d entries are left for objects that are gone", len(d.last))
+	if len(d.objects) != 0 {
+		t.Errorf("%d entries are left for objects that are gone", len(d.objects))
 	}
 }
 

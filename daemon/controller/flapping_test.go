@@ -1,0 +1,194 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// mount is a pool's mount, which is there or not, and a disk on which nothing is made: it goes before the call ends.
+type mount struct {
+	shelf
+	mu      sync.Mutex
+	missing string // why; "" while it is mounted
+}
+
+func (m *mount) set(missing string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing = missing
+}
+
+func (m *mount) Probe(context.Context) hostcheck.Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := hostcheck.Report{Pool: "fast", Free: 1 << 40, Mark: hostcheck.Marker{Cluster: "c"}}
+	if m.missing != "" {
+		r.Findings = []hostcheck.Finding{{Reason: hostcheck.ReasonNotMounted, Severity: hostcheck.Close, Message: m.missing}}
+	}
+	return r
+}
+
+func (m *mount) Create(context.Context, mounts.Identity, volume.Spec) (string, error) {
+	return "", volume.ErrMoved
+}
+
+// audience keeps the events of each object.
+type audience struct {
+	mu     sync.Mutex
+	events map[types.UID][]string
+}
+
+func (a *audience) Event(ref corev1.ObjectReference, _, reason, message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.events == nil {
+		a.events = map[types.UID][]string{}
+	}
+	a.events[ref.UID] = append(a.events[ref.UID], reason+": "+message)
+}
+
+func (a *audience) of(uid types.UID) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.events[uid]
+}
+
+// many is a store of these claims.
+type many map[string]*corev1.PersistentVolumeClaim
+
+func (m many) Get(key string) (*corev1.PersistentVolumeClaim, bool) { c, ok := m[key]; return c, ok }
+func (m many) List() (all []*corev1.PersistentVolumeClaim) {
+	for _, c := range m {
+		all = append(all, c)
+	}
+	return all
+}
+func (many) Watched() bool { return true }
+
+const waiting = 500
+
+// flapping runs the controllers of a pool for which 500 claims wait, and lets play change its mount.
+func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
+	heard := &audience{}
+	synctest.Test(t, func(t *testing.T) {
+		wait, class, claims := storagev1.VolumeBindingWaitForFirstConsumer, "c", many{}
+		for i := range waiting {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Namespace: "ns", Name: fmt.Sprint("claim-", i),
+				Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: "node-a"}}}
+			claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			claims["ns/"+claim.Name] = claim
+		}
+		m, changes := &mount{}, make(chan struct{}, 1)
+		o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), World: World{Volumes: none[*corev1.PersistentVolume]{}}}
+		o.Gate, o.Speaker, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
+		o.Observer = deafToAll{}
+		o.Pools = []PoolParts{{
+			Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }}, Storage: m, Probe: m,
+			Opened: func(hostcheck.Marker) error { return nil },
+		}}
+		o.World.Claims = claims
+		o.World.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: o.Provisioner, VolumeBindingMode: &wait}}
+		o.World.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Node, Labels: map[string]string{corev1.LabelHostname: o.Node}}}}
+		c := New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		checked, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		close(started)
+		go func() { c.Run(ctx, checked, started); close(ended) }()
+		<-checked
+		c.requeueClaims("")
+		play(m, func() { changes <- struct{}{}; synctest.Wait(); c.requeueClaims("") })
+		cancel()
+		<-ended
+	})
+	return heard
+}
+
+type deafToAll struct{ deafObserver }
+
+func (deafToAll) Claim(string, string, time.Duration) {}
+func (deafToAll) Pool(gate.State)                     {}
+
+// A mount that comes and goes each second for a minute: the node has a bounded number of events, each claim a
+// few, and the last event of each tells what is so in the end.
+func TestFlappingMount(t *testing.T) {
+	heard := flapping(t, func(m *mount, changed func()) {
+		for i := range 60 {
+			m.set([]string{"", "/srv/fast is not a mount point", "", "/srv/fast gives no answer"}[i%4])
+			changed()
+			time.Sleep(time.Second)
+		}
+		m.set("/srv/fast is not a mount point")
+		changed()
+		time.Sleep(10 * time.Minute) // the claims of one namespace are told one each second (report.Limiter)
+	})
+	node := heard.of("node-a")
+	if len(node) < 6 || len(node) > 6+2*60/30+1 {
+		t.Errorf("%d events on the node:\n%s", len(node), strings.Join(node, "\n"))
+	}
+	if last := node[len(node)-1]; !strings.Contains(last, "NotMounted: pool fast: /srv/fast is not a mount point (its state changed ") {
+		t.Errorf("the last event on the node is %q", last)
+	}
+	for i := range waiting {
+		claim := heard.of(types.UID(fmt.Sprint(i)))
+		if len(claim) == 0 || len(claim) > 4 {
+			t.Fatalf("claim %d has %d events: %q", i, len(claim), claim)
+		}
+		if last := claim[len(claim)-1]; !strings.Contains(last, "pool fast: /srv/fast is not a mount point") {
+			t.Fatalf("the last event of claim %d is %q", i, last)
+		}
+	}
+}
+
+// A mount that is away for a moment: the node is told, and none of the claims.
+func TestMountThatIsAwayForAMoment(t *testing.T) {
+	heard := flapping(t, func(m *mount, changed func()) {
+		time.Sleep(time.Minute)
+		m.set("/srv/fast is not a mount point")
+		changed()
+		time.Sleep(time.Second)
+		m.set("")
+		changed()
+		time.Sleep(time.Minute)
+	})
+	if node := heard.of("node-a"); len(node) != 2 || !strings.HasPrefix(node[1], "PoolOpened") {
+		t.Errorf("events on the node: %q", node)
+	}
+	for i := range waiting {
+		if claim := heard.of(types.UID(fmt.Sprint(i))); len(claim) != 0 {
+			t.Fatalf("claim %d has events: %q", i, claim)
+		}
+	}
+}
+
+// A mount that stays away: each claim is told which pool is closed, and why.
+func TestMountThatStaysAway(t *testing.T) {
+	heard := flapping(t, func(m *mount, changed func()) {
+		time.Sleep(time.Minute)
+		m.set("/srv/fast is not a mount point")
+		changed()
+		time.Sleep(explainAfter + time.Second)
+	})
+	for i := range waiting {
+		if claim := heard.of(types.UID(fmt.Sprint(i))); len(claim) != 1 || !strings.HasSuffix(claim[0], "pool fast: /srv/fast is not a mount point") {
+			t.Fatalf("claim %d has events: %q", i, claim)
+		}
+	}
+}
