@@ -13,9 +13,10 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new room belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/mountpoint", "daemon/plan", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
-	"daemon/adopt":             {"daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
+	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
+	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
 	"daemon/config":            {},
 	"daemon/confine":           {},

@@ -21,7 +21,7 @@
 // the directory is renamed into the trash and that is made durable, the object goes, the trash is
 // emptied in the background, the record goes last.
 //
-// A volume of another provisioner becomes one of ours by adopt: plan.ForAdoption decides, volume.Adopt
+// A volume of another provisioner becomes one of ours by adopt: rules.ForAdoption decides, volume.Adopt
 // writes the record, the label on its object brings it to the daemon.
 //
 // A volume of scope every-node: one node, by turns, makes the object and lets it go; plan.ForPart decides

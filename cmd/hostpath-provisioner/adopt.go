@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -26,7 +27,7 @@ const adoptDeadline = 10 * time.Minute
 
 // adoption is what the command line asks for.
 type adoption struct {
-	told         plan.Told
+	overrides    rules.Overrides
 	dryRun, undo bool
 	asJSON       bool
 	driver       string // of CSI volumes, "" for the others
@@ -37,11 +38,11 @@ const kubeletDirectory = "/var/lib/kubelet"
 
 // wrong says what contradicts itself on the command line.
 func (a adoption) wrong() error {
-	told := a.told.HasData || a.told.Released || a.told.Outside || len(a.told.Stopped) > 0
+	told := a.overrides.HasData || a.overrides.Released || a.overrides.Outside || len(a.overrides.Stopped) > 0
 	switch {
 	case a.undo && (told || a.driver != ""):
 		return usageError{errors.New("--undo cannot be combined with --from-csi, --stopped, --released, --yes-nothing-runs-outside or --yes-this-node-has-the-data")}
-	case a.driver != "" && (len(a.told.Stopped) > 0 || a.told.Outside):
+	case a.driver != "" && (len(a.overrides.Stopped) > 0 || a.overrides.Outside):
 		return usageError{errors.New("--from-csi cannot be combined with --stopped or --yes-nothing-runs-outside: it checks by itself that the driver is stopped")}
 	}
 	return nil
@@ -52,7 +53,7 @@ func (p *program) adoptCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "adopt POOL",
 		ValidArgsFunction: p.completePools,
-		Short:             "Take over volumes that another provisioner made in a pool, or give them up",
+		Short:             "Take over volumes that another provisioner made in a pool, or undo that",
 		Long: "Adopt finds the PersistentVolumes whose directories lie in the pool and that another provisioner\n" +
 			"made, one that the configuration names in aliases. It writes a record for each and marks its\n" +
 			"object; from then on the daemon removes, archives or keeps it as it does its own. Directories\n" +
@@ -79,11 +80,11 @@ func (p *program) adoptCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	flags.BoolVar(&a.undo, "undo", false, "give the volumes up")
-	flags.BoolVar(&a.told.HasData, "yes-this-node-has-the-data", false, "take volumes too whose node affinity does not name this node alone: their data is on this node")
-	flags.StringSliceVar(&a.told.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
-	flags.BoolVar(&a.told.Outside, "yes-nothing-runs-outside", false, "no other program runs outside of the cluster, where nothing shows it")
-	flags.BoolVar(&a.told.Released, "released", false, "take volumes too that are removed as soon as somebody is responsible for them")
+	flags.BoolVar(&a.undo, "undo", false, "undo the adoption: take records and labels away again")
+	flags.BoolVar(&a.overrides.HasData, "yes-this-node-has-the-data", false, "take volumes too whose node affinity does not name this node alone: their data is on this node")
+	flags.StringSliceVar(&a.overrides.Stopped, "stopped", nil, "the other program is stopped, whatever the cluster shows; its `provisioner`, may be repeated")
+	flags.BoolVar(&a.overrides.Outside, "yes-nothing-runs-outside", false, "no other program runs outside of the cluster, where nothing shows it")
+	flags.BoolVar(&a.overrides.Released, "released", false, "take volumes too whose data is removed as soon as they are adopted")
 	flags.StringVar(&a.driver, "from-csi", "", "take the volumes of this CSI `driver`, and no others")
 	flags.BoolVar(&a.asJSON, "json", false, "print JSON")
 	return c
@@ -128,7 +129,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	rows, wrong := work(ctx, adopt.Options{
 		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
 		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
-		Self: daemon.Self(cfg), API: client, Mounts: table, Told: a.told, DryRun: a.dryRun,
+		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun,
 		Driver: a.driver, Kubelet: kubeletDirectory,
 	})
 	if wrong != nil && len(rows) == 0 {
@@ -177,7 +178,7 @@ func systemName(provisioner string) string {
 }
 
 func adoptVerdict(r adopt.Row) string {
-	past := map[plan.Action]string{plan.Adopt: "adopted", plan.Return: "given up"}
+	past := map[plan.Action]string{rules.Adopt: "adopted", rules.Undo: "undone"}
 	switch {
 	case r.Action == plan.Refuse:
 		return "refused: " + r.Message
@@ -194,32 +195,32 @@ func adoptSummary(rows []adopt.Row, a adoption) string {
 	for _, r := range rows {
 		count[r.Action]++
 	}
-	word, n := "adopted", count[plan.Adopt]
+	word, n := "adopted", count[rules.Adopt]
 	if a.undo {
-		word, n = "given up", count[plan.Return]
+		word, n = "undone", count[rules.Undo]
 	}
 	if a.dryRun {
 		word = "would be " + word
 	}
 	parts := []string{fmt.Sprintf("%d %s", n, word)}
-	if count[plan.Ours] > 0 {
-		parts = append(parts, fmt.Sprintf("%d ours already", count[plan.Ours]))
+	if count[rules.Ours] > 0 {
+		parts = append(parts, fmt.Sprintf("%d ours already", count[rules.Ours]))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d refused", count[plan.Refuse])), ", ")
 }
 
 // adoptReasonHints are what helps against a refusal, in this order.
 var adoptReasonHints = []struct{ reason, hint string }{
-	{plan.AdoptNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
-	{plan.AdoptRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
-	{plan.AdoptNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
-	{plan.AdoptOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
-	{plan.AdoptNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
-	{plan.AdoptReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
-	{plan.AdoptCSI, "stop the driver and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
-	{plan.AdoptDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
-	{plan.AdoptDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
-	{plan.AdoptUsed, "stop these pods, then run this again"},
+	{rules.ReasonNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
+	{rules.ReasonRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
+	{rules.ReasonNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
+	{rules.ReasonOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
+	{rules.ReasonNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
+	{rules.ReasonReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
+	{rules.ReasonCSI, "stop the driver and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
+	{rules.ReasonDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
+	{rules.ReasonDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
+	{rules.ReasonUsed, "stop these pods, then run this again"},
 }
 
 func adoptHints(w io.Writer, rows []adopt.Row) {

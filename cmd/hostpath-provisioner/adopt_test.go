@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -27,8 +28,8 @@ func TestAdoptWithoutACluster(t *testing.T) {
 
 // Every reason that has a hint is one that a volume can have, and all of them have one.
 func TestAdoptHints(t *testing.T) {
-	want := []string{plan.AdoptNotAlias, plan.AdoptNoAffinity, plan.AdoptRunning, plan.AdoptNotKnown, plan.AdoptOutside, plan.AdoptReleased, plan.AdoptCSI,
-		plan.AdoptDriverRuns, plan.AdoptDriverNotKnown, plan.AdoptUsed}
+	want := []string{rules.ReasonNotAlias, rules.ReasonNoAffinity, rules.ReasonRunning, rules.ReasonNotKnown, rules.ReasonOutside, rules.ReasonReleased, rules.ReasonCSI,
+		rules.ReasonDriverRuns, rules.ReasonDriverNotKnown, rules.ReasonUsed}
 	known := map[string]bool{}
 	for _, h := range adoptReasonHints {
 		known[h.reason] = true
@@ -42,10 +43,10 @@ func TestAdoptHints(t *testing.T) {
 		t.Errorf("%v", known)
 	}
 	for row, want := range map[*adopt.Row]string{
-		{Action: plan.Adopt}:                                    "adopt",
-		{Action: plan.Adopt, Done: true}:                        "adopted",
-		{Action: plan.Return, Done: true}:                       "given up",
-		{Action: plan.Ours}:                                     "ours",
+		{Action: rules.Adopt}:                                   "adopt",
+		{Action: rules.Adopt, Done: true}:                       "adopted",
+		{Action: rules.Undo, Done: true}:                        "undone",
+		{Action: rules.Ours}:                                    "ours",
 		{Action: plan.Refuse, Message: "it is so", Done: false}: "refused: it is so",
 	} {
 		if got := adoptVerdict(*row); got != want {

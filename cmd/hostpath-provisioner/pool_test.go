@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -182,7 +183,7 @@ func TestStates(t *testing.T) {
 	half, held := in("5b-half", record.InPool), in("5c-held", record.InPool)
 	half.Replaced, held.Replaced, kept.Replaced = "{}", "{}", "{}"
 	heldObject := object("5c-held", corev1.VolumeBound, retain)
-	heldObject.Annotations = map[string]string{plan.HeldAnnotation: "Delete"}
+	heldObject.Annotations = map[string]string{rules.HeldAnnotation: "Delete"}
 	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []record.Record{
 		in("1-bound", record.InPool), in("2-released", record.InPool), in("3-retained", record.InPool), in("4-new", record.InPool),
 		in("5-nobody's", record.InPool), in("5a-of-another-scope", record.InPool), half, held, in("6-trash", record.InTrash), in("6a-forced", record.InTrash), in("6b-going", record.Emptying), in("7-lost", record.Nowhere), in("8-unmade", record.Nowhere), kept,

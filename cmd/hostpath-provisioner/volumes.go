@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -363,7 +364,7 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return stateOrphaned
 	case v.Place != record.InPool:
 		return string(v.Place)
-	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[plan.HeldAnnotation] != ""):
+	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
 		return stateHalf
 	case pv != nil:
 		return phase(pv)

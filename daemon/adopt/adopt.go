@@ -1,5 +1,5 @@
 // Package adopt takes over the volumes that other provisioners made in one of this node's pools, and
-// gives them up again.
+// undoes that again.
 //
 // It writes records on the disk and labels on volume objects, and nothing else: no
 // directory is made, moved, removed or looked into. What becomes of each volume is plan's decision.
@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -31,35 +32,35 @@ type API interface {
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 	// EachLock reads leader election objects, whose kubeconfig allows it.
 	EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error
-	// GetVolume and GetNode answer nil without an error for what does not exist.
+	// GetVolume and GetNode return nil without an error for what does not exist.
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
-	// GetClaim answers nil without an error for one that does not exist.
+	// GetClaim returns nil without an error for one that does not exist.
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	// CSIDrivers are those that kubelet has registered on a node.
 	CSIDrivers(ctx context.Context, node string) ([]string, error)
-	// CheckVolume says whether the server would take an object, whatever has its name.
+	// CheckVolume reports whether the server would take an object, whatever has its name.
 	CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 	// CreateVolume returns the object that has the name already, if there is one.
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// DeleteVolume deletes an object only if it is as given; a conflict otherwise.
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// MarkVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
-	MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error)
+	// PatchVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
+	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 }
 
-// Options are one pool of one node, and what the operator says.
+// Options are one pool of one node, and the operator's flags.
 type Options struct {
 	Pool     plan.Pool
 	Hands    *volume.Pool
 	Identity mounts.Identity // of the pool's directory, as it was checked
 	plan.Self
-	API     API
-	Mounts  []mounts.Mount // of this host
-	Told    plan.Told
-	Driver  string // FromCSI: the CSI driver's name
-	Kubelet string // FromCSI: kubelet's directory, where drivers have their sockets
-	DryRun  bool
+	API       API
+	Mounts    []mounts.Mount // of this host
+	Overrides rules.Overrides
+	Driver    string // FromCSI: the CSI driver's name
+	Kubelet   string // FromCSI: kubelet's directory, where drivers have their sockets
+	DryRun    bool
 }
 
 // Row is what became of one volume, or would.
@@ -84,7 +85,7 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 	}
 	var rows []Row
 	for _, v := range s.volumes {
-		row := s.settle(ctx, v)
+		row := s.decide(ctx, v)
 		if ctx.Err() != nil {
 			return append(rows, row), context.Cause(ctx)
 		}
@@ -98,15 +99,15 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 // tries is how often one volume is decided on while others write to its object.
 const tries = 5
 
-// settle decides about one volume and does it. When the object was changed meanwhile, by another node's call
+// decide decides about one volume and carries it out. When the object was changed meanwhile, by another node's call
 // or by kube-controller-manager, it is decided on anew, by what it is now.
-func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) Row {
+func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 	for try := 1; ; try++ {
 		facts, err := s.facts(ctx, v)
 		if err != nil {
-			return rowOf(v, plan.AdoptVerdict{}).after(err)
+			return rowOf(v, rules.Verdict{}).after(err)
 		}
-		verdict := plan.ForAdoption(facts)
+		verdict := rules.ForAdoption(facts)
 		row := rowOf(v, verdict)
 		switch {
 		case s.DryRun:
@@ -116,7 +117,7 @@ func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) Row {
 				row.Message = err.Error()
 			}
 			return row
-		case verdict.Action != plan.Adopt:
+		case verdict.Action != rules.Adopt:
 			return row
 		}
 		err = s.adopt(ctx, v)
@@ -130,7 +131,7 @@ func (s *survey) settle(ctx context.Context, v *corev1.PersistentVolume) Row {
 	}
 }
 
-func rowOf(v *corev1.PersistentVolume, verdict plan.AdoptVerdict) Row {
+func rowOf(v *corev1.PersistentVolume, verdict rules.Verdict) Row {
 	row := Row{
 		Volume: v.Name, Path: plan.PathOf(v), Provisioner: v.Annotations[plan.ProvisionedBy],
 		Action: verdict.Action, Reason: verdict.Reason, Message: verdict.Message, Notes: verdict.Notes,
@@ -158,14 +159,14 @@ func (r Row) after(err error) Row {
 //	record         the same, and a record whose object has no label: the daemon keeps it
 //	label          nothing missing
 func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
-	ours, err := o.API.MarkVolume(ctx, v, plan.AdoptingMarks(v, o.Pool, o.Node))
+	ours, err := o.API.PatchVolume(ctx, v, rules.AdoptingPatch(v, o.Pool, o.Node))
 	if err != nil {
 		return err
 	}
 	if err := o.Hands.Adopt(ctx, o.Identity, o.record(ours)); err != nil {
 		return err
 	}
-	_, err = o.API.MarkVolume(ctx, ours, plan.AdoptMarks(ours, o.Pool, o.Node))
+	_, err = o.API.PatchVolume(ctx, ours, rules.AdoptedPatch(ours, o.Pool, o.Node))
 	return err
 }
 
@@ -179,7 +180,7 @@ func (o Options) record(v *corev1.PersistentVolume) record.Record {
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
 		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
 		Scope: o.Pool.Scope, Source: source, Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
-		Directory: plan.AdoptDirectory(o.Pool, v), Requested: size, Created: time.Now().UTC(),
+		Directory: rules.DirectoryOf(o.Pool, v), Requested: size, Created: time.Now().UTC(),
 	}
 }
 
@@ -213,7 +214,7 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 		for _, entry := range o.entries(v) {
 			s.claimants[entry] = append(s.claimants[entry], v.Name)
 		}
-		if o.Driver == "" && plan.ForAdoption(known).Action != plan.Ignore && o.has(ctx, v) || plan.OfDriver(v, o.Driver) {
+		if o.Driver == "" && rules.ForAdoption(known).Action != plan.Ignore && o.has(ctx, v) || rules.OfDriver(v, o.Driver) {
 			s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
 		}
 	})
@@ -246,7 +247,7 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 	}
 	err := s.API.EachPod(ctx, "", "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
 		for by := range provisioners {
-			if shown := plan.Runs(pod, by); shown != "" && s.running[by] == "" {
+			if shown := rules.Runs(pod, by); shown != "" && s.running[by] == "" {
 				s.running[by] = shown
 			}
 		}
@@ -260,8 +261,8 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not look at
 	// other namespaces' locks: then the pods have to do.
 	for by := range provisioners {
-		_ = s.API.EachLock(ctx, plan.LeaderLock(by), func(l *coordinationv1.Lease) {
-			if shown := plan.Leads(l, time.Now()); shown != "" && s.running[by] == "" {
+		_ = s.API.EachLock(ctx, rules.LeaderLock(by), func(l *coordinationv1.Lease) {
+			if shown := rules.Leads(l, time.Now()); shown != "" && s.running[by] == "" {
 				s.running[by] = shown
 			}
 		})
@@ -269,16 +270,16 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 }
 
 // known is what can be said of a volume without the disk.
-func (s *survey) known(v *corev1.PersistentVolume) plan.AdoptFacts {
-	return plan.AdoptFacts{
+func (s *survey) known(v *corev1.PersistentVolume) rules.Facts {
+	return rules.Facts{
 		Volume: v, Pool: s.Pool, Self: s.Self, NodeLabels: s.labels,
-		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Told: s.Told,
+		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Overrides: s.Overrides,
 	}
 }
 
-func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (plan.AdoptFacts, error) {
+func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.Facts, error) {
 	f := s.known(v)
-	directory := plan.AdoptDirectory(s.Pool, v)
+	directory := rules.DirectoryOf(s.Pool, v)
 	if directory == "" {
 		return f, nil
 	}

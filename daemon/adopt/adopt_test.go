@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -138,7 +139,7 @@ func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentV
 
 func (c *cluster) GetNode(context.Context, string) (*corev1.Node, error) { return c.node, nil }
 
-func (c *cluster) MarkVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
+func (c *cluster) PatchVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error) {
 	if change := c.between; change != nil {
 		c.between = nil
 		change(c.volumes[pv.Name])
@@ -180,7 +181,7 @@ func (c *cluster) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
 		v := c.volumes[name]
-		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]+v.Annotations[plan.AdoptingAnnotation]))
+		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]+v.Annotations[rules.AdoptingAnnotation]))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -278,22 +279,22 @@ func TestCutOff(t *testing.T) {
 		want("cut off", left)
 	}
 	c.mark, c.pods = nil, errors.New("pods is forbidden")
-	if row := one(t, Run, o); row.Action != plan.Adopt || !row.Done {
+	if row := one(t, Run, o); row.Action != rules.Adopt || !row.Done {
 		t.Errorf("%+v", row)
 	}
 	want("adopted", marked+recorded)
-	if row := one(t, Run, o); row.Action != plan.Ours || row.Done {
+	if row := one(t, Run, o); row.Action != rules.Ours || row.Done {
 		t.Errorf("%+v", row)
 	}
 	// Given up, cut off after the marks.
 	pv := c.volumes["pvc-1"]
-	_, err := c.MarkVolume(t.Context(), pv, plan.ReturnMarks(pv))
+	_, err := c.PatchVolume(t.Context(), pv, rules.UndoPatch(pv))
 	must(t, err)
 	want("cut off on the way back", untouched+recorded)
-	if row := one(t, Undo, o); row.Action != plan.Return || !row.Done {
+	if row := one(t, Undo, o); row.Action != rules.Undo || !row.Done {
 		t.Errorf("%+v", row)
 	}
-	want("given up", untouched)
+	want("undone", untouched)
 	if rows, err := Undo(t.Context(), o); err != nil || len(rows) != 0 {
 		t.Errorf("again: %+v, %v", rows, err)
 	}
@@ -315,12 +316,12 @@ func TestUndoRefused(t *testing.T) {
 func TestNobodyCanTell(t *testing.T) {
 	o, c := site(t)
 	c.pods = errors.New("pods is forbidden")
-	if row := one(t, Run, o); row.Action != plan.Refuse || row.Reason != plan.AdoptNotKnown || !strings.Contains(row.Message, "pods is forbidden") {
+	if row := one(t, Run, o); row.Action != plan.Refuse || row.Reason != rules.ReasonNotKnown || !strings.Contains(row.Message, "pods is forbidden") {
 		t.Errorf("%+v", row)
 	}
-	o.Told.Stopped = []string{plan.Kubevirt}
+	o.Overrides.Stopped = []string{plan.Kubevirt}
 	o.DryRun = true
-	if row := one(t, Run, o); row.Action != plan.Adopt || row.Done {
+	if row := one(t, Run, o); row.Action != rules.Adopt || row.Done {
 		t.Errorf("%+v", row)
 	}
 	if got := state(t, o, c); got != untouched {

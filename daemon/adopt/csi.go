@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -48,8 +49,8 @@ func FromCSI(ctx context.Context, o Options) ([]Row, error) {
 // csiVolume is what is known of one of the driver's volumes.
 type csiVolume struct {
 	now   *corev1.PersistentVolume // the object of its name, nil if there is none
-	seen  *corev1.PersistentVolume // the driver's, as plan.OfHost has it; the recorded one where there is none
-	facts plan.AdoptFacts
+	seen  *corev1.PersistentVolume // the driver's, as rules.OfHost has it; the recorded one where there is none
+	facts rules.Facts
 	lost  bool // the driver's object is gone, or going: whatever is decided, another one has to be made
 }
 
@@ -60,7 +61,7 @@ func (s *survey) takeOver(ctx context.Context, name string) Row {
 		switch {
 		case err != nil:
 			return row.after(err)
-		case row.Action != plan.Adopt, s.DryRun:
+		case row.Action != rules.Adopt, s.DryRun:
 			return row
 		}
 		if row.Notes, err = s.replace(ctx, v); apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
@@ -77,14 +78,14 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 		return v, row, err
 	}
 	if v.now != nil {
-		row = rowOf(v.now, plan.AdoptVerdict{})
+		row = rowOf(v.now, rules.Verdict{})
 	}
 	found, err := s.Hands.Lookup(ctx, s.Identity, name)
 	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, record.ErrDamaged) {
 		return v, row, err
 	}
 	driven := v.now
-	if v.now == nil || !plan.OfDriver(v.now, s.Driver) {
+	if v.now == nil || !rules.OfDriver(v.now, s.Driver) {
 		if found.Replaced == "" {
 			row.Action = plan.Ignore
 			return v, row, nil
@@ -93,45 +94,45 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 			return v, row, err
 		}
 		switch {
-		case !plan.OfDriver(driven, s.Driver):
+		case !rules.OfDriver(driven, s.Driver):
 			row.Action = plan.Ignore
 			return v, row, nil
 		case v.now == nil:
-		case !plan.Succeeds(v.now, s.Pool, s.Node, &found):
+		case !rules.Succeeds(v.now, s.Pool, s.Node, &found):
 			return v, row, errNotMadeHere
-		case v.now.DeletionTimestamp == nil || !plan.Held(v.now, s.Pool, s.Node): // else Undo was cut off
+		case v.now.DeletionTimestamp == nil || !rules.Held(v.now, s.Pool, s.Node): // else Undo was cut off
 			return v, s.settled(ctx, v.now), nil
 		}
 	}
-	v.seen, v.lost = plan.OfHost(driven, s.Pool), v.now == nil || v.now.DeletionTimestamp != nil
+	v.seen, v.lost = rules.OfHost(driven, s.Pool), v.now == nil || v.now.DeletionTimestamp != nil
 	if v.facts, err = s.csiFacts(ctx, driven, v.seen); err != nil {
-		return v, rowOf(v.seen, plan.AdoptVerdict{}), err
+		return v, rowOf(v.seen, rules.Verdict{}), err
 	}
-	v.facts.Told.Released = s.Told.Released || v.lost // what is made in that case is kept
-	return v, rowOf(v.seen, plan.ForTakeover(v.facts)), nil
+	v.facts.Overrides.Released = s.Overrides.Released || v.lost // what is made in that case is kept
+	return v, rowOf(v.seen, rules.ForReplacement(v.facts)), nil
 }
 
 var errNotMadeHere = errors.New("an object that was not made here has its name: look whose it is, and delete it or restore the driver's")
 
 // settled is the row of a volume that has its object. One that was held to be given back, and was not, is let go.
 func (s *survey) settled(ctx context.Context, v *corev1.PersistentVolume) Row {
-	row := rowOf(v, plan.AdoptVerdict{Action: plan.Ours})
-	if s.DryRun || !plan.Held(v, s.Pool, s.Node) {
+	row := rowOf(v, rules.Verdict{Action: rules.Ours})
+	if s.DryRun || !rules.Held(v, s.Pool, s.Node) {
 		return row
 	}
-	if _, err := s.API.MarkVolume(ctx, v, plan.ReleaseMarks(v)); err != nil {
+	if _, err := s.API.PatchVolume(ctx, v, rules.ReleasePatch(v)); err != nil {
 		row.Action, row.Message = plan.Refuse, err.Error()
 	}
 	return row
 }
 
-func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume) (plan.AdoptFacts, error) {
+func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume) (rules.Facts, error) {
 	f, err := s.facts(ctx, seen)
 	if err != nil {
 		return f, err
 	}
 	f.ReadOnly = v.Spec.CSI.ReadOnly
-	if directory := plan.AdoptDirectory(s.Pool, seen); directory != "" { // kubelet's mounts are those of pods, too
+	if directory := rules.DirectoryOf(s.Pool, seen); directory != "" { // kubelet's mounts are those of pods, too
 		f.Shown = s.shown(directory, func(string) bool { return false })
 	}
 	if ref := v.Spec.ClaimRef; ref != nil {
@@ -168,7 +169,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if hostname == "" {
 		return nil, fmt.Errorf("node %s has no label %s, which the volume's affinity would name", s.Node, plan.HostnameLabel)
 	}
-	ours := plan.Successor(v.seen, s.Pool, s.Node, hostname)
+	ours := rules.Successor(v.seen, s.Pool, s.Node, hostname)
 	if !v.lost {
 		if err := s.API.CheckVolume(ctx, ours); err != nil {
 			return nil, err
@@ -177,7 +178,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 		if err != nil {
 			return nil, err
 		}
-		adopted := s.record(plan.OfHost(held, s.Pool))
+		adopted := s.record(rules.OfHost(held, s.Pool))
 		adopted.Source = cmp.Or(s.Pool.Source, plan.SourceHostPath)
 		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
@@ -190,7 +191,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if err := s.clear(ctx, v.now); err != nil {
 		return nil, err
 	}
-	if v.lost && v.facts.ClaimGone && !s.Told.Released {
+	if v.lost && v.facts.ClaimGone && !s.Overrides.Released {
 		ours.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		notes = append(notes, "its claim is gone, so it was made with the policy Retain")
 	}
@@ -199,7 +200,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 		return notes, err
 	}
 	found, err := s.Hands.Lookup(ctx, s.Identity, ours.Name)
-	if err == nil && !plan.Succeeds(existing, s.Pool, s.Node, &found) {
+	if err == nil && !rules.Succeeds(existing, s.Pool, s.Node, &found) {
 		err = errNotMadeHere
 	}
 	return notes, err
@@ -207,7 +208,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 
 // original is the text of an object for the record, readOriginal reads it.
 func original(held *corev1.PersistentVolume) (string, error) {
-	text, err := json.Marshal(plan.Original(held))
+	text, err := json.Marshal(rules.Original(held))
 	return string(text), err
 }
 
@@ -224,10 +225,10 @@ func readOriginal(text string) (*corev1.PersistentVolume, error) {
 
 // hold has the object's policy be Retain, which its own provisioner takes for a volume to leave alone.
 func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	if plan.Held(v, o.Pool, o.Node) {
+	if rules.Held(v, o.Pool, o.Node) {
 		return v, nil
 	}
-	return o.API.MarkVolume(ctx, v, plan.HoldMarks(v, o.Pool, o.Node))
+	return o.API.PatchVolume(ctx, v, rules.HoldPatch(v, o.Pool, o.Node))
 }
 
 // clear deletes a held object, if nobody changed it since, and takes off the finalizers that would keep it: Kubernetes'
@@ -248,10 +249,10 @@ func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error
 	case now.UID != held.UID || now.DeletionTimestamp == nil:
 		return apierrors.NewConflict(corev1.Resource("persistentvolumes"), held.Name, errors.New("it is another object now"))
 	}
-	if other := plan.OthersFinalizer(now); other != "" {
+	if other := rules.OthersFinalizer(now); other != "" {
 		return fmt.Errorf("it has the finalizer %q by now: its owner has to take it off first", other)
 	}
-	_, err = o.API.MarkVolume(ctx, now, plan.Marks{Labels: map[string]*string{}, Annotations: map[string]*string{}, Finalizers: []string{}})
+	_, err = o.API.PatchVolume(ctx, now, plan.MetadataPatch{Labels: map[string]*string{}, Annotations: map[string]*string{}, Finalizers: []string{}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

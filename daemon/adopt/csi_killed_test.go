@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -109,7 +110,7 @@ func TestFromCSICutOff(t *testing.T) {
 
 	o, c = cutOff(t)
 	c.drivers = []string{plan.KubevirtCSI}
-	if row := one(t, FromCSI, o); row.Reason != plan.AdoptDriverRuns {
+	if row := one(t, FromCSI, o); row.Reason != rules.ReasonDriverRuns {
 		t.Errorf("%+v", row)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -24,9 +25,9 @@ func TestTwoNodes(t *testing.T) {
 		other func(*corev1.PersistentVolume)
 		says  string
 	}{
-		"it has taken it": {func(v *corev1.PersistentVolume) { annotate(v, plan.AdoptingAnnotation, "node-b") }, `"node-b" is adopting it: run adopt there again, or adopt --undo`},
+		"it has taken it": {func(v *corev1.PersistentVolume) { annotate(v, rules.AdoptingAnnotation, "node-b") }, `"node-b" is adopting it: run adopt there again, or adopt --undo`},
 		"it has it": {func(v *corev1.PersistentVolume) {
-			annotate(v, plan.AdoptedAnnotation, plan.AdoptedWithout)
+			annotate(v, plan.AdoptedAnnotation, rules.AdoptedWithout)
 			v.Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 		}, "it is of pool fast of node node-b already"},
 	} {
@@ -59,7 +60,7 @@ func TestChangedMeanwhile(t *testing.T) {
 func TestStaleRecord(t *testing.T) {
 	o, c := site(t)
 	must(t, o.Hands.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"])))
-	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, plan.AdoptedWithout)
+	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, rules.AdoptedWithout)
 	c.volumes["pvc-1"].Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 	o.DryRun = true
 	one(t, Run, o)
@@ -81,12 +82,12 @@ func TestUndoBegun(t *testing.T) {
 		o, c := site(t)
 		c.volumes["pvc-1"].Finalizers = finalizers
 		before := state(t, o, c)
-		annotate(c.volumes["pvc-1"], plan.AdoptingAnnotation, "node-b")
+		annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-b")
 		if rows, err := Undo(t.Context(), o); err != nil || len(rows) != 0 {
 			t.Errorf("another node's: %+v, %v", rows, err)
 		}
-		annotate(c.volumes["pvc-1"], plan.AdoptingAnnotation, "node-a")
-		if row := one(t, Undo, o); row.Action != plan.Return || !row.Done {
+		annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-a")
+		if row := one(t, Undo, o); row.Action != rules.Undo || !row.Done {
 			t.Errorf("%+v", row)
 		}
 		if got := state(t, o, c); strings.TrimSpace(got) != strings.TrimSpace(before) {

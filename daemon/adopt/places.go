@@ -8,14 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // seen is a volume of a CSI driver whose directories are known as what it is on this host, and any other as it is.
 func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	if plan.OfDriver(v, o.Driver) || plan.OfDriver(v, plan.KubevirtCSI) {
-		return plan.OfHost(v, o.Pool)
+	if rules.OfDriver(v, o.Driver) || rules.OfDriver(v, plan.KubevirtCSI) {
+		return rules.OfHost(v, o.Pool)
 	}
 	return v
 }
@@ -26,7 +27,7 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 	if v.Spec.CSI == nil {
 		return true
 	}
-	directory := plan.AdoptDirectory(o.Pool, plan.OfHost(v, o.Pool))
+	directory := rules.DirectoryOf(o.Pool, rules.OfHost(v, o.Pool))
 	return directory != "" && o.Hands.Usable(ctx, o.Identity, directory) == nil
 }
 
@@ -36,7 +37,7 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 func (o Options) entries(v *corev1.PersistentVolume) []string {
 	v = o.seen(v)
 	var all []string
-	written := plan.EntryOf(o.Pool, v)
+	written := rules.EntryOf(o.Pool, v)
 	if written != "" {
 		all = append(all, written)
 	}

@@ -5,12 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// Undo gives up the volumes of other systems: those that were adopted from them, and those that were
+// Undo undoes the adoption of volumes of other systems: those that were adopted from them, and those that were
 // made under their names. Each object becomes what its own system would have made, its record goes,
 // its directory stays.
 func Undo(ctx context.Context, o Options) ([]Row, error) {
@@ -18,22 +19,22 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := o.leave(ctx, inventory)
+	rows, err := o.undoUnrecorded(ctx, inventory)
 	if err != nil {
 		return rows, err
 	}
 	for _, v := range inventory.Volumes {
-		if !o.Returnable(v.Provisioner) {
+		if !rules.Undoable(o.Self, v.Provisioner) {
 			continue
 		}
 		row := Row{
 			Volume: v.PV, Claim: v.Namespace + "/" + v.Claim, Path: o.Pool.Path + "/" + v.Directory,
-			Provisioner: v.Provisioner, Action: plan.Return,
+			Provisioner: v.Provisioner, Action: rules.Undo,
 		}
 		if v.Replaced != "" {
-			row = o.giveBack(ctx, v, row)
+			row = o.undoReplacement(ctx, v, row)
 		} else {
-			row = o.giveUp(ctx, v, row)
+			row = o.undoAdoption(ctx, v, row)
 		}
 		if row.Action != plan.Ignore {
 			rows = append(rows, row)
@@ -45,18 +46,18 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 	return rows, nil
 }
 
-// giveUp takes the marks off one volume.
-func (o Options) giveUp(ctx context.Context, v record.Record, row Row) Row {
+// undoAdoption takes the marks off one volume.
+func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row {
 	pv, err := o.API.GetVolume(ctx, row.Volume)
 	if err != nil {
 		return row.after(err)
 	}
-	verdict := plan.ForReturn(v, pv, o.Node)
+	verdict := rules.ForUndo(v, pv, o.Node)
 	row.Action, row.Message = verdict.Action, verdict.Message
-	if verdict.Action == plan.Return && !o.DryRun {
+	if verdict.Action == rules.Undo && !o.DryRun {
 		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
 		// next call forgets it.
-		_, err := o.API.MarkVolume(ctx, pv, plan.ReturnMarks(pv))
+		_, err := o.API.PatchVolume(ctx, pv, rules.UndoPatch(pv))
 		if err == nil {
 			err = o.Hands.Forget(ctx, o.Identity, row.Volume)
 		}
@@ -65,15 +66,15 @@ func (o Options) giveUp(ctx context.Context, v record.Record, row Row) Row {
 	return row
 }
 
-// leave gives up the objects that a call of this node took and did not record.
-func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, error) {
+// undoUnrecorded undoes the adoption of the objects that a call of this node took and did not record.
+func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory) ([]Row, error) {
 	recorded := map[string]bool{}
 	for _, v := range inventory.Volumes {
 		recorded[v.PV] = true
 	}
 	var begun []*corev1.PersistentVolume
 	err := o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if !recorded[v.Name] && (plan.Begun(v, o.Pool, o.Node) || o.heldHere(ctx, v)) {
+		if !recorded[v.Name] && (rules.Begun(v, o.Pool, o.Node) || o.heldHere(ctx, v)) {
 			begun = append(begun, v.DeepCopy())
 		}
 	})
@@ -82,13 +83,13 @@ func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, 
 	}
 	var rows []Row
 	for _, v := range begun {
-		row := rowOf(v, plan.AdoptVerdict{Action: plan.Return})
-		marks := plan.ReturnMarks(v)
-		if plan.Held(v, o.Pool, o.Node) {
-			marks = plan.ReleaseMarks(v)
+		row := rowOf(v, rules.Verdict{Action: rules.Undo})
+		marks := rules.UndoPatch(v)
+		if rules.Held(v, o.Pool, o.Node) {
+			marks = rules.ReleasePatch(v)
 		}
 		if !o.DryRun {
-			_, err := o.API.MarkVolume(ctx, v, marks)
+			_, err := o.API.PatchVolume(ctx, v, marks)
 			row = row.after(err)
 		}
 		rows = append(rows, row)
@@ -99,5 +100,5 @@ func (o Options) leave(ctx context.Context, inventory volume.Inventory) ([]Row, 
 // heldHere reports whether a call of this node was about to replace a CSI driver's object whose data lies in the pool.
 // The object does not name the pool.
 func (o Options) heldHere(ctx context.Context, v *corev1.PersistentVolume) bool {
-	return v.Spec.CSI != nil && plan.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
+	return v.Spec.CSI != nil && rules.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
 }

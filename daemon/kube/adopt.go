@@ -115,9 +115,9 @@ func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) e
 	return nil
 }
 
-// MarkVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
+// PatchVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
 // a concurrent change is not overwritten, and is an error (a conflict). It returns the changed object.
-func (c *Client) MarkVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.Marks) (*corev1.PersistentVolume, error) {
+func (c *Client) PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error) {
 	change := map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
 		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,

@@ -11,11 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // Marks are put on and taken off, and nothing else changes; whoever changed the object since wins.
-func TestMarkVolume(t *testing.T) {
+func TestPatchVolume(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})
 	was := created(t, volume("marked", "1", others))
@@ -29,18 +30,18 @@ func TestMarkVolume(t *testing.T) {
 		return now.Status.Phase == corev1.VolumeReleased
 	})
 	pool := plan.Pool{Name: "fast"}
-	if _, err := c.MarkVolume(ctx, was, plan.AdoptMarks(was, pool, "node-a")); err != nil {
+	if _, err := c.PatchVolume(ctx, was, rules.AdoptedPatch(was, pool, "node-a")); err != nil {
 		t.Fatal(err)
 	}
 	now, err := c.GetVolume(ctx, "marked")
-	if err != nil || now.Labels[plan.NodeLabel] != "node-a" || now.Annotations[plan.AdoptedAnnotation] != plan.AdoptedWithout ||
+	if err != nil || now.Labels[plan.NodeLabel] != "node-a" || now.Annotations[plan.AdoptedAnnotation] != rules.AdoptedWithout ||
 		!slices.Contains(now.Finalizers, plan.Finalizer) || !slices.Contains(now.Finalizers, others) {
 		t.Errorf("%+v, %v", now.ObjectMeta, err)
 	}
-	if _, err := c.MarkVolume(ctx, was, plan.ReturnMarks(was)); !apierrors.IsConflict(err) {
+	if _, err := c.PatchVolume(ctx, was, rules.UndoPatch(was)); !apierrors.IsConflict(err) {
 		t.Errorf("an object that was changed since: %v", err)
 	}
-	if _, err := c.MarkVolume(ctx, now, plan.ReturnMarks(now)); err != nil {
+	if _, err := c.PatchVolume(ctx, now, rules.UndoPatch(now)); err != nil {
 		t.Fatal(err)
 	}
 	back, err := c.GetVolume(ctx, "marked")
@@ -73,7 +74,7 @@ func TestEachLock(t *testing.T) {
 	}
 	c, _ := newClient(t, Options{})
 	var got []string
-	if err := c.EachLock(ctx, name, func(l *coordinationv1.Lease) { got = append(got, plan.Leads(l, time.Now())) }); err != nil {
+	if err := c.EachLock(ctx, name, func(l *coordinationv1.Lease) { got = append(got, rules.Leads(l, time.Now())) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"pod-1 holds the leader's lock " + namespace + "/" + name, "pod-2 holds the leader's lock " + namespace + "/" + name}

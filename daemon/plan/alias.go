@@ -42,7 +42,7 @@ type System struct {
 	params     map[string]string // its class parameters, and ours that mean the same
 	impossible map[string]string // its class parameters that nothing here does, and why
 	anyCase    bool              // the parameters' names are the same in capitals
-	outside    bool              // its documents run the program outside of the cluster, too
+	Outside    bool              // its documents run the program outside of the cluster, too
 	marks      func(node string) map[string]string
 }
 
@@ -52,7 +52,7 @@ func byClaim(pv, namespace, claim string) string { return namespace + "-" + clai
 var systems = map[string]System{
 	Torchbox: {
 		Name: "torchbox", Program: []string{"k8s-hostpath-provisioner"}, directory: byVolume,
-		params: map[string]string{paramPvDir: paramPvDir, "cephFSQuota": "cephFSQuota"}, anyCase: true, outside: true,
+		params: map[string]string{paramPvDir: paramPvDir, "cephFSQuota": "cephFSQuota"}, anyCase: true, Outside: true,
 		// Its -id; it deletes only volumes that carry its own.
 		marks: func(string) map[string]string { return map[string]string{TorchboxIdentity: Torchbox} },
 	},

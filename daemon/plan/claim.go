@@ -137,7 +137,7 @@ func (f ClaimFacts) nodeOpen() bool { return f.chosen() == "" || f.LeftAlone() }
 // Where the other node is only slow, both make a directory, and one of them a volume object: the object is
 // named after the claim, and the directory of the node that comes too late goes by its record (ForRecord).
 func (f ClaimFacts) LeftAlone() bool {
-	if f.chosen() == "" || f.chosen() == f.Node || f.Inquiry == nil || !f.Pool.ofOneNode() {
+	if f.chosen() == "" || f.chosen() == f.Node || f.Inquiry == nil || !f.Pool.OfOneNode() {
 		return false
 	}
 	_, decided := f.ofOther()

@@ -29,6 +29,8 @@ const (
 	// ScopeLabel is on volumes that are not one node's, in place of NodeLabel: every daemon that has
 	// their pool watches them.
 	ScopeLabel = "hostpath-provisioner/scope"
+	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
+	AdoptedAnnotation = "hostpath-provisioner/adopted"
 )
 
 // DefaultProvisioner is the StorageClass.provisioner that the daemon answers to. It has no slash, so

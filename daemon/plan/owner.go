@@ -34,12 +34,12 @@ type Census struct {
 func Count(records []record.Record, pool Pool, node string, former []string) Census {
 	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
 	for _, r := range records {
-		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.ofOneNode()
+		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.OfOneNode()
 		switch {
 		case !sameScope && r.MayHaveObject():
 			c.Scopes[r.Scope]++
 		case !sameScope:
-		case pool.ofOneNode() && !NodeNamed(r.Node, node, former):
+		case pool.OfOneNode() && !NodeNamed(r.Node, node, former):
 			c.Others[r.Node]++
 		}
 		if r.HasObject() {

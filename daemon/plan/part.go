@@ -88,7 +88,7 @@ func partPath(f PartFacts) (Verdict, bool) {
 	name, _ := f.directory()
 	want := f.Pool.Path + "/" + name
 	return f.lacking(ReasonPathMismatch, fmt.Sprintf("the volume points to %q, and pool %s would have it at %s here; the pool's path and directory must be the same on every node",
-		volumePath(f.Volume), f.Pool.Name, want)), volumePath(f.Volume) != want
+		PathOf(f.Volume), f.Pool.Name, want)), PathOf(f.Volume) != want
 }
 
 func partClosed(f PartFacts) (Verdict, bool) {

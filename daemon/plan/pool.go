@@ -114,7 +114,7 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		if v != SourceHostPath && v != SourceLocal {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramSource, v, SourceHostPath, SourceLocal)
 		}
-		if v == SourceLocal && !pool.ofOneNode() {
+		if v == SourceLocal && !pool.OfOneNode() {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q volumes are one node's, and pool %s has scope %s", class.Name, paramSource, v, pool.Name, pool.Scope)
 		}
 		pool.Source = v

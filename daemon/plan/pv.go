@@ -17,7 +17,7 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        VolumeName(claim),
-			Labels:      labels(f.Pool, f.Node),
+			Labels:      VolumeLabels(f.Pool, f.Node),
 			Annotations: map[string]string{},
 			Finalizers:  []string{Finalizer},
 		},
@@ -41,16 +41,16 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 	case p != nil:
 		pv.Spec.PersistentVolumeReclaimPolicy = *p
 	}
-	pv.Spec.PersistentVolumeSource = source(f.Pool, f.Pool.Path+"/"+name)
-	if f.Pool.ofOneNode() {
-		pv.Spec.NodeAffinity = affinity(f.NodeLabels[HostnameLabel])
+	pv.Spec.PersistentVolumeSource = VolumeSource(f.Pool, f.Pool.Path+"/"+name)
+	if f.Pool.OfOneNode() {
+		pv.Spec.NodeAffinity = NodeAffinity(f.NodeLabels[HostnameLabel])
 	}
 	return pv
 }
 
-// source always writes type Directory for hostPath: with no type the container runtime would make
+// VolumeSource always writes type Directory for hostPath: with no type the container runtime would make
 // a missing directory on the root disk.
-func source(pool Pool, path string) corev1.PersistentVolumeSource {
+func VolumeSource(pool Pool, path string) corev1.PersistentVolumeSource {
 	if pool.Source == SourceLocal {
 		return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 	}
@@ -58,7 +58,8 @@ func source(pool Pool, path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &directory}}
 }
 
-func affinity(hostname string) *corev1.VolumeNodeAffinity {
+// NodeAffinity is the affinity of a volume on the node whose HostnameLabel has this value.
+func NodeAffinity(hostname string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: HostnameLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
 	}}}}
@@ -78,8 +79,8 @@ func Same(existing, want *corev1.PersistentVolume) (difference string) {
 		return fmt.Sprintf("it is on node %q", existing.Labels[NodeLabel])
 	case ref == nil || ref.UID != want.Spec.ClaimRef.UID:
 		return "it is for another claim"
-	case volumePath(existing) != volumePath(want):
-		return fmt.Sprintf("it points to %q", volumePath(existing))
+	case PathOf(existing) != PathOf(want):
+		return fmt.Sprintf("it points to %q", PathOf(existing))
 	default:
 		return ""
 	}

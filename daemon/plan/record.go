@@ -87,7 +87,7 @@ func (f RecordFacts) elsewhere() bool {
 		return false
 	}
 	return ofOneNode(f.Scope) && f.Record.Node == f.Node && labelled != "" && !named &&
-		f.NodeLabels != nil && hasAffinity(f.Volume) && !matches(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels)
+		f.NodeLabels != nil && HasAffinity(f.Volume) && !SelectsNode(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels)
 }
 
 // made: this node made it, and not another one that has the same filesystem mounted, or had this disk.

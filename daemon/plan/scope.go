@@ -15,21 +15,21 @@ const (
 	ScopeEveryNode = "every-node" // each node has a directory of its own
 )
 
-// OnEveryNode says, from the object alone, whether a volume has a directory on each node.
+// OnEveryNode reports, from the object alone, whether a volume has a directory on each node.
 func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] == ScopeEveryNode }
 
-// ofOneNode says whether a pool's volumes belong to the node that made them: they carry its label and
-// its affinity. A pool of which nobody said otherwise is such a one.
-func (p Pool) ofOneNode() bool { return ofOneNode(p.Scope) }
+// OfOneNode reports whether a pool's volumes belong to the node that made them: they have its label and
+// its affinity. A pool without a scope is such a pool.
+func (p Pool) OfOneNode() bool { return ofOneNode(p.Scope) }
 
 // scope is the pool's in words.
 func (p Pool) scope() string { return cmp.Or(p.Scope, ScopeNode) }
 
 func ofOneNode(scope string) bool { return scope == "" || scope == ScopeNode }
 
-// OfAllNodes says whether a claim in this pool concerns every daemon that has it, whichever node was
+// OfAllNodes reports whether a claim in this pool concerns every daemon that has it, whichever node was
 // chosen for the claim.
-func (p Pool) OfAllNodes() bool { return !p.ofOneNode() }
+func (p Pool) OfAllNodes() bool { return !p.OfOneNode() }
 
 // ScopeOf is the scope of a volume's pool, from the object alone.
 func ScopeOf(v *corev1.PersistentVolume) string {
@@ -39,15 +39,15 @@ func ScopeOf(v *corev1.PersistentVolume) string {
 	return ScopeNode
 }
 
-// labels are those of a volume that is made in this pool on this node.
-func labels(p Pool, node string) map[string]string {
-	if p.ofOneNode() {
+// VolumeLabels are those of a volume that is made in this pool on this node.
+func VolumeLabels(p Pool, node string) map[string]string {
+	if p.OfOneNode() {
 		return map[string]string{NodeLabel: NodeLabelValue(node), PoolLabel: p.Name}
 	}
 	return map[string]string{ScopeLabel: p.Scope, PoolLabel: p.Name}
 }
 
-// home says whether a volume object is one that this node looks after: it bears this node's name, or
+// home reports whether this node looks after a volume object: the object has this node's label, or
 // it is in a pool of that scope that all nodes share.
 func home(v *corev1.PersistentVolume, scope, node string) bool {
 	if ScopeOf(v) != ScopeNode {

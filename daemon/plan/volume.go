@@ -125,7 +125,7 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 		advice += ", or copy what is left there before the claim is deleted"
 	}
 	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(
-		"node %s: the directory %s of %s is %s; %s", f.Node, volumePath(v), claim, place.Describe(), advice)}, true
+		"node %s: the directory %s of %s is %s; %s", f.Node, PathOf(v), claim, place.Describe(), advice)}, true
 }
 
 // staysAfterAll: the directory was moved out of the way, and before the object went an administrator set
@@ -240,7 +240,7 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 		return Verdict{}, false
 	case f.Foreign:
 		return Verdict{Action: Refuse, Reason: ReasonNotRecorded, After: retryAfter, // nothing tells that it was moved away
-			Message: fmt.Sprintf("%s is not recorded as a volume of pool %s; nothing is removed", volumePath(f.Volume), f.Pool.Name)}, true
+			Message: fmt.Sprintf("%s is not recorded as a volume of pool %s; nothing is removed", PathOf(f.Volume), f.Pool.Name)}, true
 	case !derivable(f):
 		return pathMismatchVerdict(f, "a path of this pool"), true
 	default:
@@ -262,17 +262,17 @@ func (f VolumeFacts) points() bool {
 	if f.Record == nil {
 		return derivable(f)
 	}
-	return volumePath(f.Volume) == f.Pool.Path+"/"+f.Record.Directory && f.Record.PV == f.Volume.Name
+	return PathOf(f.Volume) == f.Pool.Path+"/"+f.Record.Directory && f.Record.PV == f.Volume.Name
 }
 
 func pathMismatchVerdict(f VolumeFacts, want string) Verdict {
 	return Verdict{Action: Refuse, Reason: ReasonPathMismatch,
-		Message: fmt.Sprintf("the volume points to %q, and this node's record says %s; nothing is removed", volumePath(f.Volume), want)}
+		Message: fmt.Sprintf("the volume points to %q, and this node's record says %s; nothing is removed", PathOf(f.Volume), want)}
 }
 
 func derivable(f VolumeFacts) bool {
 	dir, err := DirectoryOf(*f.Pool, f.Volume)
-	return err == nil && volumePath(f.Volume) == f.Pool.Path+"/"+dir
+	return err == nil && PathOf(f.Volume) == f.Pool.Path+"/"+dir
 }
 
 // DirectoryOf is the name that a volume's directory would be given in this pool, by its object alone.
@@ -297,7 +297,8 @@ func archived(f VolumeFacts) (Verdict, bool) {
 		f.Record != nil && (f.Record.OnDelete == OnDeleteArchive || f.Record.Place == record.InArchive)
 }
 
-func volumePath(v *corev1.PersistentVolume) string {
+// PathOf is the path that a volume object says, "" for a source that has none on the host.
+func PathOf(v *corev1.PersistentVolume) string {
 	switch {
 	case v.Spec.HostPath != nil:
 		return v.Spec.HostPath.Path

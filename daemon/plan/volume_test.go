@@ -145,7 +145,7 @@ func TestForRecord(t *testing.T) {
 	theirs := elsewhere.DeepCopy()
 	theirs.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"host-of-them"}
 	adopted := theirs.DeepCopy()
-	adopted.Annotations[AdoptedAnnotation] = AdoptedWithout
+	adopted.Annotations[AdoptedAnnotation] = "without-finalizer"
 	labels := ready().NodeLabels
 	another := elsewhere.DeepCopy()
 	another.Spec.ClaimRef.UID = "u-2"

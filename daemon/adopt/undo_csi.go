@@ -8,15 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// giveBack makes the CSI driver's object again, in the place of ours, and forgets the record. It goes the way of
+// undoReplacement makes the CSI driver's object again, in the place of ours, and forgets the record. It goes the way of
 // survey.replace, and a crash leaves the same; after the last step but one, a record that the next call forgets.
-func (o Options) giveBack(ctx context.Context, v record.Record, row Row) Row {
+func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) Row {
 	for try := 1; ; try++ {
-		notes, err := o.putBack(ctx, v)
+		notes, err := o.restoreOriginal(ctx, v)
 		if errors.Is(err, errOver) {
 			row.Action = plan.Ignore
 			return row
@@ -35,7 +36,7 @@ func (o Options) giveBack(ctx context.Context, v record.Record, row Row) Row {
 // errOver says that there is nothing to give back: the volume was removed, or its object was let go.
 var errOver = errors.New("the volume is over")
 
-func (o Options) putBack(ctx context.Context, v record.Record) (notes []string, err error) {
+func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []string, err error) {
 	theirs, err := readOriginal(v.Replaced)
 	if err != nil {
 		return nil, err
@@ -47,17 +48,17 @@ func (o Options) putBack(ctx context.Context, v record.Record) (notes []string, 
 	if now == nil && (v.Place != record.InPool || v.Retained) {
 		return nil, errOver
 	}
-	held := now != nil && plan.Held(now, o.Pool, o.Node)
+	held := now != nil && rules.Held(now, o.Pool, o.Node)
 	going := now != nil && now.DeletionTimestamp != nil
 	lost := now == nil || going
 	switch {
 	case now == nil, held && going:
-	case plan.OfDriver(now, theirs.Spec.CSI.Driver): // not replaced yet, or made again already
+	case rules.OfDriver(now, theirs.Spec.CSI.Driver): // not replaced yet, or made again already
 		if held && !o.DryRun {
-			_, err = o.API.MarkVolume(ctx, now, plan.ReleaseMarks(now))
+			_, err = o.API.PatchVolume(ctx, now, rules.ReleasePatch(now))
 		}
 		return nil, errors.Join(err, o.forget(ctx, v, err))
-	case !plan.Succeeds(now, o.Pool, o.Node, &v):
+	case !rules.Succeeds(now, o.Pool, o.Node, &v):
 		return nil, errNotMadeHere
 	case going:
 		return nil, errors.New("it is being deleted")
@@ -69,13 +70,13 @@ func (o Options) putBack(ctx context.Context, v record.Record) (notes []string, 
 		return nil, err
 	}
 	if !lost {
-		if err := o.API.CheckVolume(ctx, plan.Predecessor(theirs, now)); err != nil {
+		if err := o.API.CheckVolume(ctx, rules.Predecessor(theirs, now)); err != nil {
 			return nil, err
 		}
 		if now, err = o.hold(ctx, now); err != nil {
 			return nil, err
 		}
-		theirs = plan.Predecessor(theirs, now)
+		theirs = rules.Predecessor(theirs, now)
 		if v.Replaced, err = original(theirs); err != nil {
 			return nil, err
 		}
@@ -90,8 +91,8 @@ func (o Options) putBack(ctx context.Context, v record.Record) (notes []string, 
 		theirs.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		notes = append(notes, "its claim is gone, so it was made with the policy Retain")
 	}
-	existing, err := o.API.CreateVolume(ctx, plan.Predecessor(theirs, nil))
-	if err == nil && existing != nil && !plan.OfDriver(existing, theirs.Spec.CSI.Driver) {
+	existing, err := o.API.CreateVolume(ctx, rules.Predecessor(theirs, nil))
+	if err == nil && existing != nil && !rules.OfDriver(existing, theirs.Spec.CSI.Driver) {
 		err = errNotMadeHere
 	}
 	return notes, errors.Join(err, o.forget(ctx, v, err))

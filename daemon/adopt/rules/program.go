@@ -1,4 +1,4 @@
-package plan
+package rules
 
 import (
 	"fmt"
@@ -9,13 +9,15 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // Runs says what shows that a pod runs the program of a provisioner, "" if nothing does: its image, or
 // the provisioner's name in its arguments or environment. Several systems' images have the same name,
 // and then it speaks for each of them: a word too many does less harm than one too few.
 func Runs(pod *corev1.Pod, provisioner string) string {
-	system, _ := SystemOf(provisioner)
+	system, _ := plan.SystemOf(provisioner)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if slices.Contains(system.Program, imageName(c.Image)) || speaksOf(c, provisioner) {
 			return fmt.Sprintf("pod %s/%s on node %q with image %s", pod.Namespace, pod.Name, pod.Spec.NodeName, c.Image)

@@ -1,4 +1,4 @@
-package plan
+package rules
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
@@ -24,23 +25,23 @@ const (
 	pvProtection = "kubernetes.io/pv-protection"
 )
 
-// takeoverRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
+// replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
 // it. No word of the operator outweighs that the driver runs or that the volume is in use.
-var takeoverRules = []adoptRule{
-	csiInline, notInPool, onAnotherNode, madeByNobody, notAnAlias,
-	adoptBlock, csiReadOnly, csiDeleting, adoptNoClaim, crookedPath, othersAdopted, othersAdopting,
-	adoptRecord, othersFinalizers, sharedDirectory, unusableDirectory, mountedElsewhere, noAffinity,
-	driverRuns, volumeUsed, aboutToBeRemoved,
+var replacementRules = []rule{
+	inlineVolume, notInPool, onAnotherNode, makerUnknown, notAnAlias,
+	blockVolume, readOnly, beingDeletedByOthers, neverBound, pathNotCanonical, adoptedElsewhere, beingAdoptedElsewhere,
+	alreadyRecorded, hasOthersFinalizer, directoryShared, directoryUnusable, mountedElsewhere, noAffinity,
+	driverRuns, inUse, aboutToBeRemoved,
 }
 
-// ForTakeover decides whether this node replaces the object of a CSI driver's volume.
-func ForTakeover(f AdoptFacts) AdoptVerdict {
-	for _, rule := range takeoverRules {
+// ForReplacement decides whether this node replaces the object of a CSI driver's volume.
+func ForReplacement(f Facts) Verdict {
+	for _, rule := range replacementRules {
 		if v, applies := rule(f); applies {
 			return v
 		}
 	}
-	return AdoptVerdict{Action: Adopt}
+	return Verdict{Action: Adopt}
 }
 
 // OfDriver reports whether a volume object has the source of this CSI driver.
@@ -50,18 +51,18 @@ func OfDriver(v *corev1.PersistentVolume, driver string) bool {
 
 // OfHost is a CSI driver's volume as the rules see it: its data is the directory of the pool that its handle names,
 // and its reclaim policy the one that it had before it was held.
-func OfHost(v *corev1.PersistentVolume, pool Pool) *corev1.PersistentVolume {
+func OfHost(v *corev1.PersistentVolume, pool plan.Pool) *corev1.PersistentVolume {
 	seen := v.DeepCopy()
 	directory := corev1.HostPathDirectory
 	seen.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: pool.Path + "/" + v.Spec.CSI.VolumeHandle, Type: &directory},
 	}
 	seen.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(v)
-	if seen.Annotations[ProvisionedBy] == "" { // an object that was made by hand names its driver as well
+	if seen.Annotations[plan.ProvisionedBy] == "" { // an object that was made by hand names its driver as well
 		if seen.Annotations == nil {
 			seen.Annotations = map[string]string{}
 		}
-		seen.Annotations[ProvisionedBy] = v.Spec.CSI.Driver
+		seen.Annotations[plan.ProvisionedBy] = v.Spec.CSI.Driver
 	}
 	return seen
 }
@@ -75,22 +76,22 @@ func OwnPolicy(v *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy 
 }
 
 // Held reports whether a call of this node was about to replace the object.
-func Held(v *corev1.PersistentVolume, pool Pool, node string) bool {
+func Held(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
 }
 
-// HoldMarks are those of an object that is about to be replaced. Whoever takes it for its own has nothing to
+// HoldPatch are those of an object that is about to be replaced. Whoever takes it for its own has nothing to
 // remove meanwhile.
-func HoldMarks(v *corev1.PersistentVolume, pool Pool, node string) Marks {
-	m := AdoptingMarks(v, pool, node)
+func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
+	m := AdoptingPatch(v, pool, node)
 	policy := string(OwnPolicy(v))
 	m.Annotations[HeldAnnotation], m.Reclaim = &policy, corev1.PersistentVolumeReclaimRetain
 	return m
 }
 
-// ReleaseMarks undo HoldMarks.
-func ReleaseMarks(v *corev1.PersistentVolume) Marks {
-	return Marks{
+// ReleasePatch undo HoldPatch.
+func ReleasePatch(v *corev1.PersistentVolume) plan.MetadataPatch {
+	return plan.MetadataPatch{
 		Labels: map[string]*string{}, Annotations: map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil},
 		Finalizers: slices.Clone(v.Finalizers), Reclaim: OwnPolicy(v),
 	}
@@ -120,21 +121,21 @@ func without(annotations map[string]string, keys ...string) map[string]string {
 
 // Successor is the object that takes the place of a CSI driver's, given as OfHost has it. hostname is the value of
 // this node's label.
-func Successor(seen *corev1.PersistentVolume, pool Pool, node, hostname string) *corev1.PersistentVolume {
+func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: seen.Name, Labels: without(seen.Labels), Annotations: without(seen.Annotations, AdoptingAnnotation, HeldAnnotation),
-			Finalizers: []string{Finalizer},
+			Finalizers: []string{plan.Finalizer},
 		},
 		Spec: *seen.Spec.DeepCopy(),
 	}
-	for key, value := range labels(pool, node) {
+	for key, value := range plan.VolumeLabels(pool, node) {
 		v.Labels[key] = value
 	}
-	v.Annotations[AdoptedAnnotation] = AdoptedFromCSI
-	v.Spec.PersistentVolumeSource = source(pool, volumePath(seen))
-	v.Spec.NodeAffinity = affinity(hostname)
-	if pool.Source != SourceLocal { // see mountOptions
+	v.Annotations[plan.AdoptedAnnotation] = AdoptedFromCSI
+	v.Spec.PersistentVolumeSource = plan.VolumeSource(pool, plan.PathOf(seen))
+	v.Spec.NodeAffinity = plan.NodeAffinity(hostname)
+	if pool.Source != plan.SourceLocal { // see mountOptions
 		v.Spec.MountOptions = nil
 	}
 	clean(v)
@@ -161,52 +162,52 @@ func clean(v *corev1.PersistentVolume) {
 }
 
 // Succeeds reports whether an object is the one that was made in the place of a CSI driver's on this node.
-func Succeeds(v *corev1.PersistentVolume, pool Pool, node string, r *record.Record) bool {
-	return r.Replaced != "" && labelledFor(v, pool, node) && volumePath(v) == pool.Path+"/"+r.Directory && v.Spec.ClaimRef != nil
+func Succeeds(v *corev1.PersistentVolume, pool plan.Pool, node string, r *record.Record) bool {
+	return r.Replaced != "" && labelledFor(v, pool, node) && plan.PathOf(v) == pool.Path+"/"+r.Directory && v.Spec.ClaimRef != nil
 }
 
-// csiInline: a handle that begins with "csi" is one of an inline volume, which ends with its pod.
-func csiInline(f AdoptFacts) (AdoptVerdict, bool) {
-	handle := strings.TrimPrefix(volumePath(f.Volume), f.Pool.Path+"/")
-	return adoptRefuse(strings.HasPrefix(handle, "csi") && !f.Elsewhere(), "", "handle %q is one of an inline volume, which its pod takes along", handle)
+// inlineVolume: a handle that begins with "csi" is one of an inline volume, which ends with its pod.
+func inlineVolume(f Facts) (Verdict, bool) {
+	handle := strings.TrimPrefix(plan.PathOf(f.Volume), f.Pool.Path+"/")
+	return refuse(strings.HasPrefix(handle, "csi") && !f.Elsewhere(), "", "handle %q is one of an inline volume, which its pod takes along", handle)
 }
 
-// csiReadOnly: no hostPath volume is read-only by its object.
-func csiReadOnly(f AdoptFacts) (AdoptVerdict, bool) {
-	return adoptRefuse(f.ReadOnly, "", "it is read-only, which a volume of this pool would not be")
+// readOnly: no hostPath volume is read-only by its object.
+func readOnly(f Facts) (Verdict, bool) {
+	return refuse(f.ReadOnly, "", "it is read-only, which a volume of this pool would not be")
 }
 
-// csiDeleting: a deletion that a call of this node began is finished, no other.
-func csiDeleting(f AdoptFacts) (AdoptVerdict, bool) {
+// beingDeletedByOthers: a deletion that a call of this node began is finished, no other.
+func beingDeletedByOthers(f Facts) (Verdict, bool) {
 	began := Held(f.Volume, f.Pool, f.Node) && f.Record != nil && f.Record.Replaced != ""
-	return adoptRefuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
+	return refuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
 }
 
 // OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's, "" if there is
 // none. That of the old external provisioner goes with its object: nobody is left who would take it off.
 func OthersFinalizer(v *corev1.PersistentVolume) string {
 	for _, f := range v.Finalizers {
-		if f != pvProtection && f != Finalizer {
+		if f != pvProtection && f != plan.Finalizer {
 			return f
 		}
 	}
 	return ""
 }
 
-func othersFinalizers(f AdoptFacts) (AdoptVerdict, bool) {
+func hasOthersFinalizer(f Facts) (Verdict, bool) {
 	other := OthersFinalizer(f.Volume)
-	return adoptRefuse(other != "", "", "it has the finalizer %q: its owner has to take it off first", other)
+	return refuse(other != "", "", "it has the finalizer %q: its owner has to take it off first", other)
 }
 
 // driverRuns: a driver mounts volumes by the object that kubelet read, and its provisioner removes the data of an
 // object that is deleted. So no call goes on beside it, however far an earlier one came.
-func driverRuns(f AdoptFacts) (AdoptVerdict, bool) {
+func driverRuns(f Facts) (Verdict, bool) {
 	if f.Running != "" {
-		return adoptRefuse(true, AdoptDriverRuns, "its driver runs: %s", f.Running)
+		return refuse(true, ReasonDriverRuns, "its driver runs: %s", f.Running)
 	}
-	return adoptRefuse(f.NotKnown != "", AdoptDriverNotKnown, "it is not known whether its driver runs: %s", f.NotKnown)
+	return refuse(f.NotKnown != "", ReasonDriverNotKnown, "it is not known whether its driver runs: %s", f.NotKnown)
 }
 
-func volumeUsed(f AdoptFacts) (AdoptVerdict, bool) {
-	return adoptRefuse(f.Used != "", AdoptUsed, "pod %s uses it", f.Used)
+func inUse(f Facts) (Verdict, bool) {
+	return refuse(f.Used != "", ReasonUsed, "pod %s uses it", f.Used)
 }

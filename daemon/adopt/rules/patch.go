@@ -1,0 +1,83 @@
+package rules
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// adopting is the value of AdoptingAnnotation: of a pool that all nodes share, each node may adopt.
+func adopting(pool plan.Pool, node string) string {
+	if pool.OfOneNode() {
+		return node
+	}
+	return pool.Scope
+}
+
+// Begun reports whether a call of this node was cut off that was about to record the volume in this pool.
+func Begun(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
+	return v.Annotations[AdoptingAnnotation] == adopting(pool, node) && DirectoryOf(pool, v) != ""
+}
+
+// AdoptingPatch are those of a volume that this node is about to record. No daemon watches it by them.
+func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
+	by := adopting(pool, node)
+	return plan.MetadataPatch{
+		Labels:      map[string]*string{},
+		Annotations: map[string]*string{AdoptingAnnotation: &by},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+}
+
+// AdoptedPatch make a volume one that this node's daemon watches and removes.
+func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
+	before := AdoptedWithout
+	if slices.Contains(v.Finalizers, plan.Finalizer) {
+		before = AdoptedWith
+	}
+	if said, again := v.Annotations[plan.AdoptedAnnotation]; again {
+		before = said
+	}
+	m := plan.MetadataPatch{
+		Labels:      map[string]*string{},
+		Annotations: map[string]*string{plan.AdoptedAnnotation: &before, AdoptingAnnotation: nil},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	for key, value := range plan.VolumeLabels(pool, node) {
+		m.Labels[key] = &value
+	}
+	if !slices.Contains(m.Finalizers, plan.Finalizer) {
+		m.Finalizers = append(m.Finalizers, plan.Finalizer)
+	}
+	return m
+}
+
+// labelledFor says whether a volume has them.
+func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
+	for key, value := range plan.VolumeLabels(pool, node) {
+		if v.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// UndoPatch leave a volume as its own system made it, or would have.
+func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
+	m := plan.MetadataPatch{
+		Labels:      map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},
+		Annotations: map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	_, begun := v.Annotations[AdoptingAnnotation]
+	_, adopted := v.Annotations[plan.AdoptedAnnotation]
+	if begun && !adopted { // a call that was cut off: no finalizer was added
+		return m
+	}
+	if v.Annotations[plan.AdoptedAnnotation] != AdoptedWith {
+		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == plan.Finalizer })
+	}
+	return m
+}

@@ -1,0 +1,42 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
+
+// Undoable reports whether a record is of a volume that another system could take over: adopted from it, or made under
+// its name.
+func Undoable(self plan.Self, recordedBy string) bool {
+	_, known := plan.SystemOf(recordedBy)
+	return recordedBy != self.Provisioner && recordedBy != "" && (known || slices.Contains(self.Aliases, recordedBy))
+}
+
+// ForUndo decides whether this node can undo an adoption: the object becomes what it was, the directory stays
+// untouched, and the record is removed. v is nil if there is no such object.
+func ForUndo(r record.Record, v *corev1.PersistentVolume, node string) Verdict {
+	refused := func(format string, args ...any) Verdict {
+		return Verdict{Action: plan.Refuse, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case r.Place == record.Nowhere && v == nil: // removed; the daemon drops the record
+		return Verdict{Action: plan.Ignore}
+	case r.Place == record.InTrash, r.Place == record.Emptying:
+		return refused("it is being removed: its directory is %s", r.Place.Describe())
+	case r.Place != record.InPool:
+		return refused("its directory is %s", r.Place.Describe())
+	case v == nil:
+		return refused("no volume object has its name")
+	case v.Labels[plan.NodeLabel] != "" && v.Labels[plan.NodeLabel] != plan.NodeLabelValue(node):
+		return refused("the volume object is node %s's", v.Labels[plan.NodeLabel])
+	case plan.NeedsWork(v) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return refused("it is being removed")
+	default:
+		return Verdict{Action: Undo}
+	}
+}
