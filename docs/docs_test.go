@@ -205,7 +205,7 @@ func TestTargets(t *testing.T) {
 	makefiles := read(t, "../Makefile") + read(t, "../test/controlplane/build.mk")
 	found := 0
 	for _, c := range commands(t) {
-		for _, m := range regexp.MustCompile(`(?:^|\s)make ([a-z][a-z-]*)`).FindAllStringSubmatch(c.text, -1) {
+		for _, m := range regexp.MustCompile(`(?:^|\s)make ([a-z][a-z0-9-]*)`).FindAllStringSubmatch(c.text, -1) {
 			found++
 			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).MatchString(makefiles) {
 				t.Errorf("%s: make %s is no target", c.in, m[1])
