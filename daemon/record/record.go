@@ -1,21 +1,23 @@
 // Package record is the file that proves that a directory is ours: what it says, how it is encoded, and what a
 // reader refuses.
 //
-// It will not read or write a file (package volume does), and it will not decide anything about a volume
+// Versions. A daemon writes Version and reads all up to it: a record of an earlier version becomes one of the present
+// version when it is written next. A record of a later version is ErrNewer, whatever it says, and nothing is done
+// with its volume. Within a version, from 2 on, a field that this program does not know is kept when the record is
+// written again, so that a later program can add fields that an earlier one may leave alone; a change that it may not
+// ignore is a new version. Readers of version 1 (0.1.0) refuse version 2 in the same way (TestVersion1Reader).
+//
+// The package will not read or write a file (package volume does), and it will not decide anything about a volume
 // (package plan does). It imports no other package of this project.
 package record
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 )
 
 // Version is the version of the records that this program writes; it reads all up to it.
-const Version = 1
+const Version = 2
 
 // MaxSize bounds what is read of a record, in bytes: its longest valid fields take less than 4 KiB,
 // but for an object that was replaced.
@@ -25,13 +27,30 @@ const MaxSize = 64 << 10
 var (
 	// ErrDamaged: there is a record, and it cannot be read. Nothing is done with such a volume.
 	ErrDamaged = errors.New("the record cannot be read")
-	// ErrNewer accompanies ErrDamaged for a record that a newer version of this program wrote.
+	// ErrNewer accompanies ErrDamaged for a record that only a newer version of this program understands.
 	ErrNewer = errors.New("written by a newer version")
 )
+
+// Kind is what a record is of.
+type Kind string
+
+// The kinds. No daemon of this version makes snapshots: package volume does nothing with the record of one.
+const (
+	Volume   Kind = "" // as in all records of version 1
+	Snapshot Kind = "snapshot"
+)
+
+// Origin is what the data of a volume or of a snapshot was copied from.
+type Origin struct {
+	Kind Kind   `json:"kind,omitempty"`
+	Name string `json:"name"` // of its PersistentVolume or snapshot
+	UID  string `json:"uid"`  // of its claim or snapshot
+}
 
 // Record is what a pool says of one of its volumes. Times are UTC.
 type Record struct {
 	Version     int       `json:"version"`
+	Kind        Kind      `json:"kind,omitempty"` // since version 2
 	PV          string    `json:"pv"`
 	Namespace   string    `json:"namespace"`
 	Claim       string    `json:"claim"`
@@ -45,6 +64,9 @@ type Record struct {
 	OnDelete    string    `json:"onDelete,omitempty"`  // as the class said when the volume was made
 	Directory   string    `json:"directory"`           // one path element below the pool
 	Requested   int64     `json:"requested,omitempty"` // bytes
+	Promised    int64     `json:"promised,omitempty"`  // bytes that the pool keeps for it, 0 as requested; since version 2
+	ProjectID   uint32    `json:"projectID,omitempty"` // by which the filesystem's quota counts it, 0 for none; since version 2
+	Origin      Origin    `json:"origin,omitzero"`     // since version 2
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
 	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only
@@ -57,6 +79,8 @@ type Record struct {
 	Place Place `json:"-"`
 	// Archived: the record was found in the archive, too. It is not in the file.
 	Archived bool `json:"-"`
+
+	unknown string // the fields that only a later program knows, as a JSON object, "" for none
 }
 
 // HasObject reports whether a volume object is to be expected for a record.
@@ -68,50 +92,3 @@ func (r Record) MayHaveObject() bool { return !r.Retained && (r.Place == InPool 
 
 // Whole reports whether the directory is out of the pool and can be put back as it was.
 func (r Record) Whole() bool { return r.Place == InTrash || r.Place == InArchive }
-
-// Encode returns the text of a record in the present version, one field a line, for people to read.
-func (r Record) Encode() ([]byte, error) {
-	r.Version = Version
-	text, err := json.MarshalIndent(r, "", "  ")
-	if len(text) >= MaxSize {
-		return nil, fmt.Errorf("a record of %d bytes is larger than one that is read, %d", len(text)+1, MaxSize)
-	}
-	return append(text, '\n'), err
-}
-
-// Decode reads the record of one PV ("" for any). It trusts nothing: the file may be torn, edited or newer. The
-// version comes first, because the other fields of a newer record may mean other things. Each error is ErrDamaged.
-func Decode(text []byte, pv string) (Record, error) {
-	var v struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		return Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if v.Version > Version {
-		return Record{}, fmt.Errorf("%w: version %d is %w than %d", ErrDamaged, v.Version, ErrNewer, Version)
-	}
-	var r Record
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields() // a field that is ignored here is lost when the record is rewritten
-	if err := decoder.Decode(&r); err != nil {
-		return Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, fmt.Errorf("%w: text after its end", ErrDamaged)
-	}
-	return r, r.check(pv)
-}
-
-func (r Record) check(pv string) error {
-	switch {
-	case r.Version < 1:
-		return fmt.Errorf("%w: version %d", ErrDamaged, r.Version)
-	case pv != "" && r.PV != pv:
-		return fmt.Errorf("%w: it is of volume %q", ErrDamaged, r.PV)
-	}
-	if err := errors.Join(CheckPV(r.PV), CheckDirectory(r.Directory)); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -36,14 +37,14 @@ func logText(fd int, text []byte) bool {
 	return again(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
 }
 
-// readRecord reads a record. What it cannot decode is ErrDamaged, unless a power cut took the data and
+// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
 // the attribute has it.
 func readRecord(dir int, name, pv string) (record.Record, error) {
 	text, err := readFile(dir, name, record.MaxSize)
 	if err != nil {
 		return record.Record{}, err
 	}
-	r, err := record.Decode(text, pv)
+	r, err := decodeVolume(text, pv)
 	if err == nil || errors.Is(err, record.ErrNewer) {
 		return r, err
 	}
@@ -51,7 +52,16 @@ func readRecord(dir int, name, pv string) (record.Record, error) {
 	if lost != nil || !cutShort(text, whole) {
 		return r, err
 	}
-	return record.Decode(whole, pv)
+	return decodeVolume(whole, pv)
+}
+
+// decodeVolume refuses what is recorded as another thing than a volume: nothing of this package is right for it.
+func decodeVolume(text []byte, pv string) (record.Record, error) {
+	r, err := record.Decode(text, pv)
+	if err == nil && r.Kind != record.Volume {
+		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
+	}
+	return r, err
 }
 
 // cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was

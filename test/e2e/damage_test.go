@@ -25,7 +25,7 @@ func TestDamagedRecords(t *testing.T) {
 		"torn":  func(text []byte) []byte { return text[:len(text)/2] },
 		"empty": func([]byte) []byte { return nil },
 		"newer": func(text []byte) []byte {
-			return []byte(strings.Replace(string(text), `"version": 1`, `"version": 2`, 1))
+			return []byte(strings.Replace(string(text), `"version": 2`, `"version": 3`, 1))
 		},
 		"another": func(text []byte) []byte {
 			return []byte(strings.Replace(string(text), `"pv": "pvc-`, `"pv": "pvc-0`, 1))
