@@ -10,7 +10,7 @@
 //
 // Events are written by a queue of this package and not by client-go's recorder (tools/record). The recorder has
 // room for 1,000 events whatever their type, gives an event up after two minutes without the server, and at once
-// when the server responds with 403, 429 or 5xx. After a restart it writes a new object for each repeat.
+// when the server responds with 403 or 5xx. After a restart it writes a new object for each repeat.
 // TestRecorders measures both: of 1,000 Warnings among 10,000 events in ten minutes without the server the recorder
 // wrote 100, and this queue all.
 //
