@@ -57,7 +57,7 @@ func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, 
 	if err != nil {
 		return ctx, nil, err
 	}
-	b.later(func() error { return os.RemoveAll(dir) })
+	b.Cleanup(func() error { return os.RemoveAll(dir) })
 	audit, auditArgs, err := newAuditLog(dir)
 	if err != nil {
 		return ctx, nil, err
@@ -68,9 +68,9 @@ func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, 
 	if err != nil {
 		return ctx, nil, err
 	}
-	b.later(c.Stop)
+	b.Cleanup(c.Stop)
 	ctx, cancel := context.WithCancelCause(ctx)
-	b.later(func() error { cancel(nil); return nil })
+	b.Cleanup(func() error { cancel(nil); return nil })
 	a := &arena{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
 	config := c.Config()
 	config.ContentType = runtime.ContentTypeProtobuf

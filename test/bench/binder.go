@@ -28,7 +28,7 @@ func (b *bench) measureBinder(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.close()
+	return b.CleanUp()
 }
 
 func (r *running) bind(ctx context.Context, n int) (err error) {

@@ -36,7 +36,7 @@ func (b *bench) measure(ctx context.Context) error {
 			}
 		}
 	}
-	return b.close()
+	return b.CleanUp()
 }
 
 // singleEvery is in which repeats there is the case single: one in so many, for its contenders are

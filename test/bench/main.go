@@ -8,63 +8,28 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == floorCommand {
 		os.Exit(floorMain(os.Args[2:]))
 	}
-	o, err := parseOptions(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(0)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	}
-	os.Exit(hosttest.Isolate(func() int { return run(o, os.Stdout) }))
+	os.Exit(harness.Main("bench", parseOptions, run))
 }
 
 // run is the benchmark in its own mount namespace.
-func run(o options, out io.Writer) (code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	b := &bench{options: o, out: out, begin: time.Now()}
-	defer func() {
-		if err := b.close(); err != nil {
-			fmt.Fprintln(out, "bench: cleaning up:", err)
-			code = 1
-		}
-	}()
-	// hosttest's helpers end the benchmark by a panic of this type.
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case broken:
-			fmt.Fprintln(out, "bench:", r)
-			code = 1
-		default:
-			panic(r)
-		}
-	}()
-	if err := b.all(ctx); err != nil {
-		fmt.Fprintln(out, "bench:", err)
-		return 1
-	}
+func run(ctx context.Context, p *harness.Program, o options) {
+	b := &bench{Program: p, options: o, out: os.Stdout}
+	p.Must(b.all(ctx), "measuring")
 	if b.samples.failed() {
-		return 1
+		p.Fault("contenders that failed", "see the table")
 	}
-	return 0
 }
 
 // all measures what the options ask for and prints it.
@@ -79,36 +44,14 @@ func (b *bench) all(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(b.out, "\ntook %s\n", time.Since(b.begin).Round(time.Second))
+	fmt.Fprintf(b.out, "\ntook %s\n", b.Elapsed().Round(time.Second))
 	return nil
 }
 
 // bench is one call of the program.
 type bench struct {
+	*harness.Program
 	options
 	out     io.Writer
-	begin   time.Time
 	samples samples
-	undo    []func() error
 }
-
-func (b *bench) later(undo func() error) { b.undo = append(b.undo, undo) }
-
-func (b *bench) close() (err error) {
-	for len(b.undo) > 0 {
-		last := len(b.undo) - 1
-		err = errors.Join(err, b.undo[last]())
-		b.undo = b.undo[:last]
-	}
-	return err
-}
-
-// broken ends the benchmark: what failed is not a contender.
-type broken string
-
-// The methods that make bench a hosttest.T.
-
-func (b *bench) Helper()                   {}
-func (b *bench) Name() string              { return "bench" }
-func (b *bench) Fatal(args ...any)         { panic(broken(fmt.Sprint(args...))) }
-func (b *bench) Fatalf(f string, a ...any) { panic(broken(fmt.Sprintf(f, a...))) }

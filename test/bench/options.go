@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -50,9 +51,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		build = filepath.Join(rig.Root(), ".build")
 	}
 	var o options
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags("bench", usage, out)
 	who := flags.String("contenders", strings.Join(allContenders, ","), "who takes part")
 	which := flags.String("cases", strings.Join(allCases, ","), "what is measured")
 	quick := flags.Bool("quick", false, "about a minute, to see that the benchmark works; its numbers say little")

@@ -69,7 +69,7 @@ func (b *bench) mkfs(dir string) hosttest.Image {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.later(func() error { return ignoreMissing(os.Remove(file.Name())) })
+	b.Cleanup(func() error { return ignoreMissing(os.Remove(file.Name())) })
 	if out, err := exec.Command("mkfs."+b.fs, append(args, "-q", file.Name())...).CombinedOutput(); err != nil {
 		b.Fatalf("mkfs.%s %s: %v\n%s", b.fs, file.Name(), err, out)
 	}

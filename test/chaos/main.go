@@ -55,34 +55,26 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
 )
 
-func main() { os.Exit(hosttest.Isolate(run)) }
+func main() { os.Exit(harness.Command(name, parseOptions, run)) }
 
-func run() (code int) {
-	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+const name = "chaos" // of the program, the pool, the class, the provisioner and the node
+
+// run plays all stories, in the short form all but the first at the same time: most of them is waiting.
+func run(ctx context.Context, opt options) (code int) {
 	stories := opt.stories()
 	if !opt.short {
 		for _, story := range stories {
@@ -90,15 +82,11 @@ func run() (code int) {
 		}
 		return code
 	}
-	return max(tell(ctx, stories[0]), together(ctx, stories[1:]))
-}
-
-// together plays stories at the same time. Most of it is waiting.
-func together(ctx context.Context, stories []options) int {
-	codes := make([]int, len(stories)+1)
+	codes := make([]int, len(stories))
+	codes[0] = tell(ctx, stories[0])
 	var all sync.WaitGroup
-	for i, story := range stories {
-		all.Go(func() { codes[i] = tell(ctx, story) })
+	for i, story := range stories[1:] {
+		all.Go(func() { codes[i+1] = tell(ctx, story) })
 	}
 	all.Wait()
 	return slices.Max(codes)
@@ -108,110 +96,81 @@ func together(ctx context.Context, stories []options) int {
 var printing sync.Mutex
 
 // tell plays one story.
-func tell(ctx context.Context, opt options) (code int) {
-	w := &world{opt: opt, begin: time.Now()}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			fmt.Printf("\nchaos, scope %s: %s\n", opt.scope, r)
-			code = 1
-		default:
-			panic(r)
-		}
-		if err := w.close(); err != nil {
-			fmt.Printf("chaos, scope %s: stopping: %v\n", opt.scope, err)
-			code = 1
-		}
-	}()
-	w.build(ctx)
-	r := w.play(ctx)
-	printing.Lock()
-	r.print()
-	printing.Unlock()
-	if ctx.Err() != nil || r.sum() > 0 {
-		return 1
-	}
-	return 0
+func tell(ctx context.Context, opt options) int {
+	return harness.Run(ctx, name, func(ctx context.Context, p *harness.Program) {
+		p.Label(opt.scope)
+		p.Say("seed %d", opt.seed)
+		e := build(ctx, p, opt)
+		r := e.play(ctx)
+		printing.Lock()
+		defer printing.Unlock()
+		r.print(p)
+	})
 }
 
-// world is what the unkindness hits.
-type world struct {
-	opt    options
-	begin  time.Time
-	sky    *sky
-	proxy  *proxy
-	scene  *scene.Scene
-	churn  *churn
-	judge  *judge
-	fair   float64 // requests that the claims of a second cost in fair weather
-	log    int     // how much of the daemon's log was looked at
-	skewed string  // the daemon with another clock, if it is played
-	kept   int     // orphans
-	back   int     // claims that were deleted and came back
+// environment is what the unkindness hits.
+type environment struct {
+	*harness.Environment
+	opt     options
+	sky     *sky
+	proxy   *proxy
+	load    *harness.Load
+	checker *checker
+	fair    float64 // requests that the claims of a second cost in fair weather
+	skewed  string  // the daemon with another clock, if it is played
+	kept    int     // orphans
+	back    int     // claims that were deleted and came back
 
 	earlier map[string]bool // UIDs of the claims that etcd's data was kept with
 }
 
-// failure ends the program: the story could not be played.
-type failure string
-
-// The methods that make world a hosttest.T.
-
-func (w *world) Helper()                   {}
-func (w *world) Name() string              { return name }
-func (w *world) Fatal(args ...any)         { panic(failure(fmt.Sprint(args...))) }
-func (w *world) Fatalf(f string, a ...any) { panic(failure(fmt.Sprintf(f, a...))) }
-
-func (w *world) must(err error, doing string) {
-	if err != nil {
-		w.Fatalf("%s: %v", doing, err)
-	}
-}
-
-func (w *world) say(format string, args ...any) {
-	fmt.Printf("[%6.1fs] %s: %s\n", time.Since(w.begin).Seconds(), w.opt.scope, fmt.Sprintf(format, args...))
-}
-
-const name = "chaos" // of the pool, the class, the provisioner and the node
-
 // build makes everything up to a running daemon behind the proxy.
-func (w *world) build(ctx context.Context) {
-	w.say("starting the control plane, seed %d", w.opt.seed)
-	stage := scene.Options{
-		Name: name, Scope: w.opt.scope, Binary: w.opt.daemon, MiB: 128,
+func build(ctx context.Context, p *harness.Program, opt options) *environment {
+	e := &environment{opt: opt, Environment: harness.Start(ctx, p, harness.Options{
+		Binary: opt.daemon, KeepLog: opt.keepLog,
 		// What kube-controller-manager missed is settled sooner: it is not what is tested here.
-		Args: []string{"--kcm-flag=--pvclaimbinder-sync-period=2s"},
-	}
-	w.scene = scene.Build(ctx, w, stage)
-	w.sky = newSky(w.opt.seed)
-	var err error
-	w.proxy, err = newProxy(w.scene.Cluster.Config(), w.sky)
-	w.must(err, "starting the proxy")
-	w.must(w.scene.Redirect(w.proxy.address, w.proxy.ca), "pointing the daemon to the proxy")
-	if w.opt.scope != plan.ScopeNode {
-		w.must(w.scene.AddPeer(ctx, w, stage), "adding a second node")
-	}
-	w.must(w.scene.Run(ctx), "starting the daemon")
-	w.churn = newChurn(w.scene, w.opt.rate, w.opt.live, w.opt.seed)
-	w.judge = newJudge(w.scene, w.churn)
-	go w.judge.run(ctx)
+		Plane: cluster.Options{ExtraArgs: []string{"--kcm-flag=--pvclaimbinder-sync-period=2s"}},
+	})}
+	pool := harness.Pool{Name: name, Path: filepath.Join(hosttest.Dir(p), "pool"), TOML: fmt.Sprintf("scope = %q\n", opt.scope)}
+	pool.Mount = func() { harness.Mkfs(p, poolMiB).Mount(p, pool.Path) }
+	e.AddPool(pool)
+	e.AddClass(ctx, name, e.Node)
+	e.startProxy()
+	e.addPeer(ctx, pool)
+	p.Must(e.Run(ctx), "starting the daemon")
+	p.Cleanup(func() error { e.sky.turn(fair); return nil }) // for what the daemon writes at its end
+	e.load = harness.NewLoad(e.Client, e.Namespace, opt.live, opt.seed, e.claim)
+	e.checker = newChecker(e.Environment, opt.scope, e.Storages(pool), e.load)
+	go e.checker.run(ctx)
+	return e
 }
 
-// close ends what runs, and keeps the daemon's log if that is wanted.
-func (w *world) close() error {
-	if w.scene == nil {
-		return nil
+const poolMiB = 128
+
+func (e *environment) startProxy() {
+	e.sky = newSky(e.opt.seed)
+	var err error
+	e.proxy, err = newProxy(e.Cluster.Config(), e.sky)
+	e.Must(err, "starting the proxy")
+	e.Cleanup(func() error { e.proxy.close(); return nil })
+	e.Must(e.Redirect(e.proxy.address, e.proxy.ca), "pointing the daemon to the proxy")
+}
+
+// addPeer makes a second node, except for a pool of scope node.
+func (e *environment) addPeer(ctx context.Context, pool harness.Pool) {
+	switch e.opt.scope {
+	case plan.ScopeShared:
+		e.Must(e.AddPeer(ctx, pool, nil), "adding a second node")
+	case plan.ScopeEveryNode:
+		own := harness.Mkfs(e, poolMiB)
+		e.Must(e.AddPeer(ctx, pool, &own), "adding a second node")
 	}
-	if w.sky != nil {
-		w.sky.turn(fair) // the daemon's last words
+}
+
+// claim is a claim of the load: of a pool of scope node for the node, else for none.
+func (e *environment) claim(claim string) *corev1.PersistentVolumeClaim {
+	if e.opt.scope == plan.ScopeNode {
+		return e.NewClaim(name, claim)
 	}
-	err := w.scene.Stop()
-	if w.proxy != nil {
-		w.proxy.close()
-	}
-	if w.opt.keepLog != "" {
-		err = errors.Join(err, os.WriteFile(w.opt.keepLog, []byte(w.scene.Log()), 0o600))
-	}
-	return err
+	return cluster.Claim(e.Namespace, claim, name, "1Mi")
 }

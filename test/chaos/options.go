@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // options is what the command line says.
@@ -36,9 +36,7 @@ Wants root, and what make builds in .build.
 
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags(name, usage, out)
 	flags.BoolVar(&o.short, "short", false, "the form for every change: -time 4s, and not the phases that need minutes")
 	flags.DurationVar(&o.time, "time", time.Minute, "how long the API is unkind in each phase")
 	flags.IntVar(&o.rate, "rate", 25, "how many claims are made a second")
@@ -52,8 +50,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.short && !given(flags, "time") {
-		o.time = 4 * time.Second
+	if o.short {
+		if err := harness.Shorten(flags, map[string]string{"time": "4s"}); err != nil {
+			return o, err
+		}
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
@@ -92,9 +92,4 @@ func (o options) stories() (all []options) {
 		all = append(all, story)
 	}
 	return all
-}
-
-func given(flags *flag.FlagSet, name string) (is bool) {
-	flags.Visit(func(f *flag.Flag) { is = is || f.Name == name })
-	return is
 }

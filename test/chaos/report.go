@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // row is what came of a phase.
@@ -17,7 +19,7 @@ type row struct {
 	made, deleted int           // claims
 	late          int           // volumes made again for claims that were being deleted
 	tally         tally
-	losses        losses
+	found         *harness.Findings
 }
 
 // rate is the requests a second while the phase lasted: of the fair one with those until all was settled.
@@ -25,7 +27,6 @@ func (r row) rate() float64 { return float64(r.tally.sum()) / r.lasted.Seconds()
 
 // result is everything that is told in the end.
 type result struct {
-	begin time.Time
 	scope string
 	seed  uint64
 	rows  []row
@@ -34,14 +35,7 @@ type result struct {
 	back  int      // claims that it remembered
 }
 
-func (r *result) sum() (n int) {
-	for _, row := range r.rows {
-		n += row.losses.sum()
-	}
-	return n
-}
-
-func (r *result) print() {
+func (r *result) print(p *harness.Program) {
 	fmt.Printf("\nscope %s\n%-10s %7s %8s  %6s %8s  %8s %6s %8s %7s  %6s %8s %6s\n", r.scope, "phase", "lasted", "settled",
 		"claims", "deleted", "requests", "a sec", "busiest", "bound", "faults", "doubles", "lost")
 	for _, row := range r.rows {
@@ -54,7 +48,8 @@ func (r *result) print() {
 		}
 		fmt.Printf("%-10s %6.1fs %7.1fs  %6d %8d  %8d %6.0f %8d %7s  %6d %8d %6d\n", row.phase.name, row.lasted.Seconds(),
 			row.settled.Seconds(), row.made, row.deleted, row.tally.sum(), row.rate(), row.tally.busiest, bound, faults,
-			len(row.losses[madeTwice]), row.losses.sum()-len(row.losses[madeTwice]))
+			row.found.Count(madeTwice), row.found.Count()-row.found.Count(madeTwice))
+		p.Merge(row.found, row.phase.name+": ")
 	}
 	r.printFaults()
 	fmt.Printf("the restored server had forgotten the volumes of %d directories with data, which were kept, and remembered %d claims that had been deleted\n", r.kept, r.back)
@@ -64,7 +59,8 @@ func (r *result) print() {
 	if len(r.left) > 0 {
 		fmt.Println("not played:", strings.Join(r.left, ", "))
 	}
-	r.printLosses()
+	fmt.Printf("scope %s, seed %d\n", r.scope, r.seed)
+	p.Report(kinds...)
 }
 
 func (r *result) late() (n int) {
@@ -85,26 +81,4 @@ func (r *result) printFaults() {
 			fmt.Printf("  %-10s %s\n", row.phase.name, strings.Join(parts, ", "))
 		}
 	}
-}
-
-func (r *result) printLosses() {
-	fmt.Println("lost")
-	for _, kind := range kinds {
-		var all []string
-		for _, row := range r.rows {
-			for _, one := range row.losses[kind] {
-				all = append(all, row.phase.name+": "+one)
-			}
-		}
-		fmt.Printf("  %-48s %6d\n", kind, len(all))
-		slices.Sort(all)
-		for _, one := range all[:min(len(all), 5)] {
-			fmt.Println("    " + one)
-		}
-	}
-	verdict := "nothing was lost"
-	if n := r.sum(); n > 0 {
-		verdict = fmt.Sprintf("LOST: %d", n)
-	}
-	fmt.Printf("scope %s: %s, seed %d, in %s\n", r.scope, verdict, r.seed, time.Since(r.begin).Round(time.Second))
 }

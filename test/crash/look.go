@@ -20,37 +20,37 @@ const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
 // look reads the whole world: all claims and volume objects of the cluster, and all that is in the
 // pool, in the daemon's own directories there, and in its state directory.
-func (w *world) look() sight {
+func (e *environment) look() sight {
 	s := sight{things: map[string]string{}, claims: map[string]claim{}, objects: map[string]object{}, dirs: map[string]dir{}, records: map[string]record{}}
-	claims, err := w.client.CoreV1().PersistentVolumeClaims("").List(w.ctx, metav1.ListOptions{})
-	w.must(err, "listing claims")
+	claims, err := e.Client.CoreV1().PersistentVolumeClaims("").List(e.ctx, metav1.ListOptions{})
+	e.Must(err, "listing claims")
 	for _, c := range claims.Items {
 		s.things["claim "+c.Name] = string(c.UID)
 		s.claims[c.Name] = claim{string(c.UID), string(c.Status.Phase), c.Spec.VolumeName, c.DeletionTimestamp != nil}
 	}
-	volumes, err := w.client.CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{})
-	w.must(err, "listing volumes")
+	volumes, err := e.Client.CoreV1().PersistentVolumes().List(e.ctx, metav1.ListOptions{})
+	e.Must(err, "listing volumes")
 	for _, v := range volumes.Items {
 		o := toObject(&v)
 		s.things["object "+v.Name], s.objects[v.Name] = o.uid, o
 	}
-	for name, path := range w.places() {
-		s.directory(w, name, path)
+	for name, path := range e.places() {
+		s.directory(e, name, path)
 	}
 	return s
 }
 
 // places are the directories that are looked into, by the name that they have in reports.
-func (w *world) places() map[string]string {
+func (e *environment) places() map[string]string {
 	return map[string]string{
-		"pool": w.pool, "ours": w.ours(), "staging": w.ours("staging"), "trash": w.ours("trash"),
-		"volumes": w.ours("volumes"), "archive": w.ours("archive"),
-		"state": w.daemon.Path("state"), "remembered": w.daemon.Path("state", "pools"),
+		"pool": e.pool, "ours": e.ours(), "staging": e.ours("staging"), "trash": e.ours("trash"),
+		"volumes": e.ours("volumes"), "archive": e.ours("archive"),
+		"state": e.Daemon.Path("state"), "remembered": e.Daemon.Path("state", "pools"),
 	}
 }
 
-func (w *world) ours(elem ...string) string {
-	return filepath.Join(append([]string{w.pool, hostcheck.PrivateDir}, elem...)...)
+func (e *environment) ours(elem ...string) string {
+	return filepath.Join(append([]string{e.pool, hostcheck.PrivateDir}, elem...)...)
 }
 
 func toObject(v *corev1.PersistentVolume) object {
@@ -70,12 +70,12 @@ func toObject(v *corev1.PersistentVolume) object {
 }
 
 // directory notes what is in one directory. What goes away meanwhile was there.
-func (s *sight) directory(w *world, name, path string) {
+func (s *sight) directory(e *environment, name, path string) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	w.must(err, "reading "+path)
+	e.Must(err, "reading "+path)
 	for _, e := range entries {
 		thing, file := name+"/"+e.Name(), filepath.Join(path, e.Name())
 		s.things[thing] = strings.TrimPrefix(pvName.FindString(e.Name()), "pvc-")

@@ -1,7 +1,7 @@
 package main
 
 // step is something that a person or a part of Kubernetes other than the daemon does.
-type step func(*trial)
+type step func(*testCase)
 
 // operation is one thing that the daemon does, from a world at rest to a world at rest.
 type operation struct {
@@ -30,14 +30,14 @@ const (
 )
 
 var (
-	ask        = []step{(*trial).ask}
-	drop       = []step{(*trial).drop}
-	dropped    = []step{(*trial).dropped}
-	letGo      = []step{(*trial).dropped, (*trial).dropVolume}
-	dropEarly  = []step{(*trial).dropVolume, (*trial).drop}
-	goneEarly  = []step{(*trial).dropVolume, (*trial).dropped}
-	forgetting = []step{(*trial).forgetState}
-	trashing   = []step{(*trial).trashAgain}
+	ask        = []step{(*testCase).ask}
+	drop       = []step{(*testCase).drop}
+	dropped    = []step{(*testCase).dropped}
+	letGo      = []step{(*testCase).dropped, (*testCase).dropVolume}
+	dropEarly  = []step{(*testCase).dropVolume, (*testCase).drop}
+	goneEarly  = []step{(*testCase).dropVolume, (*testCase).dropped}
+	forgetting = []step{(*testCase).forgetState}
+	trashing   = []step{(*testCase).trashAgain}
 )
 
 // operations are everything that the daemon does to a pool.

@@ -2,13 +2,13 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -37,9 +37,7 @@ was leaked, lost or made twice. Wants root, and what make builds in .build.
 
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags(name, usage, out)
 	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -tries 3 -kills 30")
 	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, chosen by the seed; 0: at all")
 	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
@@ -56,7 +54,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, err
 	}
 	if *short {
-		o.shorten(flags)
+		if err := harness.Shorten(flags, map[string]string{"points": "2", "records": "1", "tries": "3", "kills": "30"}); err != nil {
+			return o, err
+		}
 	}
 	if o.daemon == "" {
 		o.daemon = filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
@@ -68,21 +68,6 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("%w (build it with: make)", err)
 	}
 	return o, nil
-}
-
-// shorten sets what was not said explicitly.
-func (o *options) shorten(flags *flag.FlagSet) {
-	said := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
-	for _, s := range []struct {
-		name  string
-		value *int
-		to    int
-	}{{"points", &o.points, 2}, {"records", &o.records, 1}, {"tries", &o.tries, 3}, {"kills", &o.kills, 30}} {
-		if !said[s.name] {
-			*s.value = s.to
-		}
-	}
 }
 
 // some are the indices of n out of so many, as far from each other as they can be; all for n = 0.

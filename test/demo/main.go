@@ -10,10 +10,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -27,37 +26,18 @@ func main() {
 // limit is for the whole demonstration; a step that waits longer has failed.
 const limit = 5 * time.Minute
 
-func run() (code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+func run() int {
+	ctx, stop := harness.Interruptible()
 	defer stop()
-	story, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-
-	w := &world{begin: time.Now()}
-	defer func() {
-		if w.close() != nil {
-			code = 1
+	return harness.Run(context.Background(), "demo", func(_ context.Context, p *harness.Program) {
+		e := &environment{Program: p}
+		p.OnFatal(e.post)
+		e.tell(limited)
+		fmt.Printf("\nevery step held, in %s\n", p.Elapsed().Round(time.Second))
+		if os.Getenv("KEEP") == "1" {
+			e.keep(ctx)
 		}
-	}()
-	// hosttest's helpers and the steps end the story by a panic with this type.
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			fmt.Printf("\nFAILED: %s\n", r)
-			w.post()
-			code = 1
-		default:
-			panic(r)
-		}
-	}()
-	w.tell(story)
-	fmt.Printf("\nevery step held, in %s\n", time.Since(w.begin).Round(time.Second))
-	if os.Getenv("KEEP") == "1" {
-		w.keep(ctx)
-	}
-	return 0
+	})
 }
-
-// failure ends the story.
-type failure string

@@ -26,168 +26,168 @@ import (
 )
 
 // tell is the whole story.
-func (w *world) tell(ctx context.Context) {
-	w.makeDir()
-	w.name = "hostpath-demo-" + random()
-	w.startCluster(ctx)
-	w.makePool()
-	w.startDaemon(ctx)
-	w.applyClass(ctx)
-	first := w.claimBecomesVolume(ctx)
-	second := w.refusedWhileUnmounted(ctx)
-	w.goesThroughWhenMounted(ctx, second)
-	w.deleteVolume(ctx, first)
+func (e *environment) tell(ctx context.Context) {
+	e.makeDir()
+	e.name = "hostpath-demo-" + random()
+	e.startCluster(ctx)
+	e.makePool()
+	e.startDaemon(ctx)
+	e.applyClass(ctx)
+	first := e.claimBecomesVolume(ctx)
+	second := e.refusedWhileUnmounted(ctx)
+	e.goesThroughWhenMounted(ctx, second)
+	e.deleteVolume(ctx, first)
 }
 
 // startCluster runs a control plane, or uses the one that KUBECONFIG names.
-func (w *world) startCluster(ctx context.Context) {
+func (e *environment) startCluster(ctx context.Context) {
 	if file := os.Getenv("KUBECONFIG"); file != "" {
-		w.useCluster(ctx, file)
+		e.useCluster(ctx, file)
 		return
 	}
-	w.step("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
-	c, err := cluster.Start(ctx, cluster.Options{Dir: w.path("cluster"), Stdout: os.Stdout})
-	w.must(err, "starting the control plane")
-	w.cluster, w.client, w.own, w.node = c, c.Client(), true, "node-a"
-	w.later(func(context.Context) error { return c.Stop() })
-	w.must(c.AddNode(ctx, w.node, map[string]string{corev1.LabelHostname: "host-a"}), "adding a node")
-	w.showf("node %s, whose label kubernetes.io/hostname is host-a", w.node)
+	e.step("starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler")
+	c, err := cluster.Start(ctx, cluster.Options{Dir: e.path("cluster"), Stdout: os.Stdout})
+	e.Must(err, "starting the control plane")
+	e.cluster, e.client, e.own, e.node = c, c.Client(), true, "node-a"
+	e.undo(func(context.Context) error { return c.Stop() })
+	e.Must(c.AddNode(ctx, e.node, map[string]string{corev1.LabelHostname: "host-a"}), "adding a node")
+	e.showf("node %s, whose label kubernetes.io/hostname is host-a", e.node)
 }
 
-func (w *world) useCluster(ctx context.Context, file string) {
-	w.step("using the cluster of KUBECONFIG=%s", file)
+func (e *environment) useCluster(ctx context.Context, file string) {
+	e.step("using the cluster of KUBECONFIG=%s", file)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
-	w.must(err, "reading "+file)
-	w.cluster, err = cluster.Attach(config)
-	w.must(err, "making a client")
-	w.client = w.cluster.Client()
-	w.node = os.Getenv("NODE")
-	if w.node == "" {
-		w.node, err = os.Hostname()
-		w.must(err, "reading the host's name")
+	e.Must(err, "reading "+file)
+	e.cluster, err = cluster.Attach(config)
+	e.Must(err, "making a client")
+	e.client = e.cluster.Client()
+	e.node = os.Getenv("NODE")
+	if e.node == "" {
+		e.node, err = os.Hostname()
+		e.Must(err, "reading the host's name")
 	}
-	_, err = w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
-	w.must(err, fmt.Sprintf("looking for node %q (NODE=... names another one)", w.node))
-	w.showf("node %s", w.node)
+	_, err = e.client.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{})
+	e.Must(err, fmt.Sprintf("looking for node %q (NODE=... names another one)", e.node))
+	e.showf("node %s", e.node)
 }
 
 // makePool does what an operator does on a host: prepare, mount, prepare, check.
-func (w *world) makePool() {
-	w.step("making a pool: an ext4 filesystem on a loop device, over an immutable mount point")
-	w.image = hosttest.Mkfs(w, "ext4", 256)
-	w.mount = filepath.Join(hosttest.Dir(w), "fast")
-	if !w.own {
-		w.later(func(context.Context) error { return w.clearHost() })
+func (e *environment) makePool() {
+	e.step("making a pool: an ext4 filesystem on a loop device, over an immutable mount point")
+	e.image = hosttest.Mkfs(e, "ext4", 256)
+	e.mount = filepath.Join(hosttest.Dir(e), "fast")
+	if !e.own {
+		e.undo(func(context.Context) error { return e.clearHost() })
 	}
 	var err error
-	w.daemon, err = rig.New(rig.Options{Dir: w.path("daemon"), Config: fmt.Sprintf(`provisioner = %q
+	e.daemon, err = rig.New(rig.Options{Dir: e.path("daemon"), Config: fmt.Sprintf(`provisioner = %q
 node        = %q
 kubeconfig  = %q
 metrics     = ""
 [pool.fast]
 path        = %q
 filesystem  = "ext4"
-`, w.name, w.node, w.path("daemon.kubeconfig"), w.mount)})
-	w.must(err, "configuring the daemon")
-	w.call(0, "prepare", "fast")
-	w.showf("$ mount -o loop,nosuid,nodev fast.img %s", w.mount)
-	w.image.Mount(w, w.mount, "nosuid", "nodev")
-	w.call(0, "prepare", "fast")
-	w.call(0, "check")
+`, e.name, e.node, e.path("daemon.kubeconfig"), e.mount)})
+	e.Must(err, "configuring the daemon")
+	e.call(0, "prepare", "fast")
+	e.showf("$ mount -o loop,nosuid,nodev fast.img %s", e.mount)
+	e.image.Mount(e, e.mount, "nosuid", "nodev")
+	e.call(0, "prepare", "fast")
+	e.call(0, "check")
 }
 
-func (w *world) startDaemon(ctx context.Context) {
-	if w.own {
-		w.step("starting the daemon with the rights that `hostpath-provisioner manifests` gives it")
-		manifests, code := w.daemon.Call("manifests", "--no-classes") // the demonstration makes its own, of the same name
+func (e *environment) startDaemon(ctx context.Context) {
+	if e.own {
+		e.step("starting the daemon with the rights that `hostpath-provisioner manifests` gives it")
+		manifests, code := e.daemon.Call("manifests", "--no-classes") // the demonstration makes its own, of the same name
 		if code != 0 {
-			w.Fatal(manifests)
+			e.Fatal(manifests)
 		}
-		w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
-		w.must(w.cluster.ServiceAccountKubeconfig(ctx, "hostpath-provisioner", "hostpath-provisioner", w.node, w.path("daemon.kubeconfig")), "making its kubeconfig")
+		e.Must(e.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+		e.Must(e.cluster.ServiceAccountKubeconfig(ctx, "hostpath-provisioner", "hostpath-provisioner", e.node, e.path("daemon.kubeconfig")), "making its kubeconfig")
 	} else {
-		w.step("starting the daemon with the rights of KUBECONFIG")
+		e.step("starting the daemon with the rights of KUBECONFIG")
 		data, err := os.ReadFile(os.Getenv("KUBECONFIG"))
-		w.must(err, "reading KUBECONFIG")
-		w.must(os.WriteFile(w.path("daemon.kubeconfig"), data, 0o600), "copying the kubeconfig")
+		e.Must(err, "reading KUBECONFIG")
+		e.Must(os.WriteFile(e.path("daemon.kubeconfig"), data, 0o600), "copying the kubeconfig")
 	}
-	w.must(w.daemon.Run(ctx), "starting the daemon")
-	w.later(func(ctx context.Context) error { _, _, err := w.daemon.Stop(ctx); return err })
-	w.showf("READY=1, STATUS=%s", w.daemon.Status())
+	e.Must(e.daemon.Run(ctx), "starting the daemon")
+	e.undo(func(ctx context.Context) error { _, _, err := e.daemon.Stop(ctx); return err })
+	e.showf("READY=1, STATUS=%s", e.daemon.Status())
 }
 
-func (w *world) applyClass(ctx context.Context) {
-	class := cluster.StorageClass(w.name, w.name, storagev1.VolumeBindingWaitForFirstConsumer)
+func (e *environment) applyClass(ctx context.Context) {
+	class := cluster.StorageClass(e.name, e.name, storagev1.VolumeBindingWaitForFirstConsumer)
 	class.Parameters = map[string]string{"pool": "fast"}
-	_, err := w.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
-	w.must(err, "creating a storage class")
-	w.later(func(ctx context.Context) error {
-		return w.client.StorageV1().StorageClasses().Delete(ctx, w.name, metav1.DeleteOptions{})
+	_, err := e.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	e.Must(err, "creating a storage class")
+	e.undo(func(ctx context.Context) error {
+		return e.client.StorageV1().StorageClasses().Delete(ctx, e.name, metav1.DeleteOptions{})
 	})
-	w.namespace, err = w.cluster.NewNamespace(ctx, w.name+"-")
-	w.must(err, "creating a namespace")
-	w.later(func(ctx context.Context) error {
-		return w.client.CoreV1().Namespaces().Delete(ctx, w.namespace, metav1.DeleteOptions{})
+	e.namespace, err = e.cluster.NewNamespace(ctx, e.name+"-")
+	e.Must(err, "creating a namespace")
+	e.undo(func(ctx context.Context) error {
+		return e.client.CoreV1().Namespaces().Delete(ctx, e.namespace, metav1.DeleteOptions{})
 	})
-	if !w.own {
-		w.later(w.removeAll)
+	if !e.own {
+		e.undo(e.removeAll)
 	}
 }
 
 // apply makes a claim and a pod that uses it.
-func (w *world) apply(ctx context.Context, name, size string) *corev1.PersistentVolumeClaim {
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, cluster.Claim(w.namespace, name, w.name, size), metav1.CreateOptions{})
-	w.must(err, "creating a claim")
-	pod := cluster.Pod(w.namespace, name, name)
-	if !w.own {
+func (e *environment) apply(ctx context.Context, name, size string) *corev1.PersistentVolumeClaim {
+	claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Create(ctx, cluster.Claim(e.namespace, name, e.name, size), metav1.CreateOptions{})
+	e.Must(err, "creating a claim")
+	pod := cluster.Pod(e.namespace, name, name)
+	if !e.own {
 		pod.Spec.NodeSelector = nil
-		pod.Spec.Affinity = onNode(w.node)
+		pod.Spec.Affinity = onNode(e.node)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		c := &pod.Spec.Containers[0]
 		c.Image, c.ImagePullPolicy = cmp.Or(os.Getenv("IMAGE"), "busybox"), corev1.PullIfNotPresent
 		c.Command = []string{"sh", "-c", fmt.Sprintf("echo %s > /volumes/%s/%s", name, name, letter)}
 	}
-	_, err = w.client.CoreV1().Pods(w.namespace).Create(ctx, pod, metav1.CreateOptions{})
-	w.must(err, "creating a pod")
-	w.showf("applied claim %s (%s, class %s) and a pod that uses it", name, size, w.name)
+	_, err = e.client.CoreV1().Pods(e.namespace).Create(ctx, pod, metav1.CreateOptions{})
+	e.Must(err, "creating a pod")
+	e.showf("applied claim %s (%s, class %s) and a pod that uses it", name, size, e.name)
 	return claim
 }
 
 // remove deletes a pod and its claim and waits until the volume object is gone.
-func (w *world) remove(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+func (e *environment) remove(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	w.must(w.client.CoreV1().Pods(w.namespace).Delete(ctx, claim.Name, now), "deleting the pod")
-	w.must(w.client.CoreV1().PersistentVolumeClaims(w.namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{}), "deleting the claim")
-	w.must(w.cluster.WaitVolumeGone(ctx, "pvc-"+string(claim.UID)), "waiting for the volume to go")
+	e.Must(e.client.CoreV1().Pods(e.namespace).Delete(ctx, claim.Name, now), "deleting the pod")
+	e.Must(e.client.CoreV1().PersistentVolumeClaims(e.namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{}), "deleting the claim")
+	e.Must(e.cluster.WaitVolumeGone(ctx, "pvc-"+string(claim.UID)), "waiting for the volume to go")
 }
 
-func (w *world) claimBecomesVolume(ctx context.Context) *corev1.PersistentVolumeClaim {
-	w.step("a claim becomes a volume")
-	claim := w.apply(ctx, "first", "64Mi")
-	w.bound(ctx, claim)
+func (e *environment) claimBecomesVolume(ctx context.Context) *corev1.PersistentVolumeClaim {
+	e.step("a claim becomes a volume")
+	claim := e.apply(ctx, "first", "64Mi")
+	e.bound(ctx, claim)
 	return claim
 }
 
 // bound waits for a claim to be Bound and shows it, its volume and its directory.
-func (w *world) bound(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
-	now, err := w.cluster.WaitClaimBound(ctx, w.namespace, claim.Name)
-	w.must(err, "waiting for the claim")
-	pv, err := w.client.CoreV1().PersistentVolumes().Get(ctx, now.Spec.VolumeName, metav1.GetOptions{})
-	w.must(err, "reading the volume")
+func (e *environment) bound(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	now, err := e.cluster.WaitClaimBound(ctx, e.namespace, claim.Name)
+	e.Must(err, "waiting for the claim")
+	pv, err := e.client.CoreV1().PersistentVolumes().Get(ctx, now.Spec.VolumeName, metav1.GetOptions{})
+	e.Must(err, "reading the volume")
 	source := pv.Spec.HostPath
 	if source == nil || source.Type == nil || *source.Type != corev1.HostPathDirectory {
-		w.Fatalf("volume %s is not a hostPath of type Directory: %+v", pv.Name, pv.Spec.PersistentVolumeSource)
+		e.Fatalf("volume %s is not a hostPath of type Directory: %+v", pv.Name, pv.Spec.PersistentVolumeSource)
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
-	w.showf("claim   %s: %s", now.Name, now.Status.Phase)
-	w.showf("volume  %s: %s, hostPath %s (type %s), only where %s is %v", pv.Name, pv.Status.Phase, source.Path, *source.Type, terms.Key, terms.Values)
+	e.showf("claim   %s: %s", now.Name, now.Status.Phase)
+	e.showf("volume  %s: %s, hostPath %s (type %s), only where %s is %v", pv.Name, pv.Status.Phase, source.Path, *source.Type, terms.Key, terms.Values)
 	info, err := os.Stat(source.Path)
-	w.must(err, "looking at the directory")
-	w.showf("on disk %s %s", info.Mode(), source.Path)
-	pod, err := w.cluster.WaitPodScheduled(ctx, w.namespace, claim.Name)
-	w.must(err, "waiting for the pod to be scheduled")
-	w.showf("pod     %s: on node %s", pod.Name, pod.Spec.NodeName)
-	w.ran(ctx, pod.Name, source.Path)
+	e.Must(err, "looking at the directory")
+	e.showf("on disk %s %s", info.Mode(), source.Path)
+	pod, err := e.cluster.WaitPodScheduled(ctx, e.namespace, claim.Name)
+	e.Must(err, "waiting for the pod to be scheduled")
+	e.showf("pod     %s: on node %s", pod.Name, pod.Spec.NodeName)
+	e.ran(ctx, pod.Name, source.Path)
 }
 
 // letter is the file that a pod writes into its volume.
@@ -195,110 +195,110 @@ const letter = "hello"
 
 // ran waits for the pod to have written into its volume, and reads that on the host. Without a kubelet there is nothing
 // to wait for.
-func (w *world) ran(ctx context.Context, name, directory string) {
-	node, err := w.client.CoreV1().Nodes().Get(ctx, w.node, metav1.GetOptions{})
-	w.must(err, "reading the node")
+func (e *environment) ran(ctx context.Context, name, directory string) {
+	node, err := e.client.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{})
+	e.Must(err, "reading the node")
 	ready := func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
-	if w.own || !slices.ContainsFunc(node.Status.Conditions, ready) {
-		w.showf("        no kubelet is here: the pod does not run, and its volume stays empty")
+	if e.own || !slices.ContainsFunc(node.Status.Conditions, ready) {
+		e.showf("        no kubelet is here: the pod does not run, and its volume stays empty")
 		return
 	}
 	for {
-		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
-		w.must(err, "waiting for the pod to run")
+		pod, err := e.client.CoreV1().Pods(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		e.Must(err, "waiting for the pod to run")
 		if pod.Status.Phase == corev1.PodSucceeded {
 			break
 		}
 		if pod.Status.Phase == corev1.PodFailed {
-			w.Fatalf("the pod failed: %s %s %+v", pod.Status.Reason, pod.Status.Message, pod.Status.ContainerStatuses)
+			e.Fatalf("the pod failed: %s %s %+v", pod.Status.Reason, pod.Status.Message, pod.Status.ContainerStatuses)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
 	text, err := os.ReadFile(filepath.Join(directory, letter))
-	w.must(err, "reading what the pod wrote")
+	e.Must(err, "reading what the pod wrote")
 	if string(text) != name+"\n" {
-		w.Fatalf("the pod wrote %q, and the host reads %q", name, text)
+		e.Fatalf("the pod wrote %q, and the host reads %q", name, text)
 	}
-	w.showf("data    the pod ran and wrote %s: %s", filepath.Join(directory, letter), strings.TrimSpace(string(text)))
+	e.showf("data    the pod ran and wrote %s: %s", filepath.Join(directory, letter), strings.TrimSpace(string(text)))
 }
 
 // clearHost takes away what a namespace of its own would have taken with it.
-func (w *world) clearHost() error {
-	unix.Unmount(w.mount, unix.MNT_DETACH) // it may not be mounted
-	if _, err := os.Stat(w.mount); err == nil {
-		hosttest.SetImmutable(w, w.mount, false)
+func (e *environment) clearHost() error {
+	unix.Unmount(e.mount, unix.MNT_DETACH) // it may not be mounted
+	if _, err := os.Stat(e.mount); err == nil {
+		hosttest.SetImmutable(e, e.mount, false)
 	}
-	return errors.Join(os.RemoveAll(filepath.Dir(w.mount)), os.RemoveAll(filepath.Dir(w.image.File)))
+	return errors.Join(os.RemoveAll(filepath.Dir(e.mount)), os.RemoveAll(filepath.Dir(e.image.File)))
 }
 
-func (w *world) refusedWhileUnmounted(ctx context.Context) *corev1.PersistentVolumeClaim {
-	w.step("the pool is unmounted: the next claim is refused, and says why")
-	hosttest.Unmount(w, w.mount)
-	w.must(w.daemon.WaitStatus(ctx, "is closed"), "waiting for the gate to close")
-	w.showf("STATUS=%s", w.daemon.Status())
-	claim := w.apply(ctx, "second", "32Mi")
-	event, err := w.cluster.WaitEvent(ctx, claim, "PoolClosed")
-	w.must(err, "waiting for the event")
-	w.showf("event   %s %s: %s", event.Type, event.Reason, event.Message)
-	now, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-	w.must(err, "reading the claim")
+func (e *environment) refusedWhileUnmounted(ctx context.Context) *corev1.PersistentVolumeClaim {
+	e.step("the pool is unmounted: the next claim is refused, and says why")
+	hosttest.Unmount(e, e.mount)
+	e.Must(e.daemon.WaitStatus(ctx, "is closed"), "waiting for the gate to close")
+	e.showf("STATUS=%s", e.daemon.Status())
+	claim := e.apply(ctx, "second", "32Mi")
+	event, err := e.cluster.WaitEvent(ctx, claim, "PoolClosed")
+	e.Must(err, "waiting for the event")
+	e.showf("event   %s %s: %s", event.Type, event.Reason, event.Message)
+	now, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	e.Must(err, "reading the claim")
 	if now.Status.Phase != corev1.ClaimPending {
-		w.Fatalf("the claim is %s, want Pending", now.Status.Phase)
+		e.Fatalf("the claim is %s, want Pending", now.Status.Phase)
 	}
-	if all, err := os.ReadDir(w.mount); err != nil || len(all) != 0 {
-		w.Fatalf("the bare mount point is not empty: %v %v", all, err)
+	if all, err := os.ReadDir(e.mount); err != nil || len(all) != 0 {
+		e.Fatalf("the bare mount point is not empty: %v %v", all, err)
 	}
-	w.showf("the bare mount point %s is still empty", w.mount)
+	e.showf("the bare mount point %s is still empty", e.mount)
 	return claim
 }
 
-func (w *world) goesThroughWhenMounted(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
-	w.step("the pool is mounted again: the same claim goes through")
-	w.image.Mount(w, w.mount, "nosuid", "nodev")
-	w.bound(ctx, claim)
-	if got := w.entries(w.mount); len(got) != 2 {
-		w.Fatalf("the pool has %v, want the two volumes", got)
+func (e *environment) goesThroughWhenMounted(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	e.step("the pool is mounted again: the same claim goes through")
+	e.image.Mount(e, e.mount, "nosuid", "nodev")
+	e.bound(ctx, claim)
+	if got := e.entries(e.mount); len(got) != 2 {
+		e.Fatalf("the pool has %v, want the two volumes", got)
 	}
 }
 
-func (w *world) deleteVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
-	w.step("a claim is deleted: its volume goes, and its directory")
+func (e *environment) deleteVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	e.step("a claim is deleted: its volume goes, and its directory")
 	directory := "pvc-" + string(claim.UID)
-	w.remove(ctx, claim)
-	got := w.entries(w.mount)
+	e.remove(ctx, claim)
+	got := e.entries(e.mount)
 	if slices.Contains(got, directory) || len(got) != 1 {
-		w.Fatalf("the pool has %v, want the other volume alone", got)
+		e.Fatalf("the pool has %v, want the other volume alone", got)
 	}
-	w.showf("gone: volume %s and %s", directory, filepath.Join(w.mount, directory))
-	w.showf("kept: %s", filepath.Join(w.mount, got[0]))
-	w.call(0, "volumes")
+	e.showf("gone: volume %s and %s", directory, filepath.Join(e.mount, directory))
+	e.showf("kept: %s", filepath.Join(e.mount, got[0]))
+	e.call(0, "volumes")
 }
 
 // removeAll removes the claims that are left while the daemon still runs, wherever the story ended: a volume
 // whose pool is not mounted would stay. A cluster of its own goes as a whole.
-func (w *world) removeAll(ctx context.Context) error {
-	if exec.Command("mountpoint", "--quiet", w.mount).Run() != nil {
-		if out, err := exec.Command("mount", "-o", "loop,nosuid,nodev", w.image.File, w.mount).CombinedOutput(); err != nil {
-			return fmt.Errorf("mount %s: %w: %s", w.mount, err, out)
+func (e *environment) removeAll(ctx context.Context) error {
+	if exec.Command("mountpoint", "--quiet", e.mount).Run() != nil {
+		if out, err := exec.Command("mount", "-o", "loop,nosuid,nodev", e.image.File, e.mount).CombinedOutput(); err != nil {
+			return fmt.Errorf("mount %s: %w: %s", e.mount, err, out)
 		}
 	}
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	if err := w.client.CoreV1().Pods(w.namespace).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+	if err := e.client.CoreV1().Pods(e.namespace).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
 	}
-	claims, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).List(ctx, metav1.ListOptions{})
+	claims, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, c := range claims.Items {
-		if err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Delete(ctx, c.Name, metav1.DeleteOptions{}); err != nil {
+		if err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Delete(ctx, c.Name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 	}
 	for _, c := range claims.Items {
-		if err := w.cluster.WaitVolumeGone(ctx, "pvc-"+string(c.UID)); err != nil {
+		if err := e.cluster.WaitVolumeGone(ctx, "pvc-"+string(c.UID)); err != nil {
 			return err
 		}
 	}

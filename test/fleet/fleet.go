@@ -9,13 +9,11 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
 const (
@@ -28,7 +26,8 @@ const (
 
 // fleet is the daemons and the environment that they run in.
 type fleet struct {
-	*trial.Trial
+	*harness.Plane
+	program *harness.Program
 	opt     options
 	audit   *auditLog
 	members []*member
@@ -42,36 +41,23 @@ type member struct {
 
 // build starts the control plane and prepares the daemons, which do not run yet.
 func (f *fleet) build(ctx context.Context) {
-	f.Say("starting the control plane")
-	audit, args, err := newAuditLog(hosttest.Dir(f))
-	f.Must(err, "writing the audit policy")
+	audit, args, err := newAuditLog(hosttest.Dir(f.program))
+	f.program.Must(err, "writing the audit policy")
 	f.audit = audit
-	f.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(f), ExtraArgs: args})
-	f.Must(err, "starting the control plane")
-	config := f.Cluster.Config()
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	f.Client, err = kubernetes.NewForConfig(config)
-	f.Must(err, "making a client")
-	f.Namespace, err = f.Cluster.NewNamespace(ctx, "fleet")
-	f.Must(err, "making a namespace")
+	f.Plane = f.program.StartPlane(ctx, "fleet", cluster.Options{ExtraArgs: args})
 	for _, mode := range []storagev1.VolumeBindingMode{immediate, wait} {
-		_, err := f.Client.StorageV1().StorageClasses().Create(ctx, cluster.StorageClass(className(mode), provisioner, mode), metav1.CreateOptions{})
-		f.Must(err, "making a class")
+		f.AddClass(ctx, className(mode), provisioner, func(c *storagev1.StorageClass) { c.VolumeBindingMode = &mode })
 	}
 	f.Say("preparing %d daemons", f.opt.daemons)
 	for i := range f.opt.daemons {
 		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i)))
 	}
-	manifests, code := f.members[0].Call("manifests")
-	if code != 0 {
-		f.Fatal(manifests)
-	}
-	f.Must(f.Cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	f.ApplyManifests(ctx, f.members[0].Daemon)
 	f.each(f.members, func(m *member) error {
 		if err := f.Cluster.AddNode(ctx, m.node, nil); err != nil {
 			return err
 		}
-		return f.Cluster.ServiceAccountKubeconfig(ctx, "hostpath-provisioner", "hostpath-provisioner", m.node, m.Path("kubeconfig"))
+		return f.WriteKubeconfig(ctx, m.node, m.Path("kubeconfig"))
 	})
 }
 

@@ -12,15 +12,13 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(harness.Main("fleet", parseOptions, play)) }
 
 // options is what the command line says.
 type options struct {
@@ -37,9 +35,7 @@ limit. Wants root, about 40 MB of memory for each daemon, and what make builds i
 
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags("fleet", usage, out)
 	flags.IntVar(&o.daemons, "daemons", 100, "how many daemons run")
 	flags.IntVar(&o.claims, "claims", 300, "how many claims of each binding mode are made")
 	if err := flags.Parse(args); err != nil {
@@ -51,25 +47,16 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-func run() int {
-	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		return 2
-	}
-	return trial.Run("fleet", func(ctx context.Context, t *trial.Trial) {
-		f := &fleet{Trial: t, opt: opt}
-		f.build(ctx)
-		f.start(ctx)
-		f.idle(ctx)
-		f.waiting(ctx)
-		f.immediate(ctx)
-		f.halfKilled(ctx)
-		f.deadNodes(ctx)
-		f.back(ctx)
-		t.PrintFaults("numbers above their limits")
-	})
+// play is the whole program.
+func play(ctx context.Context, p *harness.Program, opt options) {
+	f := &fleet{program: p, opt: opt}
+	f.build(ctx)
+	f.start(ctx)
+	f.idle(ctx)
+	f.waiting(ctx)
+	f.immediate(ctx)
+	f.halfKilled(ctx)
+	f.deadNodes(ctx)
+	f.back(ctx)
+	p.Report("numbers above their limits")
 }

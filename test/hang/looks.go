@@ -22,7 +22,7 @@ type usage struct{ kib, threads, descriptors, goroutines int }
 // bound is how much more of each is still the same. Threads and memory of a Go program move by some.
 var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
 
-func (s *scene) usage() usage {
+func (s *environment) usage() usage {
 	status, err := process.Status(s.Daemon.PID())
 	s.Must(err, "reading the daemon's status")
 	descriptors, err := process.Descriptors(s.Daemon.PID())
@@ -36,7 +36,7 @@ func (s *scene) usage() usage {
 // the beginning with what it has in the end. Each moves to and fro while calls are tried again, so it is
 // read after each tenth: the most of the first three, and the least of the last three. What grows with the
 // looks shows in these all the same.
-func (s *scene) look(ctx context.Context, r *report, pools []*pool, n int) {
+func (s *environment) look(ctx context.Context, r *report, pools []*pool, n int) {
 	began := time.Now()
 	var read []usage
 	for range 10 {
@@ -70,7 +70,7 @@ func each(all []usage, of func([]int) int) usage {
 }
 
 // looks makes mount events until each pool was looked at n times more, by the daemon's own count.
-func (s *scene) looks(ctx context.Context, pools []*pool, n int) {
+func (s *environment) looks(ctx context.Context, pools []*pool, n int) {
 	goal := map[string]float64{}
 	for _, p := range pools {
 		goal[p.name] = s.checks(p) + float64(n)
@@ -92,7 +92,7 @@ func (s *scene) looks(ctx context.Context, pools []*pool, n int) {
 	}
 }
 
-func (s *scene) checks(p *pool) float64 {
+func (s *environment) checks(p *pool) float64 {
 	n, err := s.Metric(fmt.Sprintf("hostpath_provisioner_pool_checks_total{pool=%q}", p.name))
 	s.Must(err, "reading the daemon's metrics")
 	return n
@@ -100,7 +100,7 @@ func (s *scene) checks(p *pool) float64 {
 
 // cutOff cuts off the file behind a loop device: reads of the device fail from then on, and everything
 // that is cached still answers.
-func (s *scene) cutOff(ctx context.Context) {
+func (s *environment) cutOff(ctx context.Context) {
 	s.Say("yanking a disk")
 	_, err := s.Bound(ctx, "yanked", "before-the-yank")
 	s.Must(err, "making a claim")
@@ -109,12 +109,12 @@ func (s *scene) cutOff(ctx context.Context) {
 	s.Must(os.Truncate(s.doomed.File, 0), "cutting off the disk")
 }
 
-func (s *scene) marker() string {
+func (s *environment) marker() string {
 	return filepath.Join(s.dir, ".hostpath-provisioner", "pool.json")
 }
 
 // awaitNotice waits for the daemon to notice that.
-func (s *scene) awaitNotice(r *report) {
+func (s *environment) awaitNotice(r *report) {
 	began := time.Now()
 	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open && s.Reason != "NotChecked" })
 	if s.Blame(notNoticed, err) {

@@ -31,14 +31,14 @@ package main
 
 import (
 	"context"
-	"flag"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
 // What the daemon promises.
@@ -84,22 +84,34 @@ type options struct {
 	looks, claims int
 }
 
-func main() {
+const usageText = `Usage: hang [flags]
+
+Lets storage hang in each call that the daemon makes, and looks at everything that must go on. Exit code 1 if
+anything went wrong. Wants root, and what make builds in .build.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flag.BoolVar(&o.short, "short", false, "the form for every change: all calls at once, 30 looks, 40 claims, -slack 15s")
-	flag.DurationVar(&o.slack, "slack", time.Second, "how much later than promised is in time, on a busy machine")
-	flag.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
-	flag.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
-	flag.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
-	flag.DurationVar(&trial.Patience, "patience", trial.Patience, "how long one thing may take before it is called a fault")
-	flag.Parse()
+	flags := harness.Flags("hang", usageText, out)
+	flags.BoolVar(&o.short, "short", false, "the form for every change: all calls at once, 30 looks, 40 claims, -slack 15s")
+	flags.DurationVar(&o.slack, "slack", time.Second, "how much later than promised is in time, on a busy machine")
+	flags.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
+	flags.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
+	flags.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
+	flags.DurationVar(&harness.Patience, "patience", harness.Patience, "how long one thing may take before it is called a fault")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
 	if o.short {
 		o.looks, o.claims, o.slack = min(o.looks, 30), min(o.claims, 40), max(o.slack, 15*time.Second)
 	}
-	os.Exit(trial.Run("hang", func(ctx context.Context, t *trial.Trial) { play(ctx, t, o) }))
+	return o, nil
 }
 
-// does says whether a round besides the first is played.
+func main() { os.Exit(harness.Main("hang", parseOptions, play)) }
+
+// does reports whether a round besides the first is played.
 func (o options) does(round string) bool {
 	if o.only == "" {
 		return !o.short
@@ -107,10 +119,9 @@ func (o options) does(round string) bool {
 	return slices.Contains(strings.Split(o.only, ","), round)
 }
 
-// play is the whole story.
-func play(ctx context.Context, t *trial.Trial, o options) {
-	s := build(ctx, t, o.slack)
-	defer s.stop()
+// play is the whole program.
+func play(ctx context.Context, p *harness.Program, o options) {
+	s := build(ctx, p, o.slack)
 	r := &report{looks: o.looks}
 	s.warmUp(ctx, r, o.claims)
 	yanked := make(chan struct{})
@@ -129,5 +140,5 @@ func play(ctx context.Context, t *trial.Trial, o options) {
 		s.round(ctx, r, s.named("mkdir", "statfs", "fsync"), false, o)
 	}
 	<-yanked
-	r.print(t)
+	r.print(p)
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // report is everything that is told in the end.
@@ -31,7 +31,7 @@ type round struct {
 	settled time.Duration
 }
 
-func (r *report) print(t *trial.Trial) {
+func (r *report) print(p *harness.Program) {
 	fmt.Println("\nfrom the first request that was not answered to the closed gate")
 	fmt.Printf("  %-10s %8s %8s  %s\n", "call", "promised", "took", "what the pool says")
 	for _, rd := range r.rounds {
@@ -49,7 +49,7 @@ func (r *report) print(t *trial.Trial) {
 		r.printLooks()
 	}
 	fmt.Printf("\na yanked disk that answers from its cache: closed after %.1f s\n  %s\n\n", r.yanked.Seconds(), r.yankMessage)
-	t.PrintFaults(kinds...)
+	p.Report(kinds...)
 }
 
 func (r *report) printLooks() {

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
 // Kinds of faults.
@@ -35,7 +35,7 @@ const (
 var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongWorld, notNoticed, nothingDone}
 
 // warmUp makes claims in the other pool while nothing hangs.
-func (s *scene) warmUp(ctx context.Context, r *report, claims int) {
+func (s *environment) warmUp(ctx context.Context, r *report, claims int) {
 	_, err := s.Batch(ctx, fast, "warm", claims) // once without counting: caches, connections
 	s.Must(err, "making claims")
 	r.alone, err = s.Batch(ctx, fast, "alone", claims)
@@ -43,7 +43,7 @@ func (s *scene) warmUp(ctx context.Context, r *report, claims int) {
 }
 
 // round hangs some pools at once and looks at everything.
-func (s *scene) round(ctx context.Context, r *report, pools []*pool, killable bool, o options) {
+func (s *environment) round(ctx context.Context, r *report, pools []*pool, killable bool, o options) {
 	s.number++
 	what := fmt.Sprintf("%d calls at once", len(pools))
 	if len(pools) == 1 {
@@ -80,12 +80,12 @@ func (s *scene) round(ctx context.Context, r *report, pools []*pool, killable bo
 }
 
 // claim is the name of a claim of this round.
-func (s *scene) claim(p *pool, role string) string {
+func (s *environment) claim(p *pool, role string) string {
 	return fmt.Sprintf("%s-%s-%d", p.call, role, s.number)
 }
 
 // hang stops the calls, asks for a volume and a removal in each pool, and waits for the gates.
-func (s *scene) hang(ctx context.Context, rd *round, pools []*pool, killable bool) {
+func (s *environment) hang(ctx context.Context, rd *round, pools []*pool, killable bool) {
 	rd.closed = make([]closed, len(pools))
 	var all sync.WaitGroup
 	for i, p := range pools {
@@ -103,9 +103,9 @@ func (s *scene) hang(ctx context.Context, rd *round, pools []*pool, killable boo
 }
 
 // told waits until a claim is told that its pool is closed, or is made where that can be.
-func (s *scene) told(p *pool, claim *corev1.PersistentVolumeClaim) {
+func (s *environment) told(p *pool, claim *corev1.PersistentVolumeClaim) {
 	bound := false
-	err := trial.Eventually(s.Soon(), func() bool {
+	err := harness.Eventually(s.Soon(), func() bool {
 		now, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
 		if bound = err == nil && now.Status.Phase == corev1.ClaimBound; bound {
 			return true
@@ -127,7 +127,7 @@ type closed struct {
 }
 
 // watchGate takes the time from the daemon's own status, so that nobody's polling is in it.
-func (s *scene) watchGate(p *pool) closed {
+func (s *environment) watchGate(p *pool) closed {
 	c := closed{call: p.call, within: calls[p.number].within}
 	p.fs.AwaitHeld()
 	began := time.Now()
@@ -143,14 +143,14 @@ func (s *scene) watchGate(p *pool) closed {
 }
 
 // beside makes claims in the pool that does not hang.
-func (s *scene) beside(ctx context.Context, rd *round, o options) {
+func (s *environment) beside(ctx context.Context, rd *round, o options) {
 	var err error
 	rd.beside, err = s.Batch(ctx, fast, fmt.Sprintf("beside-%d", s.number), o.claims)
 	s.Blame(otherPool, err)
 }
 
 // end stops the daemon beside the hang and starts it again.
-func (s *scene) end(rd *round, pools []*pool, killable bool) {
+func (s *environment) end(rd *round, pools []*pool, killable bool) {
 	pid, began := s.Daemon.PID(), time.Now()
 	s.Must(s.Daemon.Signal(syscall.SIGTERM), "sending SIGTERM")
 	gone := func() bool {
@@ -183,14 +183,14 @@ func (s *scene) end(rd *round, pools []*pool, killable bool) {
 	s.Blame(otherPool, err)
 }
 
-func (s *scene) letGo(pools []*pool) {
+func (s *environment) letGo(pools []*pool) {
 	for _, p := range pools {
 		p.fs.Resume()
 	}
 }
 
 // recover lets the calls go on and waits for the whole world to be right.
-func (s *scene) recover(ctx context.Context, rd *round, pools []*pool) {
+func (s *environment) recover(ctx context.Context, rd *round, pools []*pool) {
 	s.letGo(pools)
 	began := time.Now()
 	for _, p := range pools {
@@ -214,7 +214,7 @@ func (s *scene) recover(ctx context.Context, rd *round, pools []*pool) {
 		for _, pv := range p.volumes {
 			left = append(left, pv)
 		}
-		s.Blame(wrongWorld, s.Compare(s.Soon(), p.dir, left...))
+		s.Blame(wrongWorld, harness.WaitDisk(s.Soon(), p.dir, left...))
 	}
 	rd.settled = time.Since(began)
 }

@@ -27,46 +27,55 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
-func main() {
-	short := flag.Bool("short", false, "the form for every change: smaller trees, one round")
-	rounds := flag.Int("rounds", 3, "how often every trick is played")
-	flag.DurationVar(&trial.Patience, "patience", trial.Patience, "how long one thing may take before it is called a fault")
-	flag.Parse()
-	size := sizes{levels: 10_000, files: 30_000, rounds: *rounds}
+const usage = `Usage: hostile [flags]
+
+Plays a tenant's tricks in volumes whose claims are then deleted, on ext4, xfs and btrfs. Exit code 1 if anything
+went wrong. Wants root, and what make builds in .build.
+
+`
+
+func parseOptions(args []string, out io.Writer) (sizes, error) {
+	flags := harness.Flags("hostile", usage, out)
+	short := flags.Bool("short", false, "the form for every change: smaller trees, one round")
+	rounds := flags.Int("rounds", 3, "how often every trick is played")
+	flags.DurationVar(&harness.Patience, "patience", harness.Patience, "how long one thing may take before it is called a fault")
+	err := flags.Parse(args)
 	if *short {
-		size = sizes{levels: 10_000, files: 5_000, rounds: 1}
+		return sizes{levels: 10_000, files: 5_000, rounds: 1}, err
 	}
-	os.Exit(trial.Run("hostile", func(ctx context.Context, t *trial.Trial) { play(ctx, t, size) }))
+	return sizes{levels: 10_000, files: 30_000, rounds: *rounds}, err
 }
+
+func main() { os.Exit(harness.Main("hostile", parseOptions, play)) }
 
 // sizes are how much the tricks make.
 type sizes struct{ levels, files, rounds int }
 
 // play plays all tricks, on all filesystems at once.
-func play(ctx context.Context, t *trial.Trial, size sizes) {
-	t.Start(ctx)
+func play(ctx context.Context, p *harness.Program, size sizes) {
+	e := harness.Start(ctx, p, harness.Options{Metrics: true})
 	var stages []*stage
 	for _, fs := range []struct {
 		name string
 		mib  int
 	}{{"ext4", 160}, {"xfs", 320}, {"btrfs", 256}} {
-		stages = append(stages, newStage(ctx, t, hosttest.Mkfs(t, fs.name, fs.mib)))
+		stages = append(stages, newStage(ctx, e, hosttest.Mkfs(e, fs.name, fs.mib)))
 	}
-	t.Must(t.Daemon.Run(t.Soon()), "starting the daemon")
+	e.Must(e.Run(e.Soon()), "starting the daemon")
 	for _, s := range stages {
 		s.settle(ctx)
 	}
 	for round := range size.rounds {
-		t.Say("round %d of %d", round+1, size.rounds)
+		e.Say("round %d of %d", round+1, size.rounds)
 		var all sync.WaitGroup
 		for _, s := range stages {
 			all.Go(func() { s.round(ctx, round, size) })
@@ -80,5 +89,5 @@ func play(ctx context.Context, t *trial.Trial, size sizes) {
 		s.inspect()
 	}
 	fmt.Println()
-	printReport(t, stages)
+	printReport(e, stages)
 }

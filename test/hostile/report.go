@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // printReport prints a line for each trick: how often it was played, what became of it, and the longest
 // times on each filesystem.
-func printReport(t *trial.Trial, stages []*stage) {
+func printReport(e *harness.Environment, stages []*stage) {
 	fmt.Println("the longest times in s on ext4, xfs, btrfs: until the PersistentVolume was gone, until its files were or were reported, for another claim meanwhile")
 	fmt.Printf("  %-38s %6s %8s %9s  %17s  %17s  %17s\n", "trick", "times", "removed", "reported", "object", "files", "another claim")
 	for _, trick := range tricks {
@@ -45,7 +45,7 @@ func printReport(t *trial.Trial, stages []*stage) {
 			fmt.Printf("reported, %s:\n  %.300s\n", a.trick, a.reported)
 		}
 	}
-	t.PrintFaults(kinds...)
+	e.Report(kinds...)
 }
 
 func firstReported(stages []*stage, trick string) *act {

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/trial"
 )
 
 // Kinds of faults.
@@ -32,7 +32,7 @@ var kinds = []string{notGone, notRemoved, notReported, notFinished, outside, oth
 
 // stage is one pool with what the tricks must not touch.
 type stage struct {
-	*trial.Trial
+	*harness.Environment
 	pool    string // and its filesystem's type
 	dir     string
 	outside string // a directory outside the pool
@@ -55,9 +55,10 @@ type act struct {
 	reported string
 }
 
-func newStage(ctx context.Context, t *trial.Trial, image hosttest.Image) *stage {
-	s := &stage{Trial: t, pool: image.Type, dir: filepath.Join(hosttest.Dir(t), image.Type), outside: hosttest.Dir(t)}
-	t.Pool(ctx, s.pool, s.dir, func() { image.Mount(t, s.dir) })
+func newStage(ctx context.Context, e *harness.Environment, image hosttest.Image) *stage {
+	s := &stage{Environment: e, pool: image.Type, dir: filepath.Join(hosttest.Dir(e), image.Type), outside: hosttest.Dir(e)}
+	s.AddPool(harness.Pool{Name: s.pool, Path: s.dir, Mount: func() { image.Mount(e, s.dir) }})
+	s.AddClass(ctx, s.pool, s.Node, harness.InPool(s.pool))
 	return s
 }
 
@@ -167,7 +168,7 @@ func (s *stage) another(ctx context.Context, a *act) {
 // waitRemoved waits for the files and the record to go, which is true, or for the report of what is left.
 func (s *stage) waitRemoved(ctx context.Context, a *act, began time.Time, want []string) bool {
 	gone := false
-	err := trial.Eventually(s.Soon(), func() bool {
+	err := harness.Eventually(s.Soon(), func() bool {
 		if gone = s.removed(a.pv); gone {
 			return true
 		}
@@ -240,7 +241,7 @@ func (s *stage) finish() {
 	}
 	s.Must(s.Daemon.Signal(syscall.SIGHUP), "reloading")
 	for _, a := range s.pending {
-		if err := trial.Eventually(s.Soon(), func() bool { return s.removed(a.pv) }); err != nil {
+		if err := harness.Eventually(s.Soon(), func() bool { return s.removed(a.pv) }); err != nil {
 			s.Fault(notFinished, "%s: %s: %s", s.pool, a.trick, tree(filepath.Join(s.dir, ".hostpath-provisioner/trash")))
 		}
 	}
@@ -250,7 +251,7 @@ func (s *stage) finish() {
 // inspect compares the whole pool: the other claims' volumes, what is foreign, and nothing else.
 func (s *stage) inspect() {
 	s.Must(os.RemoveAll(s.foreign), "removing what is foreign")
-	s.Blame(wrongWorld, s.Compare(s.Soon(), s.dir, s.volumes...))
+	s.Blame(wrongWorld, harness.WaitDisk(s.Soon(), s.dir, s.volumes...))
 }
 
 func wrap(doing string, err error) error {

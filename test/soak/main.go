@@ -19,19 +19,18 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"path/filepath"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
 )
 
-func main() { os.Exit(hosttest.Isolate(run)) }
+func main() { os.Exit(harness.Main(name, parseOptions, play)) }
 
 // options is what the command line says.
 type options struct {
@@ -52,9 +51,7 @@ grew, or is left. Wants root, and what make builds in .build.
 
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags(name, usage, out)
 	short := flags.Bool("short", false, "the form for every change: -warm 1200 -claims 1200 -rounds 1, where not said otherwise")
 	flags.IntVar(&o.claims, "claims", 100000, "how many claims are made and deleted after the warm-up")
 	flags.IntVar(&o.warm, "warm", 5000, "how many before: events are remembered, and pools of memory fill")
@@ -65,14 +62,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	said := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
-	for name, brief := range map[string]struct {
-		is *int
-		to int
-	}{"warm": {&o.warm, 1200}, "claims": {&o.claims, 1200}, "rounds": {&o.rounds, 1}} {
-		if *short && !said[name] {
-			*brief.is = brief.to
+	if *short {
+		if err := harness.Shorten(flags, map[string]string{"warm": "1200", "claims": "1200", "rounds": "1"}); err != nil {
+			return o, err
 		}
 	}
 	if o.warm < 1 || o.live < 1 || o.rounds < 1 || o.claims < o.rounds {
@@ -81,58 +73,12 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-func run() (code int) {
-	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	w := &world{opt: opt, begin: time.Now()}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			fmt.Printf("\nsoak: %s\n", r)
-			code = 1
-		default:
-			panic(r)
-		}
-		if err := w.close(); err != nil {
-			fmt.Println("soak: stopping:", err)
-			code = 1
-		}
-	}()
-	w.build(ctx)
-	return w.play(ctx)
-}
-
-// world is the scene and what is measured on it.
-type world struct {
-	opt   options
-	begin time.Time
-	scene *scene.Scene
-	gauge *gauge
-}
-
-// failure ends the program: the story could not be played.
-type failure string
-
-// The methods that make world a hosttest.T.
-
-func (w *world) Helper()                   {}
-func (w *world) Name() string              { return name }
-func (w *world) Fatal(args ...any)         { panic(failure(fmt.Sprint(args...))) }
-func (w *world) Fatalf(f string, a ...any) { panic(failure(fmt.Sprintf(f, a...))) }
-
-func (w *world) must(err error, doing string) {
-	if err != nil {
-		w.Fatalf("%s: %v", doing, err)
-	}
+// environment is the harness's with what is measured in it.
+type environment struct {
+	*harness.Environment
+	opt     options
+	storage harness.Storage
+	gauge   *gauge
 }
 
 // plane are flags of the control plane: it has no controller but those without which no daemon gets its
@@ -144,78 +90,69 @@ var plane = []string{
 	"--apiserver-flag=--etcd-compaction-interval=1m", "--apiserver-flag=--event-ttl=5m",
 }
 
-const name = "soak" // of the pool, the class, the provisioner and the node
+const name = "soak" // of the program, the pool, the class, the provisioner and the node
 
-func (w *world) build(ctx context.Context) {
-	fmt.Println("starting the control plane and the daemon")
-	address, err := freePort()
-	w.must(err, "looking for a port")
-	w.scene = scene.Build(ctx, w, scene.Options{
-		Name: name, Binary: w.opt.daemon, MiB: 256, Metrics: address,
-		Args: plane, Env: []string{"GOGC=400"}, // it needs two thirds of the machine
-	})
-	w.must(w.scene.Run(ctx), "starting the daemon")
-	w.gauge = &gauge{pid: w.scene.Daemon.PID(), url: "http://" + address + "/metrics"}
+// play is the whole program: the warm-up and the rounds, each with its line in the table.
+func play(ctx context.Context, p *harness.Program, opt options) {
+	e := build(ctx, p, opt)
+	fmt.Println(heading)
+	first := e.round(ctx, opt.warm, 0)
+	last, done := first, 0
+	for i := range opt.rounds {
+		n := opt.claims*(i+1)/opt.rounds - done
+		done += n
+		last = e.round(ctx, n, done)
+	}
+	for _, line := range grown(first, last) {
+		p.Fault(leaked, "%s", line)
+	}
+	fmt.Printf("%d claims came and went\n", done)
+	p.Report(leaked)
 }
 
-// play is the warm-up and the rounds, each with its line in the table.
-func (w *world) play(ctx context.Context) int {
-	fmt.Println(heading)
-	first := w.round(ctx, w.opt.warm, 0)
-	last, done := first, 0
-	for i := range w.opt.rounds {
-		n := w.opt.claims*(i+1)/w.opt.rounds - done
-		done += n
-		last = w.round(ctx, n, done)
-	}
-	wrong := grown(first, last)
-	for _, line := range wrong {
-		fmt.Println(line)
-	}
-	verdict := "nothing grew, nothing is left"
-	if len(wrong) > 0 {
-		verdict = "GREW"
-	}
-	fmt.Printf("%s: %d claims in %s\n", verdict, done, time.Since(w.begin).Round(time.Second))
-	return min(len(wrong), 1)
+// leaked is the kind of what this program finds.
+const leaked = "measurements that grew"
+
+func build(ctx context.Context, p *harness.Program, opt options) *environment {
+	e := &environment{opt: opt, Environment: harness.Start(ctx, p, harness.Options{
+		Binary: opt.daemon, Metrics: true, KeepLog: opt.keepLog,
+		Plane: cluster.Options{ExtraArgs: plane, Env: []string{"GOGC=400"}}, // it needs two thirds of the machine
+	})}
+	pool := harness.Pool{Name: name, Path: filepath.Join(hosttest.Dir(p), "pool")}
+	pool.Mount = func() { harness.Mkfs(p, 256).Mount(p, pool.Path) }
+	e.AddPool(pool)
+	e.AddClass(ctx, name, e.Node)
+	e.storage = e.Storages(pool)[0]
+	p.Must(e.Run(ctx), "starting the daemon")
+	e.gauge = &gauge{pid: e.Daemon.PID(), url: e.MetricsURL()}
+	return e
 }
 
 // round makes and deletes claims, waits until nothing is left of them, and measures.
-func (w *world) round(ctx context.Context, n, done int) sample {
+func (e *environment) round(ctx context.Context, n, done int) sample {
 	begin := time.Now()
-	w.must(newMill(w.scene, w.opt.live).grind(ctx, n), "making and deleting claims")
+	e.Must(newLoad(e, e.opt.live).run(ctx, n), "making and deleting claims")
 	took := time.Since(begin)
-	w.must(w.empty(ctx), "waiting for an empty pool")
-	s, err := w.gauge.measure(ctx)
-	w.must(err, "measuring the daemon")
+	e.Must(e.empty(ctx), "waiting for an empty pool")
+	s, err := e.gauge.measure(ctx)
+	e.Must(err, "measuring the daemon")
 	s.claims, s.rate = done, float64(n)/took.Seconds()
 	fmt.Println(s.line())
 	return s
 }
 
 // empty waits until the pool has nothing in it.
-func (w *world) empty(ctx context.Context) error {
+func (e *environment) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		directories, records, leftovers, err := w.scene.Storages()[0].Disk()
-		if err != nil || len(directories)+len(records)+len(leftovers) == 0 {
+		tree, err := e.storage.Tree()
+		if err != nil || len(tree) == 0 {
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("left: directories %q, records %q, others %q", directories, records, leftovers)
+			return fmt.Errorf("left: %q", tree)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-func (w *world) close() error {
-	if w.scene == nil {
-		return nil
-	}
-	err := w.scene.Stop()
-	if w.opt.keepLog != "" {
-		err = errors.Join(err, os.WriteFile(w.opt.keepLog, []byte(w.scene.Daemon.Log()), 0o600))
-	}
-	return err
 }

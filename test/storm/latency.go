@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // gateTimes is how long it took to close the gate after one act, in the order of the rounds.
@@ -22,27 +24,27 @@ type gateTimes struct {
 // measureGate closes and opens the pool again and again while nothing else goes on. The moment of the
 // closing is the product's own: "since" in its status file, which is read off the clock on the way
 // into gate.Set, in nanoseconds and by the same clock as here. The notify socket tells when to read it.
-func (w *world) measureGate(ctx context.Context, a act, rounds int) gateTimes {
+func (e *environment) measureGate(ctx context.Context, a act, rounds int) gateTimes {
 	t := gateTimes{act: a.name}
 	for range rounds {
-		w.waitStatus(ctx, "1 of 1 pool open")
-		before, after := w.timed(a)
-		w.waitStatus(ctx, "0 of 1 pool open")
-		closed := w.closedAt()
+		e.waitStatus(ctx, "1 of 1 pool open")
+		before, after := e.timed(a)
+		e.waitStatus(ctx, "0 of 1 pool open")
+		closed := e.closedAt()
 		t.since, t.after = append(t.since, closed.Sub(before)), append(t.after, closed.Sub(after))
-		w.must(a.undo(w.scene), "undoing: "+a.name)
+		e.Must(a.undo(e.fixture), "undoing: "+a.name)
 	}
-	w.waitStatus(ctx, "1 of 1 pool open")
+	e.waitStatus(ctx, "1 of 1 pool open")
 	return t
 }
 
-func (w *world) timed(a act) (before, after time.Time) {
-	for end := time.Now().Add(patience); ; {
+func (e *environment) timed(a act) (before, after time.Time) {
+	for end := time.Now().Add(harness.Patience); ; {
 		before = time.Now()
-		err := a.do(w.scene)
+		err := a.do(e.fixture)
 		after = time.Now()
 		if !errors.Is(err, unix.EBUSY) || before.After(end) {
-			w.must(err, a.name)
+			e.Must(err, a.name)
 			return before, after
 		}
 		time.Sleep(time.Millisecond)
@@ -50,18 +52,18 @@ func (w *world) timed(a act) (before, after time.Time) {
 }
 
 // closedAt reads when the pool was closed.
-func (w *world) closedAt() time.Time {
+func (e *environment) closedAt() time.Time {
 	var status struct {
 		Pools []struct {
 			Open  bool
 			Since time.Time
 		}
 	}
-	data, err := os.ReadFile(w.daemon.Path("run", "status.json"))
-	w.must(err, "reading the status file")
-	w.must(json.Unmarshal(data, &status), "reading the status file")
+	data, err := os.ReadFile(e.Daemon.Path("run", "status.json"))
+	e.Must(err, "reading the status file")
+	e.Must(json.Unmarshal(data, &status), "reading the status file")
 	if len(status.Pools) != 1 || status.Pools[0].Open {
-		w.Fatalf("the status file disagrees with STATUS: %s", data)
+		e.Fatalf("the status file disagrees with STATUS: %s", data)
 	}
 	return status.Pools[0].Since
 }

@@ -30,189 +30,149 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-func main() { os.Exit(hosttest.Isolate(run)) }
+func main() { os.Exit(harness.Main(name, parseOptions, play)) }
 
-func run() (code int) {
-	opt, err := parseOptions(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "storm:", err)
-		return 2
+// play is the whole program.
+func play(ctx context.Context, p *harness.Program, opt options) {
+	r := &result{seed: opt.seed, promised: opt.p99}
+	e := build(ctx, p, opt)
+	e.measure(ctx, r)
+	if opt.time > 0 {
+		e.storm(ctx, r)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	w := &world{opt: opt, begin: time.Now()}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			fmt.Printf("\nstorm: %s\n", r)
-			code = 1
-		default:
-			panic(r)
-		}
-		w.keepLog()
-		if err := w.stop(); err != nil {
-			fmt.Println("storm: stopping:", err)
-			code = 1
-		}
-	}()
-	r := w.play(ctx)
-	r.print()
-	if r.losses.sum() > 0 {
-		return 1
+	if ctx.Err() == nil {
+		r.print(p)
 	}
-	return 0
 }
 
-// play is the whole story.
-func (w *world) play(ctx context.Context) *result {
-	r := &result{losses: losses{}, begin: w.begin, seed: w.opt.seed, promised: w.opt.p99}
-	w.build(ctx)
-	w.measure(ctx, r)
-	if w.opt.time == 0 {
-		return r
-	}
-	witness, err := bearWitness(w.scene.wrong()...)
-	w.must(err, "watching the wrong places")
-	churn := newChurn(w.client, w.namespace, name, name, w.opt.live)
+// storm is the second part: mounts that change under claims that come and go, and what is left of them.
+func (e *environment) storm(ctx context.Context, r *result) {
+	witness, err := bearWitness(e.fixture.wrong()...)
+	e.Must(err, "watching the wrong places")
+	load := harness.NewLoad(e.Client, e.Namespace, e.opt.live, e.opt.seed, e.claim)
 	watching, enough := context.WithCancel(ctx)
 	defer enough()
-	judge, err := newJudge(watching, w.client, w.namespace, w.scene, churn)
-	w.must(err, "watching the cluster")
-	kept := w.keepsakes(ctx, churn)
-	w.blow(ctx, r, churn, judge)
-	w.aftermath(ctx, r, churn, judge, kept)
+	checker, err := newChecker(watching, e, load)
+	e.Must(err, "watching the cluster")
+	kept := e.keepsakes(ctx, load)
+	e.blow(ctx, r, load, checker)
+	e.aftermath(ctx, r, load, checker, kept)
 	for place, what := range witness.close() {
 		for _, one := range what {
-			r.losses.add(wrongPlace, "%s: %s", place, one)
+			e.Fault(wrongPlace, "%s: %s", place, one)
 		}
 	}
-	w.inspect(r)
-	if ctx.Err() != nil {
-		w.Fatalf("interrupted")
-	}
-	return r
+	e.inspect(r)
 }
 
 // measure is the gate's part, while nothing else goes on.
-func (w *world) measure(ctx context.Context, r *result) {
-	if w.opt.rounds == 0 {
+func (e *environment) measure(ctx context.Context, r *result) {
+	if e.opt.rounds == 0 {
 		return
 	}
-	w.say("measuring the time to the closed gate")
+	e.Say("measuring the time to the closed gate")
 	for i, a := range acts {
-		rounds := w.opt.rounds
+		rounds := e.opt.rounds
 		if i > 1 { // not an unmount
 			rounds = max(1, rounds/10)
 		}
-		r.gate = append(r.gate, w.measureGate(ctx, a, rounds))
+		r.gate = append(r.gate, e.measureGate(ctx, a, rounds))
 	}
 	all := r.unmounts().since
 	if took := percentile(all, 99); r.promised > 0 && took >= r.promised {
-		r.losses.add(gateLate, "of 99 %% of %d unmounts it took up to %s ms, want below %s", len(all), ms(took), ms(r.promised))
+		e.Fault(gateLate, "of 99 %% of %d unmounts it took up to %s ms, want below %s", len(all), ms(took), ms(r.promised))
 	}
 }
 
 // blow is the storm itself.
-func (w *world) blow(ctx context.Context, r *result, churn *churn, judge *judge) {
-	w.say("the storm begins, seed %d", w.opt.seed)
-	before := w.reasons()
-	stormy, over := context.WithTimeout(ctx, w.opt.time)
+func (e *environment) blow(ctx context.Context, r *result, load *harness.Load, checker *checker) {
+	e.Say("the storm begins, seed %d", e.opt.seed)
+	before := e.reasons()
+	stormy, over := context.WithTimeout(ctx, e.opt.time)
 	defer over()
-	churning, end := context.WithCancel(ctx)
+	loaded, end := context.WithCancel(ctx)
 	defer end()
-	churned := make(chan error, 1)
-	go func() { churned <- churn.run(churning, w.opt.workers) }()
-	r.weather = newWeather(w.opt.seed)
+	load.ResetCount()
+	created := make(chan error, 1)
+	go func() {
+		created <- load.RunUnpaced(loaded, e.opt.workers, func() bool { return checker.claimCount() > e.opt.live+goingMax })
+	}()
+	r.weather = newWeather(e.opt.seed)
 	begin := time.Now()
-	err := r.weather.blow(stormy, w.scene, w.opt.cycles, func() error { return judge.awaitAnother(ctx, patience) })
+	err := r.weather.blow(stormy, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Patience) })
 	r.lasted = time.Since(begin)
 	end()
-	w.must(err, "making weather")
-	w.must(<-churned, "creating and deleting claims")
-	w.must(w.scene.calm(), "mounting the pool for good")
-	r.created, r.deleted = int(churn.created.Load()), int(churn.deleted.Load())
-	r.during = judge.volumesSeen()
+	e.Must(err, "making weather")
+	e.Must(<-created, "creating and deleting claims")
+	e.Must(e.fixture.calm(), "mounting the pool for good")
+	r.created, r.deleted = load.Count()
+	r.during = checker.volumesSeen()
 	r.reasons = map[string]int{}
-	for reason, n := range w.reasons() {
+	for reason, n := range e.reasons() {
 		r.reasons[reason] = n - before[reason]
 	}
 }
 
-// aftermath compares the world twice: with the claims that are left, and with none.
-func (w *world) aftermath(ctx context.Context, r *result, churn *churn, judge *judge, kept map[string]string) {
-	w.say("the mount stays: waiting for everything to settle")
-	var lost losses
-	lost, r.settled = judge.settle(ctx, w.opt.settle)
-	r.losses.merge(lost)
-	r.survivors = len(churn.survivors())
+// aftermath compares API and disk twice: with the claims that are left, and with none.
+func (e *environment) aftermath(ctx context.Context, r *result, load *harness.Load, checker *checker, kept map[string]string) {
+	e.Say("the mount stays: waiting for everything to settle")
+	found, took := checker.settle(ctx, e.opt.settle)
+	e.Merge(found, "")
+	r.settled, r.survivors = took, len(load.Live())
 	for pv, path := range kept {
 		if data, err := os.ReadFile(path); err != nil || string(data) != pv {
-			r.losses.add(filesLost, "of volume %s: %q, %v", pv, data, err)
+			e.Fault(harness.FilesLost, "of volume %s: %q, %v", pv, data, err)
 		}
 	}
-	w.say("deleting what is left")
-	churn.keepNothing()
-	w.must(churn.removeAll(ctx), "deleting claims")
-	lost, r.emptied = judge.settle(ctx, w.opt.settle)
-	r.losses.merge(lost)
-	r.volumes, r.undecidable, r.gone = judge.count()
-	for _, one := range judge.verdicts() {
-		r.losses.add(wrongVolume, "%s", one)
+	e.Say("deleting what is left")
+	e.Must(load.DeleteAll(ctx), "deleting claims")
+	found, r.emptied = checker.settle(ctx, e.opt.settle)
+	e.Merge(found, "")
+	r.volumes, r.undecidable, r.gone = checker.count()
+	for _, one := range checker.verdicts() {
+		e.Fault(wrongVolume, "%s", one)
 	}
 }
 
 // inspect lists the wrong places once more, and asks whether the storm deserved its name.
-func (w *world) inspect(r *result) {
-	for _, p := range w.scene.wrong() {
+func (e *environment) inspect(r *result) {
+	for _, p := range e.fixture.wrong() {
 		tree, err := p.tree()
-		w.must(err, "listing "+p.name)
+		e.Must(err, "listing "+p.name)
 		for _, name := range tree {
-			r.losses.add(wrongPlace, "%s: %s is there", p.name, name)
+			e.Fault(wrongPlace, "%s: %s is there", p.name, name)
 		}
 	}
-	if !w.alive() {
-		r.losses.add(daemonEnded, "its log ends with: %s", tail(w.daemon.Log(), 2000))
-	}
+	e.CheckRunning()
 	if r.during == 0 || r.gone == 0 || r.weather.cycles == 0 || r.reasons["PoolOpened"] == 0 {
-		r.losses.add(nothingProven, "%d volumes made and %d removed in %d cycles, the pool opened %d times",
+		e.Fault(harness.NothingProven, "%d volumes made and %d removed in %d cycles, the pool opened %d times",
 			r.during, r.gone, r.weather.cycles, r.reasons["PoolOpened"])
 	}
 }
 
+// goingMax is how many claims may be deleted and not gone yet. Kubernetes lets them go one after the
+// other, more slowly than they can be deleted: without a bound, ten minutes of storm left a queue of
+// fourteen thousand.
+const goingMax = 400
+
 // keepsakes are volumes from before the storm with a file in each: the files' paths by volume.
-func (w *world) keepsakes(ctx context.Context, churn *churn) map[string]string {
+func (e *environment) keepsakes(ctx context.Context, load *harness.Load) map[string]string {
 	kept := map[string]string{}
 	for range 20 {
-		claim, err := churn.make(ctx)
-		w.must(err, "making claims before the storm")
-		bound, err := w.cluster.WaitClaimBound(ctx, w.namespace, claim.Name)
-		w.must(err, "making claims before the storm")
+		claim, err := load.Create(ctx)
+		e.Must(err, "making claims before the storm")
+		bound, err := e.Cluster.WaitClaimBound(ctx, e.Namespace, claim.Name)
+		e.Must(err, "making claims before the storm")
 		pv := bound.Spec.VolumeName
-		kept[pv] = w.scene.truth.path(pv, "keepsake")
-		w.must(os.WriteFile(kept[pv], []byte(pv), 0o600), "writing to a volume")
+		kept[pv] = e.fixture.truth.path(pv, "keepsake")
+		e.Must(os.WriteFile(kept[pv], []byte(pv), 0o600), "writing to a volume")
 	}
-	churn.keepAll()
+	load.Keep()
 	return kept
-}
-
-func tail(text string, n int) string {
-	if len(text) > n {
-		return text[len(text)-n:]
-	}
-	return text
 }

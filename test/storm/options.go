@@ -2,10 +2,10 @@ package main
 
 import (
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // options is what the command line says.
@@ -32,9 +32,7 @@ was lost. Wants root, and what make builds in .build; -time 0 only measures, on 
 
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("storm", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
+	flags := harness.Flags(name, usage, out)
 	short := flags.Bool("short", false, "the form for every change: -time 20s -rounds 100 -p99 0")
 	flags.DurationVar(&o.time, "time", 10*time.Minute, "the storm ends after this time; 0: there is none")
 	flags.IntVar(&o.cycles, "cycles", 0, "or after so many mount changes; 0: whenever the time is over")
@@ -43,14 +41,16 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 100, "how many claims exist at once")
 	flags.IntVar(&o.workers, "workers", 4, "how many create and delete claims")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the storm's random choices")
-	flags.DurationVar(&o.settle, "settle", patience, "how long nothing may settle after the storm, before the rest is called lost")
+	flags.DurationVar(&o.settle, "settle", harness.Patience, "how long nothing may settle after the storm, before the rest is called lost")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if *short {
-		o.shorten(flags)
+		if err := harness.Shorten(flags, map[string]string{"time": "20s", "rounds": "100", "p99": "0"}); err != nil {
+			return o, err
+		}
 	}
 	switch {
 	case o.live < 1 || o.workers < 1:
@@ -59,19 +59,4 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		return o, errors.New("-time, -p99 and -rounds cannot be negative, and -time or -rounds must be positive")
 	}
 	return o, nil
-}
-
-// shorten sets what was not said explicitly.
-func (o *options) shorten(flags *flag.FlagSet) {
-	said := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { said[f.Name] = true })
-	if !said["time"] {
-		o.time = 20 * time.Second
-	}
-	if !said["rounds"] {
-		o.rounds = 100
-	}
-	if !said["p99"] {
-		o.p99 = 0
-	}
 }

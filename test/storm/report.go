@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // result is everything that is told in the end.
 type result struct {
-	begin   time.Time
 	seed    uint64
 	lasted  time.Duration // the storm
 	settled time.Duration // until all claims were, after it
@@ -23,16 +24,15 @@ type result struct {
 
 	created, deleted, survivors        int // claims
 	during, volumes, undecidable, gone int // volume objects: made in the storm, ever, not judged, gone
-	losses                             losses
 }
 
-func (r *result) print() {
+func (r *result) print(p *harness.Program) {
 	fmt.Println()
 	r.printGate()
 	if r.weather != nil {
 		r.printStorm()
 	}
-	r.printLosses()
+	p.Report(kinds...)
 }
 
 func (r *result) printStorm() {
@@ -81,21 +81,6 @@ func (r *result) unmounts() gateTimes {
 		t.since, t.after = append(t.since, g.since...), append(t.after, g.after...)
 	}
 	return t
-}
-
-func (r *result) printLosses() {
-	fmt.Println("lost")
-	for _, kind := range kinds {
-		fmt.Printf("  %-48s %6d\n", kind, len(r.losses[kind]))
-		if len(r.losses[kind]) > 0 {
-			fmt.Println("    " + r.losses.some(kind))
-		}
-	}
-	verdict := "nothing was lost"
-	if n := r.losses.sum(); n > 0 {
-		verdict = fmt.Sprintf("LOST: %d", n)
-	}
-	fmt.Printf("%s, in %s\n", verdict, time.Since(r.begin).Round(time.Second))
 }
 
 func counted(all map[string]int) string {

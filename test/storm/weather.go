@@ -13,42 +13,42 @@ import (
 // act is one thing that happens to a mount, and how it ends.
 type act struct {
 	name     string
-	do, undo func(*scene) error
+	do, undo func(*fixture) error
 }
 
 // acts are all that the storm knows. Each begins and ends with the pool mounted, once and writable.
 var acts = []act{
-	{"unmounted, mounted", (*scene).unmount, (*scene).mountReal},
-	{"unmounted with -l, mounted", (*scene).detach, (*scene).mountReal},
+	{"unmounted, mounted", (*fixture).unmount, (*fixture).mountReal},
+	{"unmounted with -l, mounted", (*fixture).detach, (*fixture).mountReal},
 	{"mount remounted read-only", readOnlyMount, writableMount},
 	{"filesystem remounted read-only", readOnlyFilesystem, writableFilesystem},
 	{"another filesystem in its place", swapIn, swapOut},
-	{"another filesystem over it", (*scene).mountOther, (*scene).uncover},
-	{"a directory bound over it", (*scene).bindPlain, (*scene).uncover},
-	{"bound over itself", (*scene).bindItself, (*scene).uncover},
+	{"another filesystem over it", (*fixture).mountOther, (*fixture).uncover},
+	{"a directory bound over it", (*fixture).bindPlain, (*fixture).uncover},
+	{"bound over itself", (*fixture).bindItself, (*fixture).uncover},
 }
 
-func readOnlyMount(s *scene) error      { return s.remount(unix.MS_BIND | unix.MS_RDONLY) }
-func writableMount(s *scene) error      { return s.remount(unix.MS_BIND) }
-func readOnlyFilesystem(s *scene) error { return s.remount(unix.MS_RDONLY) }
-func writableFilesystem(s *scene) error { return s.remount(0) }
+func readOnlyMount(s *fixture) error      { return s.remount(unix.MS_BIND | unix.MS_RDONLY) }
+func writableMount(s *fixture) error      { return s.remount(unix.MS_BIND) }
+func readOnlyFilesystem(s *fixture) error { return s.remount(unix.MS_RDONLY) }
+func writableFilesystem(s *fixture) error { return s.remount(0) }
 
-func swapIn(s *scene) error {
+func swapIn(s *fixture) error {
 	if err := s.detach(); err != nil {
 		return err
 	}
 	return s.mountOther()
 }
 
-func swapOut(s *scene) error {
+func swapOut(s *fixture) error {
 	if err := s.uncover(); err != nil {
 		return err
 	}
 	return s.mountReal()
 }
 
-// uncover takes away what is on top, if need be from under somebody's feet.
-func (s *scene) uncover() error {
+// uncover takes away what is on top, if need be while it is in use.
+func (s *fixture) uncover() error {
 	err := s.unmount()
 	if errors.Is(err, unix.EBUSY) {
 		err = s.detach()
@@ -61,19 +61,19 @@ type weather struct {
 	random *rand.Rand
 	cycles int
 	count  map[string]int // by act
-	busy   map[string]int // by act: the kernel refused it, because somebody worked there
+	busy   map[string]int // by act: the kernel refused it, because the daemon worked there
 }
 
 func newWeather(seed uint64) *weather {
 	return &weather{random: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}, busy: map[string]int{}}
 }
 
-// lullEvery is after how many cycles the weather rests until somebody could work.
+// lullEvery is after how many cycles the weather rests until the daemon could work.
 const lullEvery = 50
 
 // blow goes on until the context ends or so many cycles are done (0: no limit), with a lull at the
 // beginning and now and then.
-func (w *weather) blow(ctx context.Context, s *scene, cycles int, lull func() error) error {
+func (w *weather) blow(ctx context.Context, s *fixture, cycles int, lull func() error) error {
 	for ; ctx.Err() == nil && (cycles == 0 || w.cycles < cycles); w.cycles++ {
 		if w.cycles%lullEvery == 1 {
 			if err := lull(); err != nil {
@@ -89,7 +89,7 @@ func (w *weather) blow(ctx context.Context, s *scene, cycles int, lull func() er
 	return nil
 }
 
-func (w *weather) once(s *scene, a act) error {
+func (w *weather) once(s *fixture, a act) error {
 	err := a.do(s)
 	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 100; tries++ {
 		w.busy[a.name]++

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// writes are what nobody may do in a wrong place. inotify(7) watches the inode, so a directory is
+// writes are what must not happen in a wrong place. inotify(7) watches the inode, so a directory is
 // watched under whatever is mounted on it, and a file that is there for a moment is seen as well.
 const writes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE_SELF
 
 // witness notes every entry that is made, moved, changed or removed in some places.
 type witness struct {
 	fd      int
-	watched map[int32]seat
+	watched map[int32]directory
 	wake    [2]int
 
 	mu   sync.Mutex
@@ -27,11 +28,11 @@ type witness struct {
 	done chan struct{}
 }
 
-type seat struct{ place, directory string }
+type directory struct{ place, name string }
 
-// bearWitness begins to watch; what is there already counts for nothing.
+// bearWitness begins to watch; what is there already does not count.
 func bearWitness(places ...place) (*witness, error) {
-	w := &witness{watched: map[int32]seat{}, seen: map[string][]string{}, done: make(chan struct{})}
+	w := &witness{watched: map[int32]directory{}, seen: map[string][]string{}, done: make(chan struct{})}
 	var err error
 	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
 		return nil, err
@@ -40,15 +41,17 @@ func bearWitness(places ...place) (*witness, error) {
 		return nil, err
 	}
 	for _, p := range places {
-		all := directories()
-		all["ours/"] = hostcheck.PrivateDir
+		all := map[string]string{"": ".", "ours/": hostcheck.PrivateDir}
+		for _, d := range pool.Directories {
+			all["ours/"+d+"/"] = filepath.Join(hostcheck.PrivateDir, d)
+		}
 		for name, dir := range all {
 			// The dot at the end: the magic link itself is no directory to inotify.
 			id, err := unix.InotifyAddWatch(w.fd, p.path(dir)+"/.", writes)
 			if err != nil {
 				return nil, fmt.Errorf("watching %s of %s: %w", dir, p.name, err)
 			}
-			w.watched[int32(id)] = seat{p.name, name}
+			w.watched[int32(id)] = directory{p.name, name}
 		}
 	}
 	go w.listen()
@@ -92,7 +95,7 @@ func (w *witness) decode(events []byte) {
 			w.note("the witness", fmt.Sprintf("mask %#x: something was not seen", mask))
 			continue
 		}
-		w.note(at.place, verb(mask)+" "+filepath.Join(at.directory, name))
+		w.note(at.place, verb(mask)+" "+filepath.Join(at.name, name))
 	}
 }
 
@@ -114,7 +117,7 @@ func (w *witness) note(place, what string) {
 	w.seen[place] = append(w.seen[place], what)
 }
 
-// close ends the watch, and answers what happened in each place.
+// close ends the watch, and returns what happened in each place.
 func (w *witness) close() map[string][]string {
 	unix.Close(w.wake[1])
 	<-w.done

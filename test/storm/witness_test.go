@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
@@ -22,7 +23,7 @@ func TestWitnessSeesUnderAMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	bare := place{"bare", fd}
-	for _, d := range ours {
+	for _, d := range pool.Directories {
 		if err := os.MkdirAll(bare.path(hostcheck.PrivateDir, d), 0o700); err != nil {
 			t.Fatal(err)
 		}

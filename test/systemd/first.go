@@ -13,48 +13,50 @@ const disk = "/images/fast"
 const onFile = disk + " /srv/fast ext4 loop,nofail"
 
 // product brings the daemon up with the pages' pool.
-func (w *world) product() {
-	w.sh("mkdir -p /images; truncate -s 512M " + disk)
-	w.docs("first-claim.md", "2. The disk", "/dev/sdb", disk)
-	w.put("/etc/hostpath-provisioner/config.toml", w.text("install.md", "Configure", "toml"))
-	w.docs("install.md", "Configure")
-	w.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
-	w.block(0, "first-claim.md", "4. The cluster")
-	w.kubeconfig()
-	w.block(1, "first-claim.md", "4. The cluster")
-	w.docs("first-claim.md", "5. Start")
-	w.says(w.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
+func (e *environment) product() {
+	e.sh("mkdir -p /images; truncate -s 512M " + disk)
+	e.docs("first-claim.md", "2. The disk", "/dev/sdb", disk)
+	e.put("/etc/hostpath-provisioner/config.toml", e.text("install.md", "Configure", "toml"))
+	e.docs("install.md", "Configure")
+	e.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
+	e.block(0, "first-claim.md", "4. The cluster")
+	e.kubeconfig()
+	e.block(1, "first-claim.md", "4. The cluster")
+	e.docs("first-claim.md", "5. Start")
+	e.says(e.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
 }
 
 // kubeconfig makes the node's by the commands of the README, and puts it where install.md does.
-func (w *world) kubeconfig() {
-	w.eventually("kubectl get configmap kube-root-ca.crt -n "+service+" -o name", "configmap/")
-	w.block(5, "README.md", "Install on a node")
-	w.docs("install.md", "Prepare the cluster")
+func (e *environment) kubeconfig() {
+	e.eventually("kubectl get configmap kube-root-ca.crt -n "+service+" -o name", "configmap/")
+	e.block(5, "README.md", "Install on a node")
+	e.docs("install.md", "Prepare the cluster")
 }
 
 // first makes the first claim, but for the replaced parts of its file, and answers what was said.
-func (w *world) first(replace ...string) string {
-	w.put("/first.yaml", strings.NewReplacer(replace...).Replace(w.text("first-claim.md", "6. The claim", "yaml")))
-	return w.docs("first-claim.md", "6. The claim")
+func (e *environment) first(replace ...string) string {
+	e.put("/first.yaml", strings.NewReplacer(replace...).Replace(e.text("first-claim.md", "6. The claim", "yaml")))
+	return e.docs("first-claim.md", "6. The claim")
 }
 
 // readme goes the way of the README with the .rpm, which is not installed yet, and answers the directory
 // of the claim. The disk is the one that was there, as a new node's may have been another's.
-func (w *world) readme() (directory string) {
+func (e *environment) readme() (directory string) {
 	const install = "Install on a node"
-	w.sh("umount /srv/fast; sed -i '/ \\/srv\\/fast /d' /etc/fstab; kubectl delete storageclass fast")
-	w.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
-	w.put("/etc/hostpath-provisioner/config.toml", w.text("README.md", install, "toml"))
-	w.block(2, "README.md", install)
-	w.block(3, "README.md", install, "UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
-	w.block(4, "README.md", install)
-	w.kubeconfig()
-	w.says(w.block(6, "README.md", install), "1 of 1 pool open on node "+node)
-	w.put("/first.yaml", w.text("README.md", "First claim", "yaml"))
-	w.says(w.docs("README.md", "First claim"), "default/data")
-	return w.bound("data")
+	e.sh("umount /srv/fast; sed -i '/ \\/srv\\/fast /d' /etc/fstab; kubectl delete storageclass fast")
+	e.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
+	e.put("/etc/hostpath-provisioner/config.toml", e.text("README.md", install, "toml"))
+	e.block(2, "README.md", install)
+	e.block(3, "README.md", install, "UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
+	e.block(4, "README.md", install)
+	e.kubeconfig()
+	e.says(e.block(6, "README.md", install), "1 of 1 pool open on node "+node)
+	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
+	e.says(e.docs("README.md", "First claim"), "default/data")
+	return e.bound("data")
 }
 
 // noVolumes waits until none is listed: the last one's files go in the background.
-func (w *world) noVolumes() { w.eventually("hostpath-provisioner volumes | tail -n +2 | wc -l", "0") }
+func (e *environment) noVolumes() {
+	e.eventually("hostpath-provisioner volumes | tail -n +2 | wc -l", "0")
+}

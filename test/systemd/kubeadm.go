@@ -24,7 +24,7 @@ var zero = []step{
 	{"the package, and from an empty disk to the first claim by the commands of the pages", zeroClaim},
 	{"the pod runs, and what it wrote is on the disk", pod},
 	{"kubectl delete, and the directory goes", away},
-	{"no command of the page was left out", func(w *world) { w.allRun([]string{"first-claim.md"}, nil) }},
+	{"no command of the page was left out", func(e *environment) { e.allRun([]string{"first-claim.md"}, nil) }},
 }
 
 // programs of Kubernetes, in .build.
@@ -41,22 +41,22 @@ const imageList = "kubeadm config images list --kubernetes-version=$(kubeadm ver
 const podImage = "localhost/busybox:1"
 
 // prepareZero boots the machine, with nothing in it but the tree.
-func (w *world) prepareZero() {
-	w.prepareMachine(true)
-	w.must(w.passPackages("packages"), "passing the packages")
-	w.must(os.Mkdir(filepath.Join(w.m.shared, "images"), 0o755), "a directory")
-	w.must(w.network(), "the network")
-	w.must(w.m.boot(w.ctx), "booting")
+func (e *environment) prepareZero() {
+	e.prepareMachine(true)
+	e.Must(e.passPackages("packages"), "passing the packages")
+	e.Must(os.Mkdir(filepath.Join(e.m.shared, "images"), 0o755), "a directory")
+	e.Must(e.network(), "the network")
+	e.Must(e.m.boot(e.ctx), "booting")
 }
 
 // network is an interface with an address and a default route, which leads nowhere: kubeadm looks for
 // them.
-func (w *world) network() error {
+func (e *environment) network() error {
 	for _, command := range []string{
 		"link add eth0 type veth peer name nowhere", "address add " + address + "/24 dev eth0",
 		"link set eth0 up", "link set nowhere up", "route add default via 10.99.0.254",
 	} {
-		if out, err := exec.CommandContext(w.ctx, "ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(e.ctx, "ip", strings.Fields(command)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", command, err, out)
 		}
 	}
@@ -64,12 +64,12 @@ func (w *world) network() error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 }
 
-func kubernetes(w *world) {
+func kubernetes(e *environment) {
 	for _, program := range onHost {
-		w.must(copyFile(built(program), w.m.path("/usr/bin/"+program), 0o755), "copying "+program)
+		e.Must(copyFile(built(program), e.m.path("/usr/bin/"+program), 0o755), "copying "+program)
 	}
-	w.makeNode()
-	w.images()
+	e.makeNode()
+	e.images()
 }
 
 func built(program string) string { return filepath.Join(rig.Root(), ".build", program) }
@@ -83,16 +83,16 @@ func copyFile(from, to string, mode os.FileMode) error {
 }
 
 // images makes and imports what kubeadm asks for, and what the page's pod does.
-func (w *world) images() {
-	w.must(w.saveBusybox(podImage), "the image of the pod")
-	for name := range strings.FieldsSeq(w.sh(imageList)) {
-		w.must(w.saveImage(name), "the image "+name)
+func (e *environment) images() {
+	e.Must(e.saveBusybox(podImage), "the image of the pod")
+	for name := range strings.FieldsSeq(e.sh(imageList)) {
+		e.Must(e.saveImage(name), "the image "+name)
 	}
-	w.sh("for archive in /shared/images/*; do ctr -n k8s.io images import $archive; done")
+	e.sh("for archive in /shared/images/*; do ctr -n k8s.io images import $archive; done")
 }
 
 // saveImage writes the archive of one that kubeadm asks for.
-func (w *world) saveImage(name string) error {
+func (e *environment) saveImage(name string) error {
 	program, _, _ := strings.Cut(filepath.Base(name), ":")
 	for _, ours := range inImages {
 		if program != ours {
@@ -102,47 +102,47 @@ func (w *world) saveImage(name string) error {
 		if err != nil {
 			return err
 		}
-		return i.Save(filepath.Join(w.m.shared, "images", program))
+		return i.Save(filepath.Join(e.m.shared, "images", program))
 	}
-	return w.saveBusybox(name)
+	return e.saveBusybox(name)
 }
 
-func (w *world) saveBusybox(name string) error {
-	i, err := image.Busybox(name, w.m.path("/bin/busybox"))
+func (e *environment) saveBusybox(name string) error {
+	i, err := image.Busybox(name, e.m.path("/bin/busybox"))
 	if err != nil {
 		return err
 	}
 	// What kube-proxy's pod runs by its path.
 	i.Files = append(i.Files, image.File{Name: "usr/local/bin/kube-proxy", Data: []byte("#!/bin/sh\nexec sleep infinity\n"), Mode: 0o755})
 	program, _, _ := strings.Cut(filepath.Base(name), ":")
-	return i.Save(filepath.Join(w.m.shared, "images", program))
+	return i.Save(filepath.Join(e.m.shared, "images", program))
 }
 
 // initialize leaves out one of kubeadm's checks, for what is the machine's: cgroups of version 1, and a
 // kernel without its configuration.
-func initialize(w *world) {
-	said := w.docs("first-claim.md", "1. Kubernetes", "kubeadm init ", "kubeadm init --ignore-preflight-errors=SystemVerification ")
-	w.says(said, "Your Kubernetes control-plane has initialized successfully!", "node/"+node+" untainted")
-	w.m.environment = append(w.m.environment, "KUBECONFIG=/etc/kubernetes/admin.conf") // as it is exported there
-	w.sh("kubectl wait --for=condition=Ready --timeout=2m node/" + node)
+func initialize(e *environment) {
+	said := e.docs("first-claim.md", "1. Kubernetes", "kubeadm init ", "kubeadm init --ignore-preflight-errors=SystemVerification ")
+	e.says(said, "Your Kubernetes control-plane has initialized successfully!", "node/"+node+" untainted")
+	e.m.environment = append(e.m.environment, "KUBECONFIG=/etc/kubernetes/admin.conf") // as it is exported there
+	e.sh("kubectl wait --for=condition=Ready --timeout=2m node/" + node)
 }
 
-func zeroClaim(w *world) {
-	w.says(w.docs("install.md", "Debian and Ubuntu", deb...), "installed and not started")
-	w.product()
-	w.says(w.first("image: busybox", "image: "+podImage), "Bound", "Provisioned", "default/first")
+func zeroClaim(e *environment) {
+	e.says(e.docs("install.md", "Debian and Ubuntu", deb...), "installed and not started")
+	e.product()
+	e.says(e.first("image: busybox", "image: "+podImage), "Bound", "Provisioned", "default/first")
 }
 
-func pod(w *world) {
-	lines := strings.Split(strings.TrimSpace(w.docs("first-claim.md", "7. The pod")), "\n")
+func pod(e *environment) {
+	lines := strings.Split(strings.TrimSpace(e.docs("first-claim.md", "7. The pod")), "\n")
 	if n := len(lines); n != 3 || lines[1] != lines[2] {
-		w.failf("the pod and the disk say %q", lines)
+		e.Fatalf("the pod and the disk say %q", lines)
 	}
 }
 
 // It fails with the class hostpath-provisioner-retain in the page's file.
-func away(w *world) {
-	w.docs("first-claim.md", "8. And away")
-	w.noVolumes()
-	w.eventually("ls -A /srv/fast /srv/fast/.hostpath-provisioner/trash | tr '\\n' ' '", "/srv/fast: .hostpath-provisioner lost+found  /srv/fast/.hostpath-provisioner/trash: ")
+func away(e *environment) {
+	e.docs("first-claim.md", "8. And away")
+	e.noVolumes()
+	e.eventually("ls -A /srv/fast /srv/fast/.hostpath-provisioner/trash | tr '\\n' ' '", "/srv/fast: .hostpath-provisioner lost+found  /srv/fast/.hostpath-provisioner/trash: ")
 }

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -66,45 +67,31 @@ func isolate() int {
 	return process.ExitCode("systemd", err)
 }
 
-func run() (code int) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+func run() int {
+	ctx, stop := harness.Interruptible()
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	w := &world{ctx: ctx, begin: time.Now(), tree: os.Getenv(insideEnv), pages: pages.Open(rig.Root())}
-	defer func() {
-		if err := w.close(); err != nil {
-			fmt.Println("cleaning up:", err)
-			code = 1
-		}
-	}()
-	defer func() { // a step ends the story by a panic with this type
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			fmt.Printf("  FAILED: %s\n", r)
-			w.post()
-			code = 1
-		default:
-			panic(r)
-		}
-	}()
-	steps := story
-	if kubeadm() {
-		w.prepareZero()
-		steps = zero
-	} else {
-		w.prepare()
-	}
-	for _, s := range steps {
-		w.step(s)
-	}
-	fmt.Printf("%d steps held, in %s\n", len(steps), time.Since(w.begin).Round(time.Second))
-	return 0
+	return harness.Run(ctx, "systemd", play)
 }
 
-// kubeadm says which story it is.
-func kubeadm() bool { return slices.Equal(os.Args[1:], []string{"kubeadm"}) }
+// play is the whole program.
+func play(ctx context.Context, p *harness.Program) {
+	e := &environment{Program: p, ctx: ctx, tree: os.Getenv(insideEnv), pages: pages.Open(rig.Root())}
+	p.Cleanup(e.close)
+	p.OnFatal(e.post)
+	steps := story
+	if kubeadm() {
+		e.prepareZero()
+		steps = zero
+	} else {
+		e.prepare()
+	}
+	for _, s := range steps {
+		e.step(s)
+	}
+	fmt.Printf("%d steps held, in %s\n", len(steps), p.Elapsed().Round(time.Second))
+}
 
-// failure ends the story.
-type failure string
+// kubeadm reports whether the story is that of a new cluster.
+func kubeadm() bool { return slices.Equal(os.Args[1:], []string{"kubeadm"}) }

@@ -62,21 +62,21 @@ var sysctls = map[string]string{
 
 // makeNode makes the machine one that kubeadm takes: containerd and kubelet as services. Containers
 // lie on a tmpfs, because the machine's own disk is an overlay, which takes no other upon it.
-func (w *world) makeNode() {
-	pause := w.sh(imageList + " | grep /pause:")
+func (e *environment) makeNode() {
+	pause := e.sh(imageList + " | grep /pause:")
 	for _, name := range slices.Sorted(maps.Keys(nodeFiles)) {
-		w.put(name, strings.ReplaceAll(nodeFiles[name], "PAUSE", pause))
+		e.put(name, strings.ReplaceAll(nodeFiles[name], "PAUSE", pause))
 	}
 	var shield strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		file := "/run/sysctls/" + strings.ReplaceAll(name, "/", ".")
 		fmt.Fprintf(&shield, "echo %s >%s; mount --bind %s /proc/sys/%s\n", sysctls[name], file, file, name)
 	}
-	w.sh("mkdir /run/sysctls; " + shield.String())
-	w.sh(`for dir in containerd kubelet etcd; do mkdir -p /var/lib/$dir; mount -t tmpfs node /var/lib/$dir; done
+	e.sh("mkdir /run/sysctls; " + shield.String())
+	e.sh(`for dir in containerd kubelet etcd; do mkdir -p /var/lib/$dir; mount -t tmpfs node /var/lib/$dir; done
 		rm -f /dev/kmsg; mknod /dev/kmsg c 1 11
 		mkdir /run/proc; mount -t proc proc /run/proc; mount --bind /run/proc/sys/net /proc/sys/net
 		for dir in /sys/fs/cgroup/*/; do mount -o remount,rw,bind $dir; done
 		systemctl daemon-reload; systemctl restart containerd; systemctl enable --now kubelet`)
-	w.eventually("ctr version", "Server:")
+	e.eventually("ctr version", "Server:")
 }

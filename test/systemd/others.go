@@ -41,26 +41,26 @@ spec:
 const deleted, given = "pvc-d240bf88-248b-45ab-97cb-ab7296ebd262", "pvc-5e8fede4-05a7-442b-b6d0-6c859f816bf9"
 
 // It fails when kubectl does not know a command, a flag (--typ=json), a kind or a field of a patch.
-func otherPages(w *world) {
-	w.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given))
-	w.put("/agents.yaml", w.text("every-node.md", "Set up", "yaml"))
-	w.sh("kubectl apply -f named.yaml")
+func otherPages(e *environment) {
+	e.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given))
+	e.put("/agents.yaml", e.text("every-node.md", "Set up", "yaml"))
+	e.sh("kubectl apply -f named.yaml")
 	for _, page := range others {
-		blocks, err := w.pages.Blocks(page)
-		w.must(err, "the documentation")
+		blocks, err := e.pages.Blocks(page)
+		e.Must(err, "the documentation")
 		found := 0
 		for _, b := range blocks {
 			for line := range strings.Lines(b.Text) {
 				if b.Language == "sh" && strings.HasPrefix(line, "kubectl ") {
-					w.sh(strings.ReplaceAll(line, "NAME", deleted))
+					e.sh(strings.ReplaceAll(line, "NAME", deleted))
 					found++
 				}
 			}
 		}
 		if found == 0 {
-			w.failf("%s has no command for kubectl", page)
+			e.Fatalf("%s has no command for kubectl", page)
 		}
 	}
-	w.is("kubectl get pv "+deleted+" -o jsonpath='{.spec.persistentVolumeReclaimPolicy}'", "Delete")
-	w.is("kubectl get pv "+given+" -o jsonpath='{.metadata.finalizers}' | grep -c external-provisioner || true", "0")
+	e.is("kubectl get pv "+deleted+" -o jsonpath='{.spec.persistentVolumeReclaimPolicy}'", "Delete")
+	e.is("kubectl get pv "+given+" -o jsonpath='{.metadata.finalizers}' | grep -c external-provisioner || true", "0")
 }

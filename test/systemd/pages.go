@@ -17,48 +17,48 @@ var runElsewhere = map[string]string{
 var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "README.md"}
 
 // docs runs the commands under a heading of a document, as they stand there but for the replaced parts.
-func (w *world) docs(page, heading string, replace ...string) string {
-	return w.runBlocks(page, heading, nil, replace)
+func (e *environment) docs(page, heading string, replace ...string) string {
+	return e.runBlocks(page, heading, nil, replace)
 }
 
 // block is docs for one block of commands under a heading, the first being 0.
-func (w *world) block(number int, page, heading string, replace ...string) string {
-	return w.runBlocks(page, heading, []int{number}, replace)
+func (e *environment) block(number int, page, heading string, replace ...string) string {
+	return e.runBlocks(page, heading, []int{number}, replace)
 }
 
-func (w *world) runBlocks(page, heading string, numbers []int, replace []string) (said string) {
-	blocks, err := w.pages.Take(page, heading, "sh", numbers...)
-	w.must(err, "the documentation")
+func (e *environment) runBlocks(page, heading string, numbers []int, replace []string) (said string) {
+	blocks, err := e.pages.Take(page, heading, "sh", numbers...)
+	e.Must(err, "the documentation")
 	for _, b := range blocks {
 		script := b.Text
 		for i := 0; i < len(replace); i += 2 {
 			if !strings.Contains(script, replace[i]) {
-				w.failf("%s does not say %q", b, replace[i])
+				e.Fatalf("%s does not say %q", b, replace[i])
 			}
 			script = strings.ReplaceAll(script, replace[i], replace[i+1])
 		}
-		said += w.sh(script) + "\n"
+		said += e.sh(script) + "\n"
 	}
 	return said
 }
 
 // text is the first block of a language under a heading.
-func (w *world) text(page, heading, language string) string {
-	blocks, err := w.pages.Take(page, heading, language, 0)
-	w.must(err, "the documentation")
+func (e *environment) text(page, heading, language string) string {
+	blocks, err := e.pages.Take(page, heading, language, 0)
+	e.Must(err, "the documentation")
 	return blocks[0].Text
 }
 
 // It fails when a page gets a command that no step runs.
-func everyCommand(w *world) { w.allRun(accounted, runElsewhere) }
+func everyCommand(e *environment) { e.allRun(accounted, runElsewhere) }
 
 // allRun wants every command of the pages to have been run, here or elsewhere.
-func (w *world) allRun(of []string, elsewhere map[string]string) {
+func (e *environment) allRun(of []string, elsewhere map[string]string) {
 	var left []string
 	needed := map[string]bool{}
 	for _, page := range of {
-		blocks, err := w.pages.Left(page)
-		w.must(err, "the documentation")
+		blocks, err := e.pages.Left(page)
+		e.Must(err, "the documentation")
 		for _, b := range blocks {
 			place := b.Page + ", " + b.Heading
 			needed[place] = true
@@ -73,6 +73,6 @@ func (w *world) allRun(of []string, elsewhere map[string]string) {
 		}
 	}
 	if len(left) > 0 {
-		w.failf("%s", strings.Join(left, "\n"))
+		e.Fatalf("%s", strings.Join(left, "\n"))
 	}
 }

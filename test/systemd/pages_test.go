@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 )
 
@@ -28,22 +29,12 @@ func TestAllRun(t *testing.T) {
 		{"One", nil, "second"},
 		{"One", map[string]string{"page.md, Two": "somebody", "page.md, Three": "somebody"}, "page.md, Three"},
 	} {
-		w := &world{pages: pages.Open(root)}
-		if _, err := w.pages.Take("page.md", c.taken, "sh"); err != nil {
+		e := &environment{Program: &harness.Program{}, pages: pages.Open(root)}
+		if _, err := e.pages.Take("page.md", c.taken, "sh"); err != nil {
 			t.Fatal(err)
 		}
-		if got := failureOf(func() { w.allRun([]string{"page.md"}, c.elsewhere) }); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := harness.Fatally(func() { e.allRun([]string{"page.md"}, c.elsewhere) }); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%v: %q, want %q", c.elsewhere, got, c.want)
 		}
 	}
-}
-
-func failureOf(do func()) (said string) {
-	defer func() {
-		if r, is := recover().(failure); is {
-			said = string(r)
-		}
-	}()
-	do()
-	return ""
 }

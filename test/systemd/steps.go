@@ -54,169 +54,169 @@ var (
 )
 
 // It fails when the postinst enables the service.
-func install(w *world) {
-	w.put("/etc/systemd/system/hostpath-provisioner.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/chcon -Rt container_file_t /var/hpvolumes\n")
-	said := w.docs("install.md", "Debian and Ubuntu", deb...)
-	w.says(said, "installed and not started", "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
-	w.docs("install.md", "An old unit of the same name")
+func install(e *environment) {
+	e.put("/etc/systemd/system/hostpath-provisioner.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/chcon -Rt container_file_t /var/hpvolumes\n")
+	said := e.docs("install.md", "Debian and Ubuntu", deb...)
+	e.says(said, "installed and not started", "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
+	e.docs("install.md", "An old unit of the same name")
 	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled", looks + ".socket": "static", looks: "static"} {
-		if got, _ := w.try("systemctl is-enabled " + unit); strings.TrimSpace(got) != want {
-			w.failf("%s is %s, want %s", unit, got, want)
+		if got, _ := e.try("systemctl is-enabled " + unit); strings.TrimSpace(got) != want {
+			e.Fatalf("%s is %s, want %s", unit, got, want)
 		}
-		if got, _ := w.try("systemctl is-active " + unit); strings.TrimSpace(got) != "inactive" {
-			w.failf("%s is %s", unit, got)
+		if got, _ := e.try("systemctl is-active " + unit); strings.TrimSpace(got) != "inactive" {
+			e.Fatalf("%s is %s", unit, got)
 		}
 	}
-	w.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && hostpath-provisioner version")
-	out := w.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket 2>&1 | grep hostpath || true")
+	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && hostpath-provisioner version")
+	out := e.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket 2>&1 | grep hostpath || true")
 	if out != "" {
-		w.failf("systemd-analyze verify: %s", out)
+		e.Fatalf("systemd-analyze verify: %s", out)
 	}
 }
 
 // It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
 // when a line is taken from the commands that make the kubeconfig (use-context). It failed when the status was
 // written after systemd was told that the daemon is ready.
-func firstClaim(w *world) {
-	w.product()
-	w.says(w.first(), "Bound", "Provisioned", "default/first")
-	w.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
-	w.noVolumes()
-	w.is("ls -A /srv/fast", ".hostpath-provisioner\nlost+found")
+func firstClaim(e *environment) {
+	e.product()
+	e.says(e.first(), "Bound", "Provisioned", "default/first")
+	e.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
+	e.noVolumes()
+	e.is("ls -A /srv/fast", ".hostpath-provisioner\nlost+found")
 }
 
-func configure(w *world) {
-	w.put("/etc/hostpath-provisioner/config.toml", configuration)
-	w.sh(`truncate -s 64M /images/data; mkfs.ext4 -q -L data /images/data
+func configure(e *environment) {
+	e.put("/etc/hostpath-provisioner/config.toml", configuration)
+	e.sh(`truncate -s 64M /images/data; mkfs.ext4 -q -L data /images/data
 		echo '/images/data /data ext4 loop,nofail 0 2' >> /etc/fstab; systemctl daemon-reload
 		hostpath-provisioner prepare data; mount /data`)
-	w.linkDisk()
-	w.sh("hostpath-provisioner prepare data; hostpath-provisioner check; systemctl restart " + service)
-	w.is("stat -c '%a %U' /data/volumes", "700 root")
-	w.status("2 of 2 pools open on node node-a")
-	w.class("fast", "fast")
-	w.class("data", "data")
+	e.linkDisk()
+	e.sh("hostpath-provisioner prepare data; hostpath-provisioner check; systemctl restart " + service)
+	e.is("stat -c '%a %U' /data/volumes", "700 root")
+	e.status("2 of 2 pools open on node node-a")
+	e.class("fast", "fast")
+	e.class("data", "data")
 }
 
 // linkDisk is udev's part. Without BindReadOnlyPaths=/dev:... in the unit, no device has the label.
-func (w *world) linkDisk() {
-	w.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
+func (e *environment) linkDisk() {
+	e.sh("mkdir -p /dev/disk/by-label; ln -sfn ../../$(basename $(findmnt -no SOURCE /data)) /dev/disk/by-label/data")
 }
 
 // It fails when a capability is taken from the unit.
-func sandbox(w *world) {
-	status := w.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
-	uid := w.sh("id -u hostpath-provisioner")
-	w.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
+func sandbox(e *environment) {
+	status := e.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
+	uid := e.sh("id -u hostpath-provisioner")
+	e.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
 	// cap_chown 0, dac_override 1, fowner 3, fsetid 4, linux_immutable 9 (linux/capability.h)
 	const five = 1<<0 | 1<<1 | 1<<3 | 1<<4 | 1<<9
 	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
-		w.says(status, fmt.Sprintf("%s:\t%016x", set, five))
+		e.says(status, fmt.Sprintf("%s:\t%016x", set, five))
 	}
-	w.says(w.sh("systemd-analyze security --threshold=20 --no-pager "+service+".service; systemd-analyze security --threshold=20 --no-pager "+service+"-check.service"), "exposure level")
-	w.sandboxOfTheLooker()
+	e.says(e.sh("systemd-analyze security --threshold=20 --no-pager "+service+".service; systemd-analyze security --threshold=20 --no-pager "+service+"-check.service"), "exposure level")
+	e.sandboxOfTheLooker()
 }
 
 // sandboxOfTheLooker: the service that the daemon's question started. It fails when User= is taken from its unit.
-func (w *world) sandboxOfTheLooker() {
-	status := w.sh("cat /proc/$(systemctl show -P MainPID " + looks + ")/status")
-	uid := w.sh("id -u hostpath-mountpoint")
-	w.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
+func (e *environment) sandboxOfTheLooker() {
+	status := e.sh("cat /proc/$(systemctl show -P MainPID " + looks + ")/status")
+	uid := e.sh("id -u hostpath-mountpoint")
+	e.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
 	const two = 1<<2 | 1<<21 // dac_read_search 2, sys_admin 21
 	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
-		w.says(status, fmt.Sprintf("%s:\t%016x", set, two))
+		e.says(status, fmt.Sprintf("%s:\t%016x", set, two))
 	}
-	w.sh("systemd-analyze security --threshold=13 --no-pager " + looks + ".service")
+	e.sh("systemd-analyze security --threshold=13 --no-pager " + looks + ".service")
 	for line := range strings.Lines(status) {
 		if strings.HasPrefix(line, "VmRSS:") {
 			fmt.Printf("         what looks under mount points: %s\n", strings.Join(strings.Fields(line), " "))
 		}
 	}
-	w.is("stat -c '%a %U %G' /run/"+looks+".socket", "660 root "+service)
+	e.is("stat -c '%a %U %G' /run/"+looks+".socket", "660 root "+service)
 }
 
 // escape starts test/systemd/escape in the daemon's place, by its unit with all that is in it, and gives it
 // what it is to look for. It fails as soon as one of the attempts succeeds.
-func escape(w *world) {
-	w.must(copyFile(built("escape"), filepath.Join(w.m.shared, "escape"), 0o755), "passing the program (build it with: make .build/escape)")
-	w.sh(`mkdir -p /etc/kubernetes/manifests /etc/cron.d /var/lib/kubelet /var/spool/cron/crontabs
+func escape(e *environment) {
+	e.Must(copyFile(built("escape"), filepath.Join(e.m.shared, "escape"), 0o755), "passing the program (build it with: make .build/escape)")
+	e.sh(`mkdir -p /etc/kubernetes/manifests /etc/cron.d /var/lib/kubelet /var/spool/cron/crontabs
 		echo secret > /etc/kubernetes/admin.conf; chmod 0600 /etc/kubernetes/admin.conf`)
-	w.put("/etc/systemd/system/bait.socket", "[Socket]\nListenStream=/run/containerd/containerd.sock\nListenStream=/run/escape-root.sock\nSocketMode=0660\nAccept=yes\n")
-	w.put("/etc/systemd/system/bait@.service", "[Service]\nExecStart=/bin/true\n")
+	e.put("/etc/systemd/system/bait.socket", "[Socket]\nListenStream=/run/containerd/containerd.sock\nListenStream=/run/escape-root.sock\nSocketMode=0660\nAccept=yes\n")
+	e.put("/etc/systemd/system/bait@.service", "[Service]\nExecStart=/bin/true\n")
 	const dropIn = "/etc/systemd/system/hostpath-provisioner.service.d"
-	w.put(dropIn+"/escape.conf", "[Service]\nType=oneshot\nExecStart=\nExecStart=/shared/escape\nRestart=no\nWatchdogSec=0\nStandardOutput=file:/run/escape-said\n")
-	w.sh("systemctl daemon-reload; systemctl start bait.socket")
-	out, code := w.try("systemctl restart " + service + "; cat /run/escape-said")
+	e.put(dropIn+"/escape.conf", "[Service]\nType=oneshot\nExecStart=\nExecStart=/shared/escape\nRestart=no\nWatchdogSec=0\nStandardOutput=file:/run/escape-said\n")
+	e.sh("systemctl daemon-reload; systemctl start bait.socket")
+	out, code := e.try("systemctl restart " + service + "; cat /run/escape-said")
 	if code != 0 {
-		said, _ := w.try("cat /run/escape-said; journalctl --no-pager -n 20 -u " + service)
-		w.failf("%s%s", out, said)
+		said, _ := e.try("cat /run/escape-said; journalctl --no-pager -n 20 -u " + service)
+		e.Fatalf("%s%s", out, said)
 	}
-	w.says(out, "confined by Landlock", " 0 not as they should be")
+	e.says(out, "confined by Landlock", " 0 not as they should be")
 	fmt.Println(indented(out))
-	w.sh("rm -r " + dropIn + "; systemctl stop bait.socket; rm /etc/systemd/system/bait*; rm -r /etc/kubernetes; systemctl daemon-reload; systemctl restart " + service)
-	w.status("2 of 2 pools open")
+	e.sh("rm -r " + dropIn + "; systemctl stop bait.socket; rm /etc/systemd/system/bait*; rm -r /etc/kubernetes; systemctl daemon-reload; systemctl restart " + service)
+	e.status("2 of 2 pools open")
 }
 
 func indented(text string) string {
 	return "         " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n         ")
 }
 
-func provision(w *world) {
-	w.is("stat -c '%a %u %g' "+w.claim("one", "fast"), "2770 0 2000")
-	w.is("stat -c '%a %u %g' "+w.claim("labelled", "data"), "777 0 0")
+func provision(e *environment) {
+	e.is("stat -c '%a %u %g' "+e.claim("one", "fast"), "2770 0 2000")
+	e.is("stat -c '%a %u %g' "+e.claim("labelled", "data"), "777 0 0")
 }
 
-func remount(w *world) {
-	w.sh("umount /srv/fast")
-	w.status("pool fast is closed: /srv/fast is not a mount point")
-	c := w.ask("waiting", "fast")
-	_, err := w.cluster.WaitEvent(w.ctx, c, "PoolClosed")
-	w.must(err, "the event of a claim that waits")
-	w.is("ls -A /srv/fast", "")
-	w.sh("mount /srv/fast")
-	w.status("2 of 2 pools open")
-	w.bound("waiting")
-	w.sh("umount /srv/fast; mount /srv/fast") // with a daemon at work, and not only one that waits
-	w.status("2 of 2 pools open")
+func remount(e *environment) {
+	e.sh("umount /srv/fast")
+	e.status("pool fast is closed: /srv/fast is not a mount point")
+	c := e.ask("waiting", "fast")
+	_, err := e.cluster.WaitEvent(e.ctx, c, "PoolClosed")
+	e.Must(err, "the event of a claim that waits")
+	e.is("ls -A /srv/fast", "")
+	e.sh("mount /srv/fast")
+	e.status("2 of 2 pools open")
+	e.bound("waiting")
+	e.sh("umount /srv/fast; mount /srv/fast") // with a daemon at work, and not only one that waits
+	e.status("2 of 2 pools open")
 }
 
-func remove(w *world) {
-	dir := w.bound("waiting")
-	w.sh(`cd ` + dir + `; mkdir -p closed/below sticky; echo x > closed/below/file; chmod 1777 sticky
+func remove(e *environment) {
+	dir := e.bound("waiting")
+	e.sh(`cd ` + dir + `; mkdir -p closed/below sticky; echo x > closed/below/file; chmod 1777 sticky
 		touch sticky/file; chown -R 4711:4711 closed sticky; chmod 0 closed/below closed
 		echo x > immutable; chattr +i immutable; echo x > append; chattr +a append`)
-	w.drop("waiting")
-	w.eventually("ls -A "+dir+" /srv/fast/.hostpath-provisioner/trash 2>&1", "cannot access '"+dir+"'")
-	w.eventually("ls -A /srv/fast/.hostpath-provisioner/trash | wc -l", "0")
-	archived := w.bound("labelled")
-	w.sh("echo kept > " + archived + "/file")
-	w.drop("labelled")
-	w.is("cat /data/volumes/.hostpath-provisioner/archive/pvc-*/file; ls /data/volumes", "kept")
+	e.drop("waiting")
+	e.eventually("ls -A "+dir+" /srv/fast/.hostpath-provisioner/trash 2>&1", "cannot access '"+dir+"'")
+	e.eventually("ls -A /srv/fast/.hostpath-provisioner/trash | wc -l", "0")
+	archived := e.bound("labelled")
+	e.sh("echo kept > " + archived + "/file")
+	e.drop("labelled")
+	e.is("cat /data/volumes/.hostpath-provisioner/archive/pvc-*/file; ls /data/volumes", "kept")
 }
 
-func reload(w *world) {
-	pid := w.sh("systemctl show -P MainPID " + service)
-	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"/srv/more\"\nrequire_mount = false\n")
-	w.sh("hostpath-provisioner prepare more; systemctl reload " + service)
-	w.status("3 of 3 pools open")
-	w.put("/etc/hostpath-provisioner/conf.d/60-site.toml", "[pool.far]\npath = \"/var/volumes\"\nrequire_mount = false\n")
-	w.fails("systemctl reload "+service, "failed")
-	w.says(w.sh("journalctl --no-pager -o cat -u "+service), "/var/volumes is outside of what the daemon confined itself to when it started: it has to be restarted")
-	w.sh("rm /etc/hostpath-provisioner/conf.d/60-site.toml")
-	w.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
-	w.fails("systemctl reload "+service, "failed")
-	w.status("3 of 3 pools open")
-	w.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl reload " + service + "; rm -r /srv/more")
-	w.status("2 of 2 pools open")
-	w.is("systemctl show -P MainPID "+service, pid)
+func reload(e *environment) {
+	pid := e.sh("systemctl show -P MainPID " + service)
+	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"/srv/more\"\nrequire_mount = false\n")
+	e.sh("hostpath-provisioner prepare more; systemctl reload " + service)
+	e.status("3 of 3 pools open")
+	e.put("/etc/hostpath-provisioner/conf.d/60-site.toml", "[pool.far]\npath = \"/var/volumes\"\nrequire_mount = false\n")
+	e.fails("systemctl reload "+service, "failed")
+	e.says(e.sh("journalctl --no-pager -o cat -u "+service), "/var/volumes is outside of what the daemon confined itself to when it started: it has to be restarted")
+	e.sh("rm /etc/hostpath-provisioner/conf.d/60-site.toml")
+	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
+	e.fails("systemctl reload "+service, "failed")
+	e.status("3 of 3 pools open")
+	e.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl reload " + service + "; rm -r /srv/more")
+	e.status("2 of 2 pools open")
+	e.is("systemctl show -P MainPID "+service, pid)
 }
 
-func watchdog(w *world) {
-	w.put("/etc/systemd/system/hostpath-provisioner.service.d/watchdog.conf", "[Service]\nWatchdogSec=3s\nRestartSec=1s\n")
-	defer w.sh("rm -r /etc/systemd/system/hostpath-provisioner.service.d; systemctl daemon-reload; systemctl restart " + service)
-	w.sh("systemctl daemon-reload; systemctl restart " + service + "; kill -STOP $(systemctl show -P MainPID " + service + ")")
-	w.eventually("systemctl show -P NRestarts "+service, "1")
-	w.eventually("systemctl is-active "+service, "active")
-	w.says(w.sh("journalctl --no-pager -u "+service), "Watchdog timeout")
-	w.status("2 of 2 pools open")
+func watchdog(e *environment) {
+	e.put("/etc/systemd/system/hostpath-provisioner.service.d/watchdog.conf", "[Service]\nWatchdogSec=3s\nRestartSec=1s\n")
+	defer e.sh("rm -r /etc/systemd/system/hostpath-provisioner.service.d; systemctl daemon-reload; systemctl restart " + service)
+	e.sh("systemctl daemon-reload; systemctl restart " + service + "; kill -STOP $(systemctl show -P MainPID " + service + ")")
+	e.eventually("systemctl show -P NRestarts "+service, "1")
+	e.eventually("systemctl is-active "+service, "active")
+	e.says(e.sh("journalctl --no-pager -u "+service), "Watchdog timeout")
+	e.status("2 of 2 pools open")
 }

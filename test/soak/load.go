@@ -20,18 +20,17 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/scene"
 )
 
-// mill turns claims into volumes and both into nothing. What happens next to a claim is begun by the
+// load turns claims into volumes and both into nothing. What happens next to a claim is begun by the
 // event of its volume: there, it is bound and released; gone, the next claim is made.
 //
 // It is the scheduler and kube-controller-manager as well, whose own binder takes 25 s for a claim
 // when 200 of them are under way.
-type mill struct {
-	scene *scene.Scene
-	room  chan struct{} // a token for each claim that may exist
-	work  sync.WaitGroup
+type load struct {
+	*environment
+	tokens chan struct{} // a token for each claim that may exist
+	work   sync.WaitGroup
 
 	mu   sync.Mutex
 	errs []error
@@ -40,21 +39,21 @@ type mill struct {
 	want int
 }
 
-func newMill(s *scene.Scene, live int) *mill {
-	return &mill{scene: s, room: make(chan struct{}, live), full: make(chan struct{})}
+func newLoad(e *environment, live int) *load {
+	return &load{environment: e, tokens: make(chan struct{}, live), full: make(chan struct{})}
 }
 
 // patience is how long nothing may happen at all.
 const patience = 2 * time.Minute
 
-// grind makes and deletes n claims, and returns when their volumes are gone.
-func (m *mill) grind(ctx context.Context, n int) error {
+// run makes and deletes n claims, and returns when their volumes are gone.
+func (l *load) run(ctx context.Context, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m.want = n
+	l.want = n
 	stuck := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing happened for %s", patience)) })
 	defer stuck.Stop()
-	volumes := m.scene.Client.CoreV1().PersistentVolumes()
+	volumes := l.Client.CoreV1().PersistentVolumes()
 	none, err := volumes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -68,40 +67,40 @@ func (m *mill) grind(ctx context.Context, n int) error {
 		return err
 	}
 	defer events.Stop()
-	go m.follow(ctx, events, func() { stuck.Reset(patience) }, cancel)
+	go l.follow(ctx, events, func() { stuck.Reset(patience) }, cancel)
 	for i := range n {
 		select {
-		case m.room <- struct{}{}:
-			m.work.Go(func() { m.note(m.make(ctx, i)) })
+		case l.tokens <- struct{}{}:
+			l.work.Go(func() { l.note(l.make(ctx, i)) })
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 	select {
-	case <-m.full:
+	case <-l.full:
 	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), m.trouble())
+		return errors.Join(context.Cause(ctx), l.trouble())
 	}
-	m.work.Wait()
-	return m.trouble()
+	l.work.Wait()
+	return l.trouble()
 }
 
 // make makes a claim that the daemon may provision at once.
-func (m *mill) make(ctx context.Context, i int) error {
+func (l *load) make(ctx context.Context, i int) error {
 	return patiently(func() error {
-		_, err := m.claims().Create(ctx, m.claim(fmt.Sprintf("c%06d", i)), metav1.CreateOptions{})
+		_, err := l.claims().Create(ctx, l.claim(fmt.Sprintf("c%06d", i)), metav1.CreateOptions{})
 		return err
 	}, apierrors.IsAlreadyExists)
 }
 
-func (m *mill) claims() clientcorev1.PersistentVolumeClaimInterface {
-	return m.scene.Client.CoreV1().PersistentVolumeClaims(m.scene.Namespace)
+func (l *load) claims() clientcorev1.PersistentVolumeClaimInterface {
+	return l.Client.CoreV1().PersistentVolumeClaims(l.Namespace)
 }
 
-func (m *mill) claim(name string) *corev1.PersistentVolumeClaim {
-	claim := cluster.Claim(m.scene.Namespace, name, m.scene.Class, "1Mi")
-	claim.Annotations = map[string]string{plan.SelectedNode: m.scene.Name, plan.StorageProvisioner: m.scene.Name}
-	return claim
+func (l *load) claim(claim string) *corev1.PersistentVolumeClaim {
+	c := cluster.Claim(l.Namespace, claim, name, "1Mi")
+	c.Annotations = map[string]string{plan.SelectedNode: l.Node, plan.StorageProvisioner: l.Node}
+	return c
 }
 
 // patiently makes a request again that the API server had no time for, as it may happen within an hour
@@ -121,7 +120,7 @@ func busy(err error) bool {
 
 func never(error) bool { return false }
 
-func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(), end context.CancelCauseFunc) {
+func (l *load) follow(ctx context.Context, events watch.Interface, alive func(), end context.CancelCauseFunc) {
 	doomed := map[string]bool{} // volumes whose claim was deleted
 	for event := range events.ResultChan() {
 		pv, is := event.Object.(*corev1.PersistentVolume)
@@ -133,11 +132,11 @@ func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(),
 		switch {
 		case event.Type == watch.Deleted:
 			delete(doomed, pv.Name)
-			<-m.room
-			m.count()
+			<-l.tokens
+			l.count()
 		case event.Type == watch.Added && !doomed[pv.Name]:
 			doomed[pv.Name] = true
-			m.work.Go(func() { m.note(m.use(ctx, pv)) })
+			l.work.Go(func() { l.note(l.use(ctx, pv)) })
 		}
 	}
 	if ctx.Err() == nil {
@@ -147,50 +146,50 @@ func (m *mill) follow(ctx context.Context, events watch.Interface, alive func(),
 
 // use binds a volume, writes into it, as two of three pods would, deletes its claim and releases it. Whole
 // objects are written: a patch costs the API server more than the rest.
-func (m *mill) use(ctx context.Context, pv *corev1.PersistentVolume) error {
-	claim := m.claim(pv.Spec.ClaimRef.Name)
+func (l *load) use(ctx context.Context, pv *corev1.PersistentVolume) error {
+	claim := l.claim(pv.Spec.ClaimRef.Name)
 	claim.UID, claim.Spec.VolumeName = pv.Spec.ClaimRef.UID, pv.Name
 	err := patiently(func() error {
-		_, err := m.claims().Update(ctx, claim, metav1.UpdateOptions{})
+		_, err := l.claims().Update(ctx, claim, metav1.UpdateOptions{})
 		return err
 	}, never)
 	if err != nil {
 		return err
 	}
 	if pv.UID[0]%3 != 0 {
-		if err := os.WriteFile(m.scene.Storages()[0].Path(pv.Name, "data"), []byte(pv.Name), 0o600); err != nil {
+		if err := os.WriteFile(l.storage.Path(pv.Name, "data"), []byte(pv.Name), 0o600); err != nil {
 			return err
 		}
 	}
-	err = patiently(func() error { return m.claims().Delete(ctx, claim.Name, metav1.DeleteOptions{}) }, apierrors.IsNotFound)
+	err = patiently(func() error { return l.claims().Delete(ctx, claim.Name, metav1.DeleteOptions{}) }, apierrors.IsNotFound)
 	if err != nil {
 		return err
 	}
 	pv.Status.Phase, pv.ResourceVersion = corev1.VolumeReleased, ""
 	return patiently(func() error {
-		_, err := m.scene.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
+		_, err := l.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{})
 		return err
 	}, apierrors.IsNotFound)
 }
 
-func (m *mill) count() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.gone++; m.gone == m.want {
-		close(m.full)
+func (l *load) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone++; l.gone == l.want {
+		close(l.full)
 	}
 }
 
-func (m *mill) note(err error) {
+func (l *load) note(err error) {
 	if err != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.errs = append(m.errs, err)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.errs = append(l.errs, err)
 	}
 }
 
-func (m *mill) trouble() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return errors.Join(m.errs...)
+func (l *load) trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.errs...)
 }

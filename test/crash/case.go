@@ -23,43 +23,43 @@ const (
 	idle = 300 * time.Millisecond
 )
 
-// trial is one claim that goes through an operation once.
-type trial struct {
-	*world
+// testCase is one claim that goes through an operation once.
+type testCase struct {
+	*environment
 	op operation
 	wish
 	volume  string // the path of its directory while it is in the pool
 	trashed bool   // it was moved from there to the trash, as if it had come back
 }
 
-func (w *world) newTrial(op operation) *trial {
-	w.serial++
-	return &trial{world: w, op: op, wish: wish{claim: fmt.Sprintf("claim-%d", w.serial)}}
+func (e *environment) newCase(op operation) *testCase {
+	e.serial++
+	return &testCase{environment: e, op: op, wish: wish{claim: fmt.Sprintf("claim-%d", e.serial)}}
 }
 
 // Steps of operations. None of them waits for the daemon, which may be dead.
 
 // ask creates the claim.
-func (t *trial) ask() {
-	c := cluster.Claim(t.namespace, t.claim, t.op.class, "1Mi")
+func (t *testCase) ask() {
+	c := cluster.Claim(t.Namespace, t.claim, t.op.class, "1Mi")
 	c.Annotations = map[string]string{plan.ProvisionOnNode: name}
-	made, err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Create(t.ctx, c, metav1.CreateOptions{})
-	t.must(err, "creating a claim")
+	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
+	t.Must(err, "creating a claim")
 	t.uid, t.fate = string(made.UID), t.op.fate
 	t.volume = filepath.Join(t.pool, t.pv())
 }
 
 // drop deletes the claim.
-func (t *trial) drop() {
-	err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Delete(t.ctx, t.claim, metav1.DeleteOptions{})
-	t.must(err, "deleting a claim")
+func (t *testCase) drop() {
+	err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Delete(t.ctx, t.claim, metav1.DeleteOptions{})
+	t.Must(err, "deleting a claim")
 }
 
 // dropped is drop, and the wait until the claim is gone and its object, if any, released.
-func (t *trial) dropped() {
+func (t *testCase) dropped() {
 	t.drop()
 	ok := t.until(func() bool {
-		_, err := t.client.CoreV1().PersistentVolumeClaims(t.namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
+		_, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return false
 		}
@@ -72,56 +72,56 @@ func (t *trial) dropped() {
 }
 
 // dropVolume deletes the object, as an administrator does.
-func (t *trial) dropVolume() {
-	err := t.client.CoreV1().PersistentVolumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{})
-	t.must(err, "deleting a volume object")
+func (t *testCase) dropVolume() {
+	err := t.Client.CoreV1().PersistentVolumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{})
+	t.Must(err, "deleting a volume object")
 }
 
 // forgetState is the loss of the state directory, while no daemon runs.
-func (t *trial) forgetState() {
-	t.must(os.RemoveAll(t.daemon.Path("state", "pools")), "removing the state directory")
+func (t *testCase) forgetState() {
+	t.Must(os.RemoveAll(t.Daemon.Path("state", "pools")), "removing the state directory")
 }
 
 // trashAgain is what a restored API server finds, whose claims are bound as on an earlier day: the directory
 // was on its way out.
-func (t *trial) trashAgain() {
-	t.must(os.Rename(t.volume, t.ours("trash", t.pv())), "moving the volume to the trash")
+func (t *testCase) trashAgain() {
+	t.Must(os.Rename(t.volume, t.ours("trash", t.pv())), "moving the volume to the trash")
 	t.trashed = true
 }
 
 // object is the volume object, nil if there is none.
-func (t *trial) object() *corev1.PersistentVolume {
-	v, err := t.client.CoreV1().PersistentVolumes().Get(t.ctx, t.pv(), metav1.GetOptions{})
+func (t *testCase) object() *corev1.PersistentVolume {
+	v, err := t.Client.CoreV1().PersistentVolumes().Get(t.ctx, t.pv(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	t.must(err, "reading a volume object")
+	t.Must(err, "reading a volume object")
 	return v
 }
 
 // write is what a pod does as soon as the volume is its own.
-func (t *trial) write() {
-	t.must(os.Mkdir(filepath.Join(t.volume, "more"), 0o700), "writing to a volume")
-	t.must(os.WriteFile(filepath.Join(t.volume, "more", "file"), []byte(t.uid), 0o600), "writing to a volume")
+func (t *testCase) write() {
+	t.Must(os.Mkdir(filepath.Join(t.volume, "more"), 0o700), "writing to a volume")
+	t.Must(os.WriteFile(filepath.Join(t.volume, "more", "file"), []byte(t.uid), 0o600), "writing to a volume")
 	t.data = t.uid
-	t.must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
+	t.Must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
 }
 
 // settle waits until the world is as the wishes say, and at rest; it answers what is wrong in the end.
-func (w *world) settle(rest time.Duration, wishes ...wish) (faults []fault) {
-	w.until(func() bool {
+func (e *environment) settle(rest time.Duration, wishes ...wish) (faults []fault) {
+	e.until(func() bool {
 		began := time.Now()
-		if rest > 0 && !w.killer.quiet(rest) {
+		if rest > 0 && !e.killer.quiet(rest) {
 			return false
 		}
-		faults = compare(wishes, w.baseline, w.look())
-		return len(faults) == 0 && (rest == 0 || w.killer.quiet(time.Since(began)+rest))
+		faults = compare(wishes, e.baseline, e.look())
+		return len(faults) == 0 && (rest == 0 || e.killer.quiet(time.Since(began)+rest))
 	})
 	return faults
 }
 
 // begin brings the claim to where the operation begins.
-func (t *trial) begin() {
+func (t *testCase) begin() {
 	t.killer.arm("", 0)
 	if !t.op.fromBound {
 		return
@@ -129,7 +129,7 @@ func (t *trial) begin() {
 	t.ask()
 	t.fate = bound
 	if faults := t.settle(t.rest(), t.wish); len(faults) > 0 {
-		log := strings.Split(t.daemon.Log(), "\n")
+		log := strings.Split(t.Daemon.Log(), "\n")
 		t.Fatalf("a claim was not provisioned, with nobody killed: %v; the end of the daemon's log:\n%s",
 			faults, strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
@@ -139,29 +139,29 @@ func (t *trial) begin() {
 
 // rest is how long the daemon has to be at rest before the operation begins, so that no point of what
 // was before is taken for one of its own. One that is dead by then rests well.
-func (t *trial) rest() time.Duration {
+func (t *testCase) rest() time.Duration {
 	if t.op.boot {
 		return 0
 	}
 	return calm
 }
 
-// play is the whole trial: the daemon dies at the point, or never if that is "" or does not come. It
+// play is the whole case: the daemon dies at the point, or never if that is "" or does not come. It
 // answers where it died, the points that came, and what is wrong in the end.
-func (t *trial) play(point string) (hit string, points []string, faults []fault) {
+func (t *testCase) play(point string) (hit string, points []string, faults []fault) {
 	t.begin()
 	var died <-chan string
 	if t.op.boot {
 		t.fell()
 		t.run(t.op.down)
 		died = t.killer.arm(point, 0)
-		t.must(t.daemon.Start(), "starting the daemon")
+		t.Must(t.Daemon.Start(), "starting the daemon")
 	} else {
 		died = t.killer.arm(point, 0)
 		t.run(t.op.steps)
 	}
 	if hit = t.await(died); hit != "" {
-		<-t.daemon.Exited()
+		<-t.Daemon.Exited()
 		t.killed = true
 		faults = t.inspect()
 		t.killer.arm("", 0)
@@ -177,16 +177,16 @@ func (t *trial) play(point string) (hit string, points []string, faults []fault)
 	return hit, points, faults
 }
 
-func (t *trial) run(steps []step) {
+func (t *testCase) run(steps []step) {
 	for _, s := range steps {
 		s(t)
 	}
 }
 
 // fell is the first death, which leaves what the start has to recover.
-func (t *trial) fell() {
+func (t *testCase) fell() {
 	if t.op.dies == "" {
-		t.daemon.Kill()
+		t.Daemon.Kill()
 		return
 	}
 	died := t.killer.arm(t.op.dies, 0)
@@ -194,13 +194,13 @@ func (t *trial) fell() {
 	if t.await(died) == "" {
 		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.disarm())
 	}
-	<-t.daemon.Exited()
+	<-t.Daemon.Exited()
 }
 
 // await waits until the daemon died, or has done all there is to do: then the answer is "".
-func (t *trial) await(died <-chan string) (hit string) {
+func (t *testCase) await(died <-chan string) (hit string) {
 	ready := make(chan error, 1)
-	go func() { ready <- t.daemon.WaitReady(t.soon(), 1) }()
+	go func() { ready <- t.Daemon.WaitReady(t.Soon(), 1) }()
 	t.until(func() bool {
 		select {
 		case hit = <-died:
@@ -225,7 +225,7 @@ func (t *trial) await(died <-chan string) (hit string) {
 
 // inspect looks at the world while the daemon is dead. What the API was told is there must be there,
 // and a pod may write to it already; what it was told is gone must be gone.
-func (t *trial) inspect() []fault {
+func (t *testCase) inspect() []fault {
 	if t.uid == "" {
 		return nil
 	}
@@ -245,8 +245,8 @@ func (t *trial) inspect() []fault {
 	return nil
 }
 
-// clear leaves an empty world for the next trial.
-func (t *trial) clear(broken bool) {
+// clear leaves an empty world for the next case.
+func (t *testCase) clear(broken bool) {
 	if !broken {
 		t.dropKept(t.wish)
 		t.killed = false
@@ -259,7 +259,7 @@ func (t *trial) clear(broken bool) {
 			t.rid("volumes")
 		}
 		rest := t.rest()
-		if t.op.fromBound { // the next trial comes to rest itself
+		if t.op.fromBound { // the next case comes to rest itself
 			rest = 0
 		}
 		if faults := t.settle(rest); len(faults) == 0 {
@@ -277,54 +277,50 @@ func mayStay(point string) bool {
 
 // dropKept removes what kills left whole in the trash, as the documents say: the directory by hand, and the
 // daemon forgets the record, with its next start here.
-func (w *world) dropKept(wishes ...wish) {
-	dropped, s := false, w.look()
+func (e *environment) dropKept(wishes ...wish) {
+	dropped, s := false, e.look()
 	for _, each := range wishes {
 		if each.kept(s) {
-			w.must(os.RemoveAll(w.ours("trash", each.pv())), "removing what was kept in the trash")
-			w.stayed, dropped = w.stayed+1, true
+			e.Must(os.RemoveAll(e.ours("trash", each.pv())), "removing what was kept in the trash")
+			e.stayed, dropped = e.stayed+1, true
 		}
 	}
 	if dropped {
-		w.killer.arm("", 0)
-		if w.alive() {
-			w.daemon.Kill()
-		}
-		w.start()
+		e.killer.arm("", 0)
+		e.die()
+		e.start()
 	}
 }
 
 // rid removes what the daemon keeps for people: they would do the same.
-func (t *trial) rid(where string) {
+func (t *testCase) rid(where string) {
 	for _, path := range []string{t.volume, t.ours(where, t.pv()), t.ours(where, t.pv()+".json")} {
-		t.must(os.RemoveAll(path), "removing what was kept")
+		t.Must(os.RemoveAll(path), "removing what was kept")
 	}
 }
 
 // scrub makes the world empty by force, so that one fault is not found again and again.
-func (w *world) scrub() {
-	if w.alive() {
-		w.daemon.Kill()
-	}
+func (e *environment) scrub() {
+	e.die()
 	all := metav1.ListOptions{}
-	core := w.client.CoreV1()
-	w.must(core.PersistentVolumeClaims(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, all), "deleting claims")
-	volumes, err := core.PersistentVolumes().List(w.ctx, all)
-	w.must(err, "listing volumes")
+	core := e.Client.CoreV1()
+	e.Must(core.PersistentVolumeClaims(e.Namespace).DeleteCollection(e.ctx, metav1.DeleteOptions{}, all), "deleting claims")
+	volumes, err := core.PersistentVolumes().List(e.ctx, all)
+	e.Must(err, "listing volumes")
 	for _, v := range volumes.Items {
 		v.Finalizers = nil
-		_, _ = core.PersistentVolumes().Update(w.ctx, &v, metav1.UpdateOptions{})
-		_ = core.PersistentVolumes().Delete(w.ctx, v.Name, metav1.DeleteOptions{})
+		_, _ = core.PersistentVolumes().Update(e.ctx, &v, metav1.UpdateOptions{})
+		_ = core.PersistentVolumes().Delete(e.ctx, v.Name, metav1.DeleteOptions{})
 	}
-	for thing := range w.look().things {
+	for thing := range e.look().things {
 		where, entry, _ := strings.Cut(thing, "/")
-		if path := w.places()[where]; path != "" && !w.baseline[thing] {
-			w.must(os.RemoveAll(filepath.Join(path, entry)), "scrubbing")
+		if path := e.places()[where]; path != "" && !e.baseline[thing] {
+			e.Must(os.RemoveAll(filepath.Join(path, entry)), "scrubbing")
 		}
 	}
-	w.killer.arm("", 0)
-	w.start()
-	if faults := w.settle(calm); len(faults) > 0 {
-		w.Fatalf("the world does not become empty, even by force: %v", faults)
+	e.killer.arm("", 0)
+	e.start()
+	if faults := e.settle(calm); len(faults) > 0 {
+		e.Fatalf("the world does not become empty, even by force: %v", faults)
 	}
 }

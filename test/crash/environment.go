@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// environment is one node with one daemon and one pool, and the cluster.
+type environment struct {
+	*harness.Environment
+	opt      options
+	ctx      context.Context
+	pool     string // mount point and path
+	killer   *killer
+	serial   int             // of claims
+	baseline map[string]bool // what is there when there is no claim
+	stayed   int             // volumes that kills left whole in the trash
+}
+
+// name is that of the program, the pool, the provisioner and the node.
+const name = "crash"
+
+// Classes by what they ask for.
+const (
+	deleted   = "kill-delete"
+	consumer  = "kill-consumer" // WaitForFirstConsumer: the daemon has to take the claim first
+	archiving = "kill-archive"
+	retaining = "kill-retain"
+)
+
+// Of each volume's directory: nothing that it would have by itself.
+const (
+	dirMode = 0o751
+	dirUID  = 4321
+	dirGID  = 1234
+)
+
+// build makes everything up to a running daemon with an open pool.
+func build(ctx context.Context, p *harness.Program, opt options) *environment {
+	dir := hosttest.Dir(p)
+	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
+	var err error
+	e.killer, err = newKiller(filepath.Join(dir, "killer"), scope{pool: e.pool, state: filepath.Join(dir, "state"), locks: state.PoolLocks})
+	p.Must(err, "listening for daemons")
+	e.Environment = harness.Start(ctx, p, harness.Options{
+		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.env(opt.daemon), KeepLog: opt.keepLog,
+	})
+	e.addPool()
+	e.addClasses()
+	e.Say("starting the daemon")
+	e.start()
+	p.Cleanup(func() error { e.die(); return nil })
+	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
+	e.killer.arm("", 0)
+	e.until(func() bool { return e.killer.quiet(calm) })
+	for thing := range e.look().things {
+		e.baseline[thing] = true
+	}
+	return e
+}
+
+func (e *environment) addPool() {
+	e.AddPool(harness.Pool{
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 96).Mount(e, e.pool) },
+		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n", e.opt.scope, dirMode, dirUID, dirGID),
+	})
+}
+
+func (e *environment) addClasses() {
+	for class, change := range map[string]func(*storagev1.StorageClass){
+		deleted:   func(*storagev1.StorageClass) {},
+		consumer:  func(c *storagev1.StorageClass) { *c.VolumeBindingMode = storagev1.VolumeBindingWaitForFirstConsumer },
+		archiving: func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"onDelete": "archive"} },
+		retaining: func(c *storagev1.StorageClass) { *c.ReclaimPolicy = corev1.PersistentVolumeReclaimRetain },
+	} {
+		e.AddClass(e.ctx, class, e.Node, change)
+	}
+}
+
+// start starts the daemon and waits until it is ready.
+func (e *environment) start() { e.Must(e.Run(e.Soon()), "starting the daemon") }
+
+// die kills the daemon if it runs.
+func (e *environment) die() {
+	if e.Running() {
+		e.Daemon.Kill()
+	}
+}
+
+// until asks again and again, and reports whether it came true in time.
+func (e *environment) until(is func() bool) bool { return harness.Eventually(e.Soon(), is) == nil }

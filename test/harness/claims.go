@@ -1,0 +1,125 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// InPool makes a class of a pool of this name.
+func InPool(name string) func(*storagev1.StorageClass) {
+	return func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"pool": name} }
+}
+
+// NewClaim is the object of a claim of a class for the first node.
+func (e *Environment) NewClaim(class, name string) *corev1.PersistentVolumeClaim {
+	claim := cluster.Claim(e.Namespace, name, class, "1Mi")
+	claim.Annotations = map[string]string{plan.ProvisionOnNode: e.Node}
+	return claim
+}
+
+// Claim creates a claim of a class for the first node.
+func (e *Environment) Claim(ctx context.Context, class, name string) (*corev1.PersistentVolumeClaim, error) {
+	return e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(ctx, e.NewClaim(class, name), metav1.CreateOptions{})
+}
+
+// Bound creates a claim and returns the name of its volume when it is bound.
+func (e *Environment) Bound(ctx context.Context, class, name string) (pv string, err error) {
+	if _, err = e.Claim(ctx, class, name); err != nil {
+		return "", err
+	}
+	claim, err := e.Cluster.WaitClaimBound(ctx, e.Namespace, name)
+	if err != nil {
+		return "", err
+	}
+	return claim.Spec.VolumeName, nil
+}
+
+// Delete deletes a claim without waiting.
+func (e *Environment) Delete(ctx context.Context, name string) error {
+	return e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// Batch creates n claims at once and waits until all are bound. It returns how long that took.
+func (e *Environment) Batch(ctx context.Context, class, prefix string, n int) (time.Duration, error) {
+	began := time.Now()
+	for i := range n {
+		if _, err := e.Claim(ctx, class, fmt.Sprintf("%s-%d", prefix, i)); err != nil {
+			return 0, err
+		}
+	}
+	for i := range n {
+		if _, err := e.Cluster.WaitClaimBound(ctx, e.Namespace, fmt.Sprintf("%s-%d", prefix, i)); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}
+
+// Status is a pool's part of the daemon's status file.
+func (e *Environment) Status(pool string) (daemon.PoolStatus, error) {
+	s, err := daemon.ReadStatus(e.Daemon.Path("run"))
+	if err != nil {
+		return daemon.PoolStatus{}, err
+	}
+	i := slices.IndexFunc(s.Pools, func(p daemon.PoolStatus) bool { return p.Name == pool })
+	if i < 0 {
+		return daemon.PoolStatus{}, fmt.Errorf("the status has no pool %s", pool)
+	}
+	return s.Pools[i], nil
+}
+
+// WaitPool waits until a pool's status is as wanted.
+func (e *Environment) WaitPool(ctx context.Context, pool string, is func(daemon.PoolStatus) bool) (s daemon.PoolStatus, err error) {
+	err = Eventually(ctx, func() bool {
+		s, err = e.Status(pool)
+		return err == nil && is(s)
+	})
+	if err != nil {
+		return s, fmt.Errorf("pool %s: %w, its status is %+v", pool, err, s)
+	}
+	return s, nil
+}
+
+// Open is for WaitPool.
+func Open(s daemon.PoolStatus) bool { return s.Open }
+
+// Metric is the value of one series as the daemon serves it, with its labels as they are written
+// there; 0 if there is none.
+func (e *Environment) Metric(series string) (float64, error) {
+	response, err := http.Get(e.MetricsURL())
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body) // all of it, or the connection is not used again
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, err
+}
+
+// MetricsURL is where the daemon serves its metrics.
+func (e *Environment) MetricsURL() string { return "http://" + e.metrics + "/metrics" }
+
+// CheckRunning adds a finding if a daemon has ended by itself.
+func (e *Environment) CheckRunning() {
+	if !e.Running() {
+		e.Fault(DaemonEnded, "its log ends with: %s", Tail(e.Log(), 2000))
+	}
+}

@@ -1,0 +1,227 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// A program's exit code is 0 only if all of it went well, and its cleanups run in any case.
+func TestRun(t *testing.T) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		body func(*Program)
+		want int
+	}{
+		{"nothing went wrong", t.Context(), func(*Program) {}, 0},
+		{"a finding", t.Context(), func(p *Program) { p.Fault("kind", "x") }, 1},
+		{"a fatal error", t.Context(), func(p *Program) { p.Must(io.EOF, "reading") }, 1},
+		{"an interrupt", ended, func(*Program) {}, 1},
+		{"a cleanup that fails", t.Context(), func(p *Program) { p.Cleanup(func() error { return io.EOF }) }, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var order []int
+			got := Run(test.ctx, "test", func(_ context.Context, p *Program) {
+				p.Cleanup(func() error { order = append(order, 1); return nil })
+				p.Cleanup(func() error { order = append(order, 2); return nil })
+				test.body(p)
+			})
+			if got != test.want || !slices.Equal(order, []int{2, 1}) {
+				t.Errorf("exit code %d, want %d; cleanups %v", got, test.want, order)
+			}
+		})
+	}
+}
+
+// A panic that is no fatal error is not hidden.
+func TestRunPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("the panic did not come through")
+		}
+	}()
+	Run(t.Context(), "test", func(context.Context, *Program) { panic("a mistake of the program") })
+}
+
+func TestShorten(t *testing.T) {
+	flags := Flags("test", "usage\n", io.Discard)
+	n, long := flags.Int("n", 10, "number"), flags.Duration("time", time.Hour, "time")
+	if err := flags.Parse([]string{"-n", "7"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Shorten(flags, map[string]string{"n": "1", "time": "1s"}); err != nil || *n != 7 || *long != time.Second {
+		t.Errorf("n %d, time %s, %v", *n, *long, err)
+	}
+	if err := Shorten(flags, map[string]string{"absent": "1"}); err == nil {
+		t.Error("a flag that does not exist was set")
+	}
+	if err := flags.Parse([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+}
+
+func TestFindings(t *testing.T) {
+	var f, other Findings
+	for range shown + 2 {
+		f.Fault("many", "one")
+	}
+	if f.Blame("few", nil) || !f.Blame("few", io.EOF) {
+		t.Error("Blame reports the wrong thing")
+	}
+	other.Fault("few", "two\nlines")
+	f.Merge(&other, "there: ")
+	if f.Count() != 9 || f.Count("few") != 2 || f.Count("none") != 0 {
+		t.Errorf("counts %d, %d, %d", f.Count(), f.Count("few"), f.Count("none"))
+	}
+	var out bytes.Buffer
+	f.print(&out, []string{"none"})
+	for _, want := range []string{"none ", "    and 2 more\n", "    EOF\n", "    there: two\n    lines\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func claim(name, uid string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	c.Status.Phase, c.Spec.VolumeName = corev1.ClaimBound, volumeOf(uid)
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func volume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestCompareObjects(t *testing.T) {
+	type claims = []*corev1.PersistentVolumeClaim
+	type volumes = []*corev1.PersistentVolume
+	going := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
+	pending := func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }
+	another := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }
+	for _, test := range []struct {
+		name     string
+		claims   claims
+		volumes  volumes
+		expected map[string]string
+		want     []string // volumes
+		kinds    []string // of the findings, one each
+	}{
+		{"nothing", nil, nil, nil, nil, nil},
+		{"a bound claim", claims{claim("a", "1")}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, nil},
+		{"a bound claim that was expected", claims{claim("a", "1")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, nil},
+		{"a pending claim", claims{claim("a", "1", pending)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim bound to another's volume", claims{claim("a", "1", another)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that does not go", claims{claim("a", "1", going)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that was to go", claims{claim("a", "1")}, nil, map[string]string{}, nil, []string{Unsettled}},
+		{"a claim of an expected name, made again", claims{claim("a", "2")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that is gone", nil, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a volume without a claim", nil, volumes{volume("pvc-1")}, nil, nil, []string{VolumesLeft}},
+		{"a claim without its volume", claims{claim("a", "1")}, nil, nil, []string{"pvc-1"}, []string{Unsettled}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var f Findings
+			want := f.CompareObjects(test.claims, test.volumes, test.expected)
+			if got := slices.Sorted(maps.Keys(want)); !slices.Equal(got, test.want) {
+				t.Errorf("volumes %q, want %q", got, test.want)
+			}
+			if f.Count() != len(test.kinds) || len(test.kinds) > 0 && f.Count(test.kinds...) != len(test.kinds) {
+				t.Errorf("found %s, want %q", &f, test.kinds)
+			}
+		})
+	}
+}
+
+func TestCompareDisk(t *testing.T) {
+	let := Exceptions{
+		Extra:   func(directory, volume string) bool { return directory == "trash" && volume == "pvc-2~" },
+		Missing: func(volume string) bool { return volume == "pvc-1" },
+	}
+	for _, test := range []struct {
+		name          string
+		tree          []string
+		e             Exceptions
+		left, missing int
+	}{
+		{"what should be", pool.Of("pvc-1"), Exceptions{}, 0, 0},
+		{"no record", []string{"pvc-1"}, Exceptions{}, 0, 1},
+		{"nothing", nil, Exceptions{}, 0, 2},
+		{"nothing, let pass", nil, let, 0, 0},
+		{"trash", append(pool.Of("pvc-1"), "ours/trash/pvc-2~"), Exceptions{}, 1, 0},
+		{"trash, let pass", append(pool.Of("pvc-1"), "ours/trash/pvc-2~"), let, 0, 0},
+		{"a stranger", append(pool.Of("pvc-1"), "x"), let, 1, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var f Findings
+			f.CompareDisk(test.tree, map[string]bool{"pvc-1": true}, test.e)
+			if f.Count(EntriesLeft) != test.left || f.Count(EntriesMissing) != test.missing {
+				t.Errorf("found %s", &f)
+			}
+		})
+	}
+}
+
+// What a load knows of its claims is what it asked of the API.
+func TestLoad(t *testing.T) {
+	ctx := t.Context()
+	client := fake.NewClientset()
+	number := 0
+	l := NewLoad(client, "ns", 2, 1, func(name string) *corev1.PersistentVolumeClaim {
+		number++
+		return claim(name, strings.Repeat("u", number))
+	})
+	first, err := l.Create(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Keep()
+	for range 20 {
+		l.deleteAndCreate()
+	}
+	if l.Live()[first.Name] != string(first.UID) || l.Doomed(string(first.UID)) {
+		t.Error("a claim that is kept was deleted")
+	}
+	created, deleted := l.Count()
+	if created != 21 || deleted == 0 || len(l.Live()) != created-deleted || len(l.UIDs()) != created {
+		t.Errorf("%d created, %d deleted, %d live of %d", created, deleted, len(l.Live()), len(l.UIDs()))
+	}
+	l.ResetCount()
+	if err := l.DeleteAll(ctx); err != nil || len(l.Live()) != 0 || !l.Doomed(string(first.UID)) {
+		t.Errorf("after DeleteAll: %v, %v", l.Live(), err)
+	}
+	left, err := client.CoreV1().PersistentVolumeClaims("ns").List(ctx, metav1.ListOptions{})
+	if err != nil || len(left.Items) != 0 {
+		t.Errorf("left: %d, %v", len(left.Items), err)
+	}
+	l.Adopt([]corev1.PersistentVolumeClaim{*claim("new", "n"), *first})
+	if live := l.Live(); len(live) != 1 || live["new"] != "n" {
+		t.Errorf("adopted: %v", live)
+	}
+}
+
+// An error of the API ends an unpaced load, and is returned.
+func TestLoadFails(t *testing.T) {
+	l := NewLoad(fake.NewClientset(), "ns", 100, 1, func(string) *corev1.PersistentVolumeClaim { return claim("same", "1") })
+	if err := l.RunUnpaced(t.Context(), 2, func() bool { return false }); err == nil {
+		t.Error("AlreadyExists was not returned")
+	}
+}

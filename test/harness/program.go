@@ -1,0 +1,194 @@
+// Package harness is the frame of the programs that prove the product under stress (test/storm, test/chaos and so on):
+// the command line, a mount namespace, an environment of a real control plane and real daemons, a load of claims,
+// and what the program finds wrong.
+//
+// It knows no faults, and it decides nothing about the product but whether the API's objects fit each other
+// (CompareObjects): each program knows what it does to the product and what must hold.
+package harness
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// Main is the main function of a command that is one program (Command, Run).
+func Main[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, *Program, O)) int {
+	return Command(name, parse, func(ctx context.Context, opt O) int {
+		return Run(ctx, name, func(ctx context.Context, p *Program) { body(ctx, p, opt) })
+	})
+}
+
+// Command enters a mount namespace, parses the command line, and runs body with a context that SIGINT and SIGTERM end.
+// It returns the exit code: 2 for a wrong command line, else body's.
+func Command[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, O) int) int {
+	return hosttest.Isolate(func() int {
+		opt, err := parse(os.Args[1:], os.Stderr)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return 0
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+			return 2
+		}
+		ctx, stop := Interruptible()
+		defer stop()
+		return body(ctx, opt)
+	})
+}
+
+// Interruptible returns a context that SIGINT and SIGTERM end.
+func Interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+}
+
+// Program is one run of a program. It is a hosttest.T: what cannot be set up ends the program.
+type Program struct {
+	Findings
+
+	ctx      context.Context
+	name     string
+	label    string // before each line that it prints
+	began    time.Time
+	cleanups []func() error
+	failed   func()
+}
+
+// fatal ends the program: the proof could not be made. It is the value of a panic.
+type fatal string
+
+// Run runs body. It returns the exit code: 0 only if body returned, the context has not ended, nothing was found and
+// every cleanup succeeded.
+func Run(ctx context.Context, name string, body func(context.Context, *Program)) (code int) {
+	p := &Program{ctx: ctx, name: name, began: time.Now()}
+	defer func() {
+		if err := p.CleanUp(); err != nil {
+			fmt.Printf("%s: cleaning up: %v\n", name, err)
+			code = 1
+		}
+	}()
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case fatal:
+			fmt.Printf("\nFAILED: %s: %s\n", name, r)
+			if p.failed != nil {
+				p.failed()
+			}
+			code = 1
+		default:
+			panic(r)
+		}
+	}()
+	body(ctx, p)
+	if ctx.Err() != nil {
+		p.Fatal("interrupted")
+	}
+	return min(p.Count(), 1)
+}
+
+// Label puts a word before each line that the program prints from now on.
+func (p *Program) Label(word string) { p.label = word + ": " }
+
+// Cleanup calls a function when the program ends, however it ends. The last one that was given is called first.
+func (p *Program) Cleanup(f func() error) { p.cleanups = append(p.cleanups, f) }
+
+// OnFatal sets what is called after Fatal, before the cleanups. It prints what helps to understand the failure.
+func (p *Program) OnFatal(f func()) { p.failed = f }
+
+// CleanUp calls what Cleanup was given, now. A program may call it between two parts.
+func (p *Program) CleanUp() (err error) {
+	for len(p.cleanups) > 0 {
+		last := len(p.cleanups) - 1
+		f := p.cleanups[last]
+		p.cleanups = p.cleanups[:last]
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+// Helper is part of hosttest.T.
+func (p *Program) Helper() {}
+
+// Name is part of hosttest.T.
+func (p *Program) Name() string { return p.name }
+
+// Fatal ends the program, which proved nothing then. It is for the program's own goroutine only.
+func (p *Program) Fatal(args ...any) { panic(fatal(fmt.Sprint(args...))) }
+
+// Fatalf is Fatal with a format.
+func (p *Program) Fatalf(format string, args ...any) { panic(fatal(fmt.Sprintf(format, args...))) }
+
+// Fatally runs f and returns what it called Fatal with, "" if it did not: for tests of programs.
+func Fatally(f func()) (message string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case fatal:
+			message = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return ""
+}
+
+// Must ends the program if something could not be done. It is for the program's own goroutine only.
+func (p *Program) Must(err error, doing string) {
+	if err != nil {
+		p.Fatalf("%s: %v", doing, err)
+	}
+}
+
+// Say prints a line with the time since the program began.
+func (p *Program) Say(format string, args ...any) {
+	fmt.Printf("[%6.1fs] %s%s\n", p.Elapsed().Seconds(), p.label, fmt.Sprintf(format, args...))
+}
+
+// Elapsed is the time since the program began.
+func (p *Program) Elapsed() time.Duration { return time.Since(p.began) }
+
+// Report prints what was found, each kind with its number, and the verdict.
+func (p *Program) Report(kinds ...string) {
+	p.print(os.Stdout, kinds)
+	verdict := "nothing went wrong"
+	if n := p.Count(); n > 0 {
+		verdict = fmt.Sprintf("WRONG: %d", n)
+	}
+	fmt.Printf("%s%s, in %s\n", p.label, verdict, p.Elapsed().Round(time.Second))
+}
+
+// Patience is for one wait: claims that failed are tried again after at most 30 s. Programs may let
+// it be set: one that tries a broken product need not wait so long for each of its faults.
+var Patience = 90 * time.Second
+
+// Soon is a context for one wait.
+func (p *Program) Soon() context.Context {
+	ctx, cancel := context.WithTimeout(p.ctx, Patience)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// Eventually waits for a condition, of which no event tells, by looking again after short pauses.
+func Eventually(ctx context.Context, is func() bool) error {
+	for !is() {
+		select {
+		case <-ctx.Done():
+			return errors.New("not in time")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Tail returns the last n bytes of a text at most.
+func Tail(text string, n int) string { return text[max(0, len(text)-n):] }
