@@ -11,8 +11,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/begun"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -56,7 +58,7 @@ type Controller struct {
 	Options
 	rooms    map[string]*room // by pool; "" takes claims whose class resolves to no pool
 	inFlight inFlight
-	begun    begun
+	begun    begun.Set
 	said     report.Dedup
 	limiter  report.Limiter
 	nodes    nodeCount
@@ -69,15 +71,16 @@ type Controller struct {
 // room is one pool's queues. That of "" takes what belongs to no configured pool.
 type room struct {
 	PoolParts
-	claims  queue
-	volumes queue
-	purges  queue
-	disk    *disk.Pool
-	owner   owner
-	elector *leadership.Elector // nil for a pool that is this node's alone
-	kick    chan struct{}       // look at the pool now
-	recheck chan struct{}       // go through its records
-	outage  outage
+	claims    queue
+	volumes   queue
+	purges    queue
+	disk      *disk.Pool
+	owner     owner
+	everyNode *everynode.Directory
+	elector   *leadership.Elector // nil for a pool that is this node's alone
+	kick      chan struct{}       // look at the pool now
+	recheck   chan struct{}       // go through its records
+	outage    outage
 	// Used by the pool's loop alone: what the log and the node were told last, and how often it changed since.
 	reported gate.State
 	changes  report.Changes
@@ -105,6 +108,7 @@ func New(o Options) *Controller {
 			PoolParts: p, disk: openDisk(o, p, kick), claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
 		}
+		c.rooms[p.Name].everyNode = c.newDirectory(c.rooms[p.Name])
 		if p.Scope == plan.ScopeShared {
 			c.rooms[p.Name].elector = c.newElector(c.rooms[p.Name])
 		}
@@ -151,6 +155,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		all.Go(func() { c.binding.Run(ctx) })
 		<-ctx.Done()
 	case <-ctx.Done():
+		c.binding.Run(ctx) // to end what it has begun
 	}
 	for _, r := range c.rooms {
 		r.claims.ShutDown()
@@ -226,15 +231,14 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
 	if now != nil && !plan.Going(now) {
-		c.begun.end(letGoKey(now.Name))
+		c.begun.End(letGoKey(now.Name))
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))
 		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
 			signal(r.recheck) // it did not go by our hand: its record says what is left
 		}
-		c.said.Forget(partKey(was))
-		c.begun.end(removedKey(was))
+		c.homeOf(was).everyNode.Forget(was)
 		v = was
 	}
 	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {
@@ -245,11 +249,15 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) && !stays {
 		return
 	}
-	r := c.rooms[v.Labels[plan.PoolLabel]]
-	if r == nil {
-		r = c.rooms[""] // the pool is not configured any more
+	c.homeOf(v).volumes.Add(item{name: v.Name})
+}
+
+// homeOf is the room of a volume's pool, and that of "" if the pool is not configured any more.
+func (c *Controller) homeOf(v *corev1.PersistentVolume) *room {
+	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil {
+		return r
 	}
-	r.volumes.Add(item{name: v.Name})
+	return c.rooms[""]
 }
 
 // ClassChanged looks again at every claim: a class that came or changed may answer what it waits for.

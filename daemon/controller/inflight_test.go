@@ -76,22 +76,3 @@ func TestChosenNode(t *testing.T) {
 		}
 	})
 }
-
-func TestBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b begun
-		if b.has("k") || b.since("k") != 0 {
-			t.Error("nothing was begun")
-		}
-		if !b.begin("k") || b.begin("k") || !b.has("k") {
-			t.Error("it begins once")
-		}
-		time.Sleep(time.Minute)
-		if got := b.since("k"); got != time.Minute {
-			t.Errorf("begun %s ago, want a minute", got)
-		}
-		if b.end("k"); b.has("k") || len(b.times) != 0 || !b.begin("k") {
-			t.Error("it ended, and can begin again")
-		}
-	})
-}

@@ -48,7 +48,7 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		if err := controller.letGo(t.Context(), r, opened(t, r), pv); !errors.Is(err, c.with) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got := controller.begun.has(letGoKey("pvc-a")); got != c.want {
+		if got := controller.begun.Has(letGoKey("pvc-a")); got != c.want {
 			t.Errorf("%s: remembered: %t", name, got)
 		}
 	}
@@ -74,16 +74,16 @@ func TestPurgeFails(t *testing.T) {
 			t.Errorf("again after %s, %v; want a second", after, err)
 		}
 	}
-	c.begun.times["purge/pvc-a"] = time.Now().Add(-time.Minute)
-	if after, _ := c.purge(t.Context(), r, "pvc-a"); after.Round(time.Second) != time.Minute {
-		t.Errorf("after a minute of failures again after %s", after)
+	if first := c.begun.Since("purge/pvc-a"); first <= 0 || first > time.Minute {
+		t.Errorf("the first failure was %s ago", first)
 	}
-	c.begun.times["purge/pvc-a"] = time.Now().Add(-time.Hour)
-	if after, _ := c.purge(t.Context(), r, "pvc-a"); after != 10*time.Minute {
-		t.Errorf("after an hour of failures again after %s", after)
+	for failed, want := range map[time.Duration]time.Duration{0: time.Second, time.Minute: time.Minute, time.Hour: 10 * time.Minute} {
+		if after := purgeAgain(failed); after != want {
+			t.Errorf("after failures for %s again after %s, want %s", failed, after, want)
+		}
 	}
 	disk.err = nil
-	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.begun.has("purge/pvc-a") {
+	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.begun.Has("purge/pvc-a") {
 		t.Errorf("done: again after %s, %v", after, err)
 	}
 }

@@ -190,7 +190,7 @@ func (c *Controller) record(ctx context.Context, r *room, h disk.Handle, rec rec
 			r.volumes.Add(item{name: rec.PV})
 		}
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
-		err = c.catchUp(r, h, rec, verdict)
+		err = r.everyNode.ApplyTombstone(h, rec, verdict)
 	}
 	return !errors.Is(err, volume.ErrMoved) && ctx.Err() == nil, err
 }
@@ -248,14 +248,14 @@ func (c *Controller) undo(ctx context.Context, r *room, h disk.Handle, rec recor
 // discarded by a worker that let the object go, since the records were read.
 func (c *Controller) orphan(ctx context.Context, r *room, h disk.Handle, rec record.Record) error {
 	if rec.Place == record.InTrash {
-		if c.begun.has(removingKey(rec.PV)) {
+		if c.begun.Has(removingKey(rec.PV)) {
 			return nil
 		}
 		now, err := h.Lookup(rec.PV)
 		if err != nil || now == nil || now.Place != record.InTrash {
 			return err
 		}
-		if c.begun.has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
+		if c.begun.Has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
 			return c.discard(ctx, r, h, rec.PV)
 		}
 	}

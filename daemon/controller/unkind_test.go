@@ -173,7 +173,7 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 		{PV: "pvc-a", Place: record.Emptying}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InTrash}, {PV: "pvc-d", Place: record.InTrash},
 	}}
 	c, r := stand(&api{}, disk)
-	c.begun.begin(letGoKey("pvc-c")) // the answer to its last request was lost
+	c.begun.Begin(letGoKey("pvc-c")) // the answer to its last request was lost
 	for _, name := range []string{"pvc-a", "pvc-b", "pvc-c", "pvc-d", "pvc-unknown"} {
 		if _, err := c.volume(t.Context(), r, name); err != nil {
 			t.Error(err)
@@ -206,7 +206,7 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 		a.volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/pvc-a"}
 		disk.records[0].Directory = "pvc-a"
 		if own {
-			c.begun.begin(letGoKey("pvc-a"))
+			c.begun.Begin(letGoKey("pvc-a"))
 		}
 		if _, err := c.volume(t.Context(), r, "pvc-a"); err != nil {
 			t.Error(err)
@@ -222,7 +222,7 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 func TestLetGoInAPoolThatWasAway(t *testing.T) {
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}, {PV: "pvc-b", Place: record.InTrash}}}
 	c, r := stand(&api{}, disk)
-	c.begun.begin(letGoKey("pvc-a"))
+	c.begun.Begin(letGoKey("pvc-a"))
 	if err := c.recheck(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -245,14 +245,14 @@ func TestLetGoIsForgotten(t *testing.T) {
 		func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound },
 	} {
 		c, _ := stand(&api{}, &shelf{})
-		c.begun.begin(letGoKey("pvc-a"))
+		c.begun.Begin(letGoKey("pvc-a"))
 		was := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
 		was.Spec.PersistentVolumeReclaimPolicy, was.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
 		was.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
 		now := was.DeepCopy()
 		change(now)
 		c.VolumeChanged(was, now)
-		if same := now.Spec.ClaimRef != nil && now.Status.Phase == was.Status.Phase && now.Spec.PersistentVolumeReclaimPolicy == was.Spec.PersistentVolumeReclaimPolicy; c.begun.has(letGoKey("pvc-a")) != same {
+		if same := now.Spec.ClaimRef != nil && now.Status.Phase == was.Status.Phase && now.Spec.PersistentVolumeReclaimPolicy == was.Spec.PersistentVolumeReclaimPolicy; c.begun.Has(letGoKey("pvc-a")) != same {
 			t.Errorf("remembered: %v, of %+v", !same, now.Spec)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
 func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Duration, error) {
-	if done, after, err := c.part(ctx, r, name); done {
+	if done, after, err := r.everyNode.Look(ctx, name); done {
 		return after, err
 	}
 	pv, err := c.API.GetVolume(ctx, name)
@@ -46,7 +46,7 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 		return verdict.After, nil
 	}
 	if plan.OnEveryNode(pv) {
-		return c.removePart(ctx, r, h, pv, verdict)
+		return r.everyNode.Detach(ctx, h, pv, verdict)
 	}
 	switch err := c.remove(ctx, r, h, pv, verdict.Action); {
 	case errors.Is(err, errGone):
@@ -76,7 +76,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case rec != nil && rec.Place == record.InTrash && c.begun.has(letGoKey(name)):
+	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
 		return c.discard(ctx, r, h, name)
 	case rec != nil && rec.Place == record.InTrash:
 		_, err = c.record(ctx, r, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
@@ -191,20 +191,20 @@ func (c *Controller) letGo(ctx context.Context, r *room, h disk.Handle, pv *core
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
-	c.begun.begin(key)
-	defer c.begun.end(key)
+	c.begun.Begin(key)
+	defer c.begun.End(key)
 	now, err := c.API.ReleaseFinalizer(ctx, pv)
 	switch {
 	case err != nil:
 		return err
-	case now == nil && !c.begun.has(letGoKey(pv.Name)):
+	case now == nil && !c.begun.Has(letGoKey(pv.Name)):
 		return errGone
 	}
-	c.begun.begin(letGoKey(pv.Name))
+	c.begun.Begin(letGoKey(pv.Name))
 	if now != nil {
 		if err := c.API.DeleteVolume(ctx, now); err != nil {
 			if refused(err) { // it is there still, and may be changed
-				c.begun.end(letGoKey(pv.Name))
+				c.begun.End(letGoKey(pv.Name))
 			}
 			return err
 		}
@@ -227,7 +227,7 @@ func (c *Controller) discard(ctx context.Context, r *room, h disk.Handle, pv str
 	if err := h.Discard(pv); err != nil {
 		return err
 	}
-	c.begun.end(letGoKey(pv))
+	c.begun.End(letGoKey(pv))
 	r.purges.Add(item{name: pv})
 	return nil
 }
@@ -321,8 +321,8 @@ func (c *Controller) putBack(ctx context.Context, r *room, h disk.Handle, f plan
 	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
 		return c.diskTrouble(r, pv, err)
 	}
-	c.begun.end(letGoKey(pv.Name))
-	c.begun.end(removedKey(pv))
+	c.begun.End(letGoKey(pv.Name))
+	r.everyNode.Attached(pv)
 	if plan.NeedsWork(pv) {
 		r.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
 	}
@@ -350,7 +350,7 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	}
 	err := h.Purge(pv)
 	if err == nil || ctx.Err() != nil {
-		c.begun.end("purge/" + pv)
+		c.begun.End("purge/" + pv)
 		c.said.Forget("purge/" + pv)
 		return 0, nil
 	}
@@ -358,13 +358,13 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 		signal(r.kick)
 		return 0, err
 	}
-	c.begun.begin("purge/" + pv)
+	c.begun.Begin("purge/" + pv)
 	if c.said.New("purge/"+pv, err.Error()) {
 		c.Observer.Volume(r.Name, plan.ReasonPurgeFailed)
 		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
 		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
-	return purgeAgain(c.begun.since("purge/" + pv)), nil
+	return purgeAgain(c.begun.Since("purge/" + pv)), nil
 }
 
 // purgeAgain is how long after a purge that failed the next one begins: as long as they have failed, because what

@@ -41,10 +41,30 @@ type message struct {
 // New notes the present message about an object, and reports whether it is to be written: it is none that was written
 // within Repeat, apart from its numbers; or it is not the last one of these, and has been the present one for Settle.
 func (d *Dedup) New(key, text string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.note(key, words.Line(words.Same(text), words.MessageMax), time.Now())
+}
+
+// Recovered is New for the message that what was written before is over: it is not written if nothing was, nor a second
+// time, however long it lasts.
+func (d *Dedup) Recovered(key, text string) bool {
 	text = words.Line(words.Same(text), words.MessageMax)
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	o := d.objects[key]
+	if o == nil || len(o.written) == 0 {
+		return false
+	}
+	if o.written[len(o.written)-1].text == text {
+		o.present, o.since = text, now
+		return false
+	}
+	return d.note(key, text, now)
+}
+
+func (d *Dedup) note(key, text string, now time.Time) bool {
 	if d.objects == nil {
 		d.objects = map[string]*messages{}
 	}

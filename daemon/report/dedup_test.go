@@ -72,6 +72,35 @@ func TestDedupHoldsWhatChangesToAndFro(t *testing.T) {
 	})
 }
 
+// That something is over is written once for each time that it was written that it is not.
+func TestDedupRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Dedup
+		if d.Recovered("a", "there") {
+			t.Error("nothing was written before")
+		}
+		d.New("a", "missing")
+		if !d.Recovered("a", "there") || d.Recovered("a", "there") {
+			t.Error("it is over once")
+		}
+		time.Sleep(2 * Repeat) // of the bubble's clock
+		if d.Recovered("a", "there") || d.Held("a") != 0 {
+			t.Error("it is over once, however long it lasts")
+		}
+		for range 60 {
+			d.New("a", "missing")
+			time.Sleep(time.Second)
+			d.Recovered("a", "there")
+			time.Sleep(time.Second)
+		}
+		time.Sleep(Settle)
+		d.Recovered("a", "there")
+		if last := d.objects["a"].written[1].text; len(d.objects["a"].written) != 2 || last != "there" {
+			t.Errorf("the last one of %d messages is %q", len(d.objects["a"].written), last)
+		}
+	})
+}
+
 func TestDedupResolve(t *testing.T) {
 	var d Dedup
 	if d.Resolve("a") || d.Written("a") || d.Held("a") != 0 {

@@ -1,0 +1,47 @@
+package begun
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Set
+		if s.Has("k") || s.Since("k") != 0 {
+			t.Error("nothing was begun")
+		}
+		if !s.Begin("k") || s.Begin("k") || !s.Has("k") || s.Has("other") {
+			t.Error("it begins once")
+		}
+		time.Sleep(time.Minute) // of the bubble's clock
+		if s.Begin("k"); s.Since("k") != time.Minute {
+			t.Errorf("begun %s ago, want a minute", s.Since("k"))
+		}
+		if s.End("k"); s.Has("k") || s.Since("k") != 0 || len(s.times) != 0 {
+			t.Error("it ended, and is remembered")
+		}
+		if !s.Begin("k") {
+			t.Error("it cannot begin again")
+		}
+	})
+}
+
+// Of many workers one begins.
+func TestSetIsForManyWorkers(t *testing.T) {
+	var s Set
+	begun := make(chan bool, 100)
+	for range cap(begun) {
+		go func() { begun <- s.Begin("k") }()
+	}
+	n := 0
+	for range cap(begun) {
+		if <-begun {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d workers began, want one", n)
+	}
+}

@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+func (c *Controller) newDirectory(r *room) *everynode.Directory {
+	return everynode.New(everynode.Options{
+		Self: c.Self, Pool: r.Name, Scope: r.Scope, Disk: r.disk, API: c.API, Volumes: everyNode{c, r},
+		Events: c.Speaker, Metrics: c.Observer, Log: c.Log,
+	})
+}
+
+// everyNode is what the controller does for the volumes of scope every-node in a pool.
+type everyNode struct {
+	c *Controller
+	r *room
+}
+
+func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
+	return e.c.World.Volumes.Get(name)
+}
+
+// PoolOf returns the pool's own settings for a class that is gone, or that was changed since: a pod that has the volume
+// already keeps what it has.
+func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
+	if class, known := e.c.World.Classes.Get(plan.VolumeClass(pv)); known {
+		if pool, refusal := e.c.Resolve(class, e.c.planPools()); refusal == nil && pool.Name == e.r.Name {
+			return pool
+		}
+	}
+	return e.r.Pool
+}
+
+func (e everyNode) Nodes(ctx context.Context) int { return e.c.nodeCount(ctx, time.Minute) }
+
+func (e everyNode) InFlight(claimUID string) bool { return e.c.inFlight.busy(claimUID) }
+
+func (e everyNode) Compare(ctx context.Context, h disk.Handle, rec record.Record, marker hostcheck.Marker) error {
+	_, err := e.c.record(ctx, e.r, h, rec, e.c.comparisonOf(rec, marker))
+	return err
+}
+
+func (e everyNode) Purge(pv string) { e.r.purges.Add(item{name: pv}) }
+
+func (e everyNode) LookAtPool() { signal(e.r.kick) }
+
+func (e everyNode) DiskFailed(pv *corev1.PersistentVolume, err error) error {
+	return e.c.diskTrouble(e.r, pv, err)
+}
+
+func (e everyNode) APIFailed(pv *corev1.PersistentVolume, err error) error {
+	return e.c.apiTrouble(report.Volume(pv), err)
+}
