@@ -56,9 +56,9 @@ func (d *faultySource) Watch(ctx context.Context, o metav1.ListOptions) (watch.I
 	if err != nil || d.mode == future || (d.mode == relapse || d.mode == brief || d.mode == longer) && d.watches.Load() > 1 {
 		return real, err
 	}
-	spoiled := &faultyWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go spoiled.run(d)
-	return spoiled, nil
+	faulty := &faultyWatch{real: real, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go faulty.run(d)
+	return faulty, nil
 }
 
 type faultyWatch struct {

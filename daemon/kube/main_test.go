@@ -88,8 +88,8 @@ type wire struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	log  []string
-	// spoil may be nil. It returns nil, nil for a request that is to go through.
-	spoil func(*http.Request) (*http.Response, error)
+	// respond may be nil. It returns nil, nil for a request that is to go through.
+	respond func(*http.Request) (*http.Response, error)
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -101,10 +101,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w.mu.Lock()
 	w.log = append(w.log, what)
-	spoil := w.spoil
+	respond := w.respond
 	w.mu.Unlock()
-	if spoil != nil {
-		if response, err := spoil(r); response != nil || err != nil {
+	if respond != nil {
+		if response, err := respond(r); response != nil || err != nil {
 			return response, err
 		}
 	}
@@ -114,7 +114,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *wire) intercept(f func(*http.Request) (*http.Response, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spoil = f
+	w.respond = f
 }
 
 // count is how many requests since the last forget contain the words.
@@ -168,7 +168,7 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// newClaim creates a claim of a class without a provisioner. mark is an annotation, by which tests know states.
+// newClaim creates a claim of a class without a provisioner. mark is an annotation, which tests compare.
 func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := cluster.Claim(namespace, name, "nobodys", "1Gi")

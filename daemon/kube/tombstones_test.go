@@ -93,25 +93,25 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// A tenant that makes and deletes claims all day leaves a bounded number of tombstones, the newest ones; nobody
-// else loses one by that, nor those that an older version wrote.
+// A tenant that makes and deletes claims all day leaves a bounded number of tombstones, the newest ones; no other
+// group loses one by that, nor those of an older version.
 func TestTombstonesAreBounded(t *testing.T) {
 	ctx := t.Context()
 	ownNamespace(t)
 	c, _ := newClient(t, Options{})
-	bury := func(name, claim, class string) {
+	write := func(name, claim, class string) {
 		t.Helper()
 		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: name, ClaimUID: name, Claim: claim, Class: class, Data: plan.Delete}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	bury("pvc-neighbour", "calm/data", "c")
-	bury("pvc-class", "busy/data", "other")
-	buryAsBefore(t, "pvc-before")
-	bury("pvc-first", "busy/data", "c")
+	write("pvc-neighbour", "calm/data", "c")
+	write("pvc-class", "busy/data", "other")
+	writeUngrouped(t, "pvc-before")
+	write("pvc-first", "busy/data", "c")
 	awaitNextSecond(t) // creation times have no fractions
 	for i := range TombstonesKept + 20 {
-		bury(fmt.Sprintf("pvc-many-%d", i), "busy/data", "c")
+		write(fmt.Sprintf("pvc-many-%d", i), "busy/data", "c")
 	}
 	c.collectTombstones(ctx, time.Now())
 	if n := len(tombstonesOf(t, "busy/data")); n != TombstonesKept+22 {
@@ -128,7 +128,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 		}
 	}
 	if c.tombstones.pending() {
-		t.Error("the groups are looked at for ever")
+		t.Error("the group stays due")
 	}
 }
 
@@ -138,7 +138,7 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	ownNamespace(t)
 	c, _ := newClient(t, Options{})
 	for i := range defaultTimings.pageSize + 20 {
-		buryAsBefore(t, fmt.Sprintf("pvc-page-%d", i))
+		writeUngrouped(t, fmt.Sprintf("pvc-page-%d", i))
 	}
 	if err := c.deleteExpiredTombstones(ctx, time.Now().Add(TombstoneTTL+time.Hour)); err != nil {
 		t.Fatal(err)
@@ -155,8 +155,8 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	}
 }
 
-// TestRunTombstones: what WriteTombstone leaves is looked at by the daemon without being asked.
-func TestRunTombstones(t *testing.T) {
+// TestRunTombstoneGC: the daemon collects by itself after WriteTombstone.
+func TestRunTombstoneGC(t *testing.T) {
 	ownNamespace(t)
 	c, w := newClient(t, Options{})
 	c.tombstoneGCInterval = time.Millisecond
@@ -166,13 +166,13 @@ func TestRunTombstones(t *testing.T) {
 	if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are looked through", func() bool { return w.count("limit") >= 2 })
+	eventually(t, "the collection", func() bool { return w.count("limit") >= 2 })
 	end()
 	<-ended
 }
 
-// buryAsBefore writes a tombstone as version 0.1.0 did.
-func buryAsBefore(t *testing.T, pv string) {
+// writeUngrouped writes a tombstone as version 0.1.0 did.
+func writeUngrouped(t *testing.T, pv string) {
 	t.Helper()
 	_, err := plane.Client().CoordinationV1().Leases(DefaultNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: pv, Labels: map[string]string{tombstoneLabel: string(plan.Delete)},

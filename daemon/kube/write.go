@@ -100,22 +100,29 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 			return nil, fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
 		}
 		// A test in the patch failed: the object was changed. Its present state decides.
-		now, err = c.GetVolume(ctx, pv.Name)
-		switch {
-		case err != nil:
+		if now, err = c.GetVolume(ctx, pv.Name); err != nil || now == nil || now.UID != uid {
 			return nil, err
-		case now == nil || now.UID != uid:
-			return nil, nil
-		case now.Spec.PersistentVolumeReclaimPolicy != policy:
-			return nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), pv.Name,
-				fmt.Errorf("its reclaim policy is %s now", now.Spec.PersistentVolumeReclaimPolicy))
-		case claimUID(now) != claim:
-			return nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), pv.Name, errors.New("its claim is another one now"))
-		case slices.Index(now.Finalizers, plan.Finalizer) == at:
+		}
+		if err := unchanged(now, policy, claim); err != nil {
+			return nil, err
+		}
+		if slices.Index(now.Finalizers, plan.Finalizer) == at {
 			return nil, fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
 		}
 		pv = now
 	}
+}
+
+// unchanged returns a conflict if a volume object has another policy or claim than these.
+func unchanged(pv *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID) error {
+	resource := corev1.Resource("persistentvolumes")
+	switch now := pv.Spec.PersistentVolumeReclaimPolicy; {
+	case now != policy:
+		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("the reclaim policy is %s now", now))
+	case claimUID(pv) != claim:
+		return apierrors.NewConflict(resource, pv.Name, errors.New("the claim is another one now"))
+	}
+	return nil
 }
 
 func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) (*corev1.PersistentVolume, error) {

@@ -180,7 +180,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// selected is what the API server has. The claim's version is stable: nobody else works on it once
+// selected is what the API server has. The claim's version is stable: no controller changes it once
 // kube-controller-manager has said that there is no such class.
 func selected(t *testing.T, c *Client, ns, name string) (claim *corev1.PersistentVolumeClaim, node string, is bool) {
 	t.Helper()
@@ -272,7 +272,7 @@ func TestRemoveVolumeInAConflict(t *testing.T) {
 	if err := c.RemoveVolume(ctx, pv); !apierrors.IsConflict(err) {
 		t.Errorf("the object is there, and the error is %v", err)
 	}
-	conflicting := w.spoil
+	conflicting := w.respond
 	w.intercept(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return nil, errors.New("connection refused") // client-go does not retry it, unlike an EOF
@@ -374,7 +374,7 @@ func TestRemoveVolumeOfAnotherClaim(t *testing.T) {
 
 // A 404 of something in front of the API server, which knows no server, is not its word that an object is
 // gone: nothing is taken for absent, and no event given up. The server's own is.
-func TestStrangersNotFound(t *testing.T) {
+func TestNotFoundOfProxy(t *testing.T) {
 	ctx := t.Context()
 	c, w := newClient(t, Options{})
 	pv := volume("not-found-here", "1", plan.Finalizer)
