@@ -75,8 +75,13 @@ func (e *KubeconfigError) Unwrap() error { return e.Err }
 // kubeconfigMax is the size limit in bytes. Certificates are a few KiB each.
 const kubeconfigMax = 4 << 20
 
-// plain returns an error if the path leads to something other than a regular file: the open of a FIFO would block
-// the process. A symlink is allowed, because the administrator owns the directory.
+// plain refuses what is not a kubeconfig before it is opened, each with its test:
+//   - a FIFO, whose open would block the process without a writer, and a device, which may have no end
+//     (not a regular file; TestUnreadableKubeconfig);
+//   - a file of more than kubeconfigMax bytes (TestUnreadableKubeconfig).
+//
+// A symlink is followed (TestLinkedKubeconfig). Who can replace the file between this check and the open can write to
+// a directory of root's configuration, and needs no kubeconfig to stop the daemon.
 func plain(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -54,18 +56,52 @@ func TestBadKubeconfig(t *testing.T) {
 	}
 }
 
+// What is not a kubeconfig file is an error at once, also a FIFO, whose open would block. DIR stands for its directory.
 func TestUnreadableKubeconfig(t *testing.T) {
 	dir := t.TempDir()
-	_, err := New(Options{Kubeconfig: dir + "/gone"})
-	if want := `kubeconfig "` + dir + `/gone": no such file or directory`; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v, want %s", err, want)
+	for name, c := range map[string]struct {
+		make func(path string) error
+		want string
+	}{
+		"missing":   {func(string) error { return nil }, "no such file or directory"},
+		"directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"FIFO":      {func(path string) error { return unix.Mkfifo(path, 0o600) }, "not a regular file"},
+		"device":    {func(path string) error { return os.Symlink("/dev/zero", path) }, "not a regular file"},
+		"large":     {func(path string) error { return os.WriteFile(path, make([]byte, kubeconfigMax+1), 0o600) }, "larger than 4 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, name)
+			if err := c.make(path); err != nil {
+				t.Fatal(err)
+			}
+			result := make(chan error, 1)
+			go func() {
+				_, err := New(Options{Kubeconfig: path})
+				result <- err
+			}()
+			select {
+			case err := <-result:
+				if want := fmt.Sprintf("kubeconfig %q: %s", path, c.want); err == nil || err.Error() != want || errors.Is(err, fs.ErrNotExist) != (name == "missing") {
+					t.Errorf("%v, want %s", err, want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the open blocks")
+			}
+		})
 	}
-	_, err = New(Options{Kubeconfig: dir})
-	if want := `kubeconfig "` + dir + `": is a directory`; err == nil || err.Error() != want {
-		t.Errorf("a directory: %v, want %s", err, want)
+	if _, err := New(Options{}); err == nil || err.Error() != "no kubeconfig is configured" {
+		t.Errorf("no path: %v", err)
 	}
-	if _, err = New(Options{}); err == nil || err.Error() != "no kubeconfig is configured" {
-		t.Errorf("none: %v", err)
+}
+
+// A symlink to a kubeconfig is followed: the administrator owns the directory.
+func TestLinkedKubeconfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(plane.Kubeconfig(), path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Kubeconfig: path}); err != nil {
+		t.Error(err)
 	}
 }
 
