@@ -28,7 +28,7 @@
 // about each node's own directory, and a tombstone tells the nodes that were off that its claim is gone.
 //
 // A shared pool is worked in by the daemon that holds its Lease (package leadership); whatever one
-// does that held it before does no harm (volume, common.go).
+// does that held it before does no harm (volume, shared.go).
 //
 // What holds, whatever happens, is in docs/guarantees.md; where a crash may fall stands at the line.
 //

@@ -68,7 +68,7 @@ func planPool(p config.Pool) plan.Pool {
 func (d *daemon) handsOf(p config.Pool, node string) *volume.Pool {
 	key := handsKey{p.Name, p.Path, p.MountPoint, p.Scope}
 	if d.hands[key] == nil {
-		d.hands[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, Maker: maker(p, node)})
+		d.hands[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, HostID: hostID(p, node)})
 	}
 	return d.hands[key]
 }

@@ -132,8 +132,8 @@ func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 	g.controller.ClassChanged(was, now)
 }
 
-// maker tells this daemon from those of other hosts in a pool that they share.
-func maker(p config.Pool, node string) string {
+// hostID tells this daemon from those of other hosts in a pool that they share.
+func hostID(p config.Pool, node string) string {
 	if p.Scope != config.ScopeShared {
 		return ""
 	}

@@ -81,7 +81,7 @@ func (s *session) adopt(r record.Record) error {
 		old.Replaced = r.Replaced
 		return s.rewrite(old)
 	}
-	if err := s.settleRecord(r.PV); err != nil {
+	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
 	return s.sync(volumesDir)
@@ -95,16 +95,16 @@ func (s *session) adoptRecord(r record.Record) error {
 		return err
 	}
 	defer unix.Close(fd)
-	s.pool.did("record written")
+	s.pool.crashPoint("record written")
 	if err := fsync(fd); err != nil {
 		return wrap("fsync of the record", err)
 	}
-	s.pool.did("record durable")
+	s.pool.crashPoint("record durable")
 	volumes := s.dirs[volumesDir]
 	if err := moveOut(volumes, s.newName(r.PV), volumes, r.PV+recordSuffix); err != nil {
 		return wrap("naming the record", err)
 	}
-	s.pool.did("record named")
+	s.pool.crashPoint("record named")
 	return s.durable("record's name durable", volumesDir)
 }
 

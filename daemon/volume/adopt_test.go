@@ -189,7 +189,7 @@ func TestAdoptInSharedPool(t *testing.T) {
 	r, _ := two(t, hosttest.Dir(t))
 	theirs(t, r)
 	named := 0
-	r.step = func(step string) {
+	r.atCrashPoint = func(step string) {
 		if step == "record named" {
 			named++
 		}

@@ -134,8 +134,8 @@ func (s *session) archiveRecord(r record.Record) error {
 	if err != nil {
 		return err
 	}
-	s.pool.did("move durable")
-	if err := s.settleRecord(r.PV); err != nil {
+	s.pool.crashPoint("move durable")
+	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
 	file := name + recordSuffix
@@ -145,7 +145,7 @@ func (s *session) archiveRecord(r record.Record) error {
 	if err := moveOut(volumes, r.PV+recordSuffix, archive, file); err != nil {
 		return wrap("archiving the record", err)
 	}
-	s.pool.did("record moved")
+	s.pool.crashPoint("record moved")
 	if err := s.sync(archiveDir); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *session) putBackArchived(r record.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.settleRecord(r.PV); err != nil {
+	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
 	return s.putBack(r, archiveDir, name)
@@ -185,11 +185,11 @@ func (s *session) unarchive(pv, claimUID string) error {
 	if err != nil {
 		return wrap("putting back the record", err)
 	}
-	s.pool.did("record put back")
+	s.pool.crashPoint("record put back")
 	if err := s.sync(volumesDir, archiveDir); err != nil {
 		return err
 	}
-	s.pool.did("record put back durably")
+	s.pool.crashPoint("record put back durably")
 	return s.putBack(found.Record, archiveDir, found.name)
 }
 

@@ -119,13 +119,13 @@ type crash struct{ step string }
 // "#3" is the third step. It answers the step's name and whether it was reached.
 func stopAt(r *rig, step string, call func() error) (died string, err error) {
 	n := 0
-	r.step = func(name string) {
+	r.atCrashPoint = func(name string) {
 		if n++; name == step || fmt.Sprint("#", n) == step {
 			panic(crash{name})
 		}
 	}
 	defer func() {
-		r.step = nil
+		r.atCrashPoint = nil
 		if c, is := recover().(crash); is {
 			died = c.step
 		}
@@ -266,7 +266,7 @@ func TestCrashAfterLosingTheName(t *testing.T) {
 // lose makes a volume, lets the stranger in after the record has its name, and dies n steps later.
 func lose(r *rig, n int, stranger func()) (died string, err error) {
 	lost := 0
-	r.step = func(name string) {
+	r.atCrashPoint = func(name string) {
 		if name == "record named" {
 			stranger()
 		}
@@ -277,7 +277,7 @@ func lose(r *rig, n int, stranger func()) (died string, err error) {
 		}
 	}
 	defer func() {
-		r.step = nil
+		r.atCrashPoint = nil
 		if c, is := recover().(crash); is {
 			died = c.step
 		}

@@ -36,7 +36,7 @@ func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir s
 		if err := s.open(volumesDir, stagingDir); err != nil {
 			return err
 		}
-		if s.pool.maker != "" {
+		if s.pool.hostID != "" {
 			return s.createShared(spec)
 		}
 		return s.create(spec)
@@ -66,11 +66,11 @@ func (s *session) create(spec Spec) error {
 		if err := conflict(spec.Record, old); err != nil {
 			return err
 		}
-		return s.again(old, place)
+		return s.resume(old, place)
 	case place == record.InTrash, place == record.Emptying, place == record.InArchive:
 		return wrongPlace(place)
 	case place != record.InPool:
-		if err := s.takeBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
+		if err := s.rollBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
 			return err
 		}
 		return s.make(spec)
@@ -82,7 +82,7 @@ func (s *session) create(spec Spec) error {
 // again finishes a volume whose directory is in the pool: whoever put it there may have died, or
 // been told of an error, before that was durable. One that is in the trash or the archive was deleted, and
 // then the API server was restored to a day before it was made: it is the same claim's.
-func (s *session) again(r record.Record, place record.Place) error {
+func (s *session) resume(r record.Record, place record.Place) error {
 	if err := s.wholeBack(r, place); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *session) again(r record.Record, place record.Place) error {
 		return err
 	}
 	unix.Close(fd)
-	if err := s.settleRecord(r.PV); err != nil {
+	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
 	return s.sync("")
@@ -133,7 +133,7 @@ func (s *session) make(spec Spec) error {
 		// From here on there is a volume. NOREPLACE: what appeared since we looked is not ours, and
 		// as long as staging/<pv> is there, everybody can tell.
 		if err = move(staging, spec.PV, s.root, spec.Directory); err == nil {
-			s.pool.did("renamed")
+			s.pool.crashPoint("renamed")
 			return s.durable("pool durable", "")
 		}
 		if errors.Is(err, unix.EEXIST) {
@@ -141,7 +141,7 @@ func (s *session) make(spec Spec) error {
 		}
 		err = fmt.Errorf("directory %q: %w", spec.Directory, err)
 	}
-	return errors.Join(err, s.takeBack(spec.PV, staging, volumes))
+	return errors.Join(err, s.rollBack(spec.PV, staging, volumes))
 }
 
 // prepare does everything up to the moment in which the volume can be put in its place.
@@ -151,31 +151,31 @@ func (s *session) prepare(spec Spec) error {
 		return err
 	}
 	defer unix.Close(record.fd)
-	s.pool.did("record written")
+	s.pool.crashPoint("record written")
 	dir, err := s.makeStaging(spec)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	s.pool.did("staging made")
-	if err := s.dress(dir, spec); err != nil {
+	s.pool.crashPoint("staging made")
+	if err := s.applyAttributes(dir, spec); err != nil {
 		return err
 	}
-	if err := s.settle(record, dir); err != nil {
+	if err := s.makeDurable(record, dir); err != nil {
 		return err
 	}
-	s.pool.did("durable")
+	s.pool.crashPoint("durable")
 	err = s.nameRecord(spec.PV)
-	s.pool.did("record named")
+	s.pool.crashPoint("record named")
 	return err
 }
 
 // settle sees to it that whoever finds the directory in the pool after a power cut finds the whole
 // record, too. Where the filesystem keeps the order of changes, the record's text is all it needs, and
 // the log may have that already.
-func (s *session) settle(record draft, dir int) error {
+func (s *session) makeDurable(record draft, dir int) error {
 	switch {
-	case record.logged:
+	case record.inAttribute:
 		return nil
 	case s.pool.ordered.of(s.id, s.root):
 		return wrap("writing out the record", writeOut(record.fd))
@@ -210,7 +210,7 @@ func (s *session) beginRecord(r record.Record) (draft, error) {
 		return draft{}, wrap("writing the record", err)
 	}
 	if s.pool.ordered.of(s.id, s.root) {
-		if d.logged = logText(d.fd, text); !d.logged {
+		if d.inAttribute = writeAttribute(d.fd, text); !d.inAttribute {
 			beginWriteOut(d.fd)
 		}
 	}
@@ -239,9 +239,9 @@ func (s *session) writeRecord(r record.Record) (fd int, err error) {
 	return fd, wrap("writing the record", err)
 }
 
-// settleRecord gives a new record its final name, if a crash came before that. One that has an older
+// finishRecordName gives a new record its final name, if a crash came before that. One that has an older
 // record beside it was to replace that and was not: it goes.
-func (s *session) settleRecord(pv string) error {
+func (s *session) finishRecordName(pv string) error {
 	volumes, err := s.dir(volumesDir)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (s *session) nameRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = again(func() error { return unix.Renameat(volumes, s.newName(pv), volumes, pv+recordSuffix) })
+	err = retryEINTR(func() error { return unix.Renameat(volumes, s.newName(pv), volumes, pv+recordSuffix) })
 	return wrap("naming the record", err)
 }
 
@@ -270,7 +270,7 @@ func (s *session) nameRecord(pv string) error {
 func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	staging := s.dirs[stagingDir]
 	err = selinux.CreatedAs(spec.Label, func() error {
-		return again(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
+		return retryEINTR(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
 	})
 	if errors.Is(err, unix.EEXIST) {
 		return -1, errBegun
@@ -284,7 +284,7 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 
 // dress gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
 // (chown(2)), and the mode says that all the rest is done.
-func (s *session) dress(dir int, spec Spec) error {
+func (s *session) applyAttributes(dir int, spec Spec) error {
 	if err := s.inherit(dir); err != nil {
 		return err
 	}
@@ -294,17 +294,17 @@ func (s *session) dress(dir int, spec Spec) error {
 	if err := unix.Fchown(dir, spec.UID, spec.GID); err != nil {
 		return wrap("setting the owner", err)
 	}
-	s.pool.did("owner set")
+	s.pool.crashPoint("owner set")
 	if err := unix.Fchmod(dir, unixMode(spec.Mode)); err != nil {
 		return wrap("setting the mode", err)
 	}
-	s.pool.did("mode set")
+	s.pool.crashPoint("mode set")
 	return nil
 }
 
 // takeBack removes what is left of an attempt, this one or one of a process that died. The record
 // goes first, and durably: without staging/<pv> it would claim a directory that may be somebody else's.
-func (s *session) takeBack(pv string, staging, volumes int) error {
+func (s *session) rollBack(pv string, staging, volumes int) error {
 	old, err := exists(volumes, pv+recordSuffix)
 	if err != nil {
 		return err
@@ -312,15 +312,15 @@ func (s *session) takeBack(pv string, staging, volumes int) error {
 	err = remove(volumes, s.newName(pv), 0)
 	if old {
 		err = errors.Join(err, remove(volumes, pv+recordSuffix, 0))
-		s.pool.did("record taken back")
+		s.pool.crashPoint("record rolled back")
 		err = errors.Join(err, s.sync(volumesDir))
 	}
 	if err != nil {
-		return fmt.Errorf("taking back the record: %w", err)
+		return fmt.Errorf("rolling back the record: %w", err)
 	}
 	err = remove(staging, pv, unix.AT_REMOVEDIR)
-	s.pool.did("directory taken back")
-	return wrap("taking back the directory", err)
+	s.pool.crashPoint("directory rolled back")
+	return wrap("rolling back the directory", err)
 }
 
 func wrap(doing string, err error) error {

@@ -14,7 +14,7 @@
 // volume's name in the pool is somebody else's: that is how a crash while losing a race for a name
 // is told from one after winning it.
 //
-// In a shared pool daemons of other hosts may be at work, too. There nothing is staged: common.go says
+// In a shared pool daemons of other hosts may be at work, too. There nothing is staged: shared.go says
 // how a volume is made instead.
 //
 // Every call opens the pool anew, compares it with the identity that was checked (ErrMoved if it is

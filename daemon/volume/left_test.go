@@ -9,7 +9,7 @@ import (
 
 // The names of what could not be removed are its owner's: of each path both ends are told, on one line.
 func TestLeftPathsAreBounded(t *testing.T) {
-	e := &emptier{}
+	e := &purger{}
 	for range 2 * leftMax {
 		e.count("first\n"+strings.Repeat("\x1b[31m/deep", 10_000)+"/last\xff", unix.EBUSY)
 	}

@@ -46,7 +46,7 @@ func (s *session) initMarker(marker []byte) error {
 		if err := makeOwn(meta, name); err != nil {
 			return err
 		}
-		s.pool.did(name + " made")
+		s.pool.crashPoint(name + " made")
 		if _, err := s.dir(name); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *session) initMarker(marker []byte) error {
 // makeOwn makes one of our own directories, unless it is there. What else is of its name is refused
 // when it is opened.
 func makeOwn(dir int, name string) error {
-	err := again(func() error { return unix.Mkdirat(dir, name, 0o700) })
+	err := retryEINTR(func() error { return unix.Mkdirat(dir, name, 0o700) })
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -92,32 +92,32 @@ func (s *session) remark(m hostcheck.Marker) error {
 	if now, err := hostcheck.ReadMarker(s.root); err != nil || now.ID != m.ID {
 		return errors.Join(fmt.Errorf("%w: %s is another one", ErrPrepared, markerFile), err)
 	}
-	if err := removeStrays(meta); err != nil {
+	if err := removeOrphanedMarkers(meta); err != nil {
 		return err
 	}
 	// A name of its own, because daemons of other nodes may write the same marker now. One that loses its
-	// file to removeStrays of another finds nothing to rename, and tries again.
+	// file to removeOrphanedMarkers of another finds nothing to rename, and tries again.
 	aside := markerAside + rand.Text()
 	fd, err := createFile(meta, aside, text)
 	if err != nil {
 		return errors.Join(wrap("writing "+aside, err), remove(meta, aside, 0))
 	}
 	defer unix.Close(fd)
-	s.pool.did("marker written")
+	s.pool.crashPoint("marker written")
 	if err := fsync(fd); err != nil {
 		return errors.Join(wrap("fsync of "+aside, err), remove(meta, aside, 0))
 	}
-	if err := again(func() error { return unix.Renameat(meta, aside, meta, markerFile) }); err != nil {
+	if err := retryEINTR(func() error { return unix.Renameat(meta, aside, meta, markerFile) }); err != nil {
 		return errors.Join(wrap("naming "+markerFile, err), remove(meta, aside, 0))
 	}
-	s.pool.did("marker named")
+	s.pool.crashPoint("marker named")
 	return wrap("fsync of "+metaDir, fsync(meta))
 }
 
 // markerAside begins the name of a marker that has not its final name yet.
 const markerAside = markerFile + ".new."
 
-func removeStrays(meta int) error {
+func removeOrphanedMarkers(meta int) error {
 	fd, err := openDir(meta, ".") // a position of its own
 	if err != nil {
 		return err
@@ -156,12 +156,12 @@ func (s *session) writeMarker(meta int, marker []byte) error {
 	if err := errors.Join(fsync(fd), fsync(meta)); err != nil {
 		return wrap("fsync of "+markerFile, err)
 	}
-	s.pool.did("marker written")
+	s.pool.crashPoint("marker written")
 	err = moveOut(meta, markerFile+".new", meta, markerFile)
 	if errors.Is(err, unix.EEXIST) { // the same one, as sameMarker saw
 		err = remove(meta, markerFile+".new", 0)
 	}
-	s.pool.did("marker named")
+	s.pool.crashPoint("marker named")
 	if err := errors.Join(err, fsync(meta)); err != nil {
 		return wrap("naming "+markerFile, err)
 	}

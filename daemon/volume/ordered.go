@@ -67,5 +67,5 @@ func beginWriteOut(fd int) { _ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RAN
 // file's size and blocks into its log, so that no later change can be durable without them.
 func writeOut(fd int) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	return again(func() error { return unix.SyncFileRange(fd, 0, 0, all) })
+	return retryEINTR(func() error { return unix.SyncFileRange(fd, 0, 0, all) })
 }

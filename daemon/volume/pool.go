@@ -21,19 +21,19 @@ import (
 type Options struct {
 	Name string // for error messages
 	Path string // absolute, no symbolic link in it
-	// Maker, if it is not empty, says that daemons of other hosts may work in the pool as well: it
+	// HostID, if it is not empty, says that daemons of other hosts may work in the pool as well: it
 	// tells this one from them, in 8 letters or digits.
-	Maker string
+	HostID string
 }
 
 // Pool works in one pool's directory. It can be used by many goroutines; calls for the same volume
 // wait for each other. It holds no descriptor between calls.
 type Pool struct {
 	name, path string
-	maker      string
-	group      group
+	hostID     string
+	fsyncs     fsyncGroup
 	ordered    ordered
-	healed     atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
+	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
 	urgent     atomic.Int64                    // calls that somebody waits for: a purge makes room for them
 	purging    chan struct{}
 
@@ -42,14 +42,14 @@ type Pool struct {
 	calls map[*call]struct{} // under way
 	born  time.Time
 
-	step func(string) // tests: called after each step of each call, may panic to play a crash
+	atCrashPoint func(name string) // tests: called after each step of each call, may panic to play a crash
 }
 
 // New makes the hands of one pool. It touches nothing.
 func New(o Options) *Pool {
 	return &Pool{
-		name: o.Name, path: filepath.Clean(o.Path), maker: o.Maker,
-		group:   group{dirs: map[groupKey]*shared{}, sync: fsync},
+		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID,
+		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
 		purging: make(chan struct{}, 1),
 		locks:   map[string]*lock{},
 		calls:   map[*call]struct{}{},
@@ -57,9 +57,9 @@ func New(o Options) *Pool {
 	}
 }
 
-func (p *Pool) did(step string) {
-	if p.step != nil {
-		p.step(step)
+func (p *Pool) crashPoint(name string) {
+	if p.atCrashPoint != nil {
+		p.atCrashPoint(name)
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *session) dir(name string) (int, error) {
 		return -1, fmt.Errorf("%w: %s/%s: %w", ErrNotPrepared, metaDir, name, err)
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && s.pool.maker != "" && st.Uid != 0 && int(st.Uid) != unix.Geteuid() {
+	if err = unix.Fstat(fd, &st); err == nil && s.pool.hostID != "" && st.Uid != 0 && int(st.Uid) != unix.Geteuid() {
 		err = fmt.Errorf("%w: %s/%s belongs to user %d", ErrSquashed, metaDir, name, st.Uid)
 	} else if err == nil && (st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != unix.Geteuid()) {
 		err = fmt.Errorf("%w: %s/%s: others can write to it", ErrNotPrepared, metaDir, name)
@@ -199,7 +199,7 @@ func (s *session) sync(dirs ...string) error {
 			return err
 		}
 		calls = append(calls, func() error {
-			if err := s.pool.group.do(groupKey{s.id, name}, fd); err != nil {
+			if err := s.pool.fsyncs.do(fsyncKey{s.id, name}, fd); err != nil {
 				return fmt.Errorf("fsync of %s: %w", cmp.Or(name, "the pool's directory"), err)
 			}
 			return nil
@@ -212,7 +212,7 @@ func (s *session) sync(dirs ...string) error {
 func (s *session) durable(step string, dirs ...string) error {
 	err := s.sync(dirs...)
 	if err == nil {
-		s.pool.did(step)
+		s.pool.crashPoint(step)
 	}
 	return err
 }

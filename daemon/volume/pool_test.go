@@ -184,7 +184,7 @@ func TestSwappedMeanwhile(t *testing.T) {
 		r := onTmpfs(t)
 		dir := r.create(t, pv)
 		before := ""
-		r.step = func(step string) {
+		r.atCrashPoint = func(step string) {
 			if step == "checked" {
 				must(t, os.Rename(dir, dir+"-old"))
 				write(t, filepath.Join(dir, "file"), "not ours")
@@ -369,7 +369,7 @@ func TestFailedSyncIsNoStep(t *testing.T) {
 	r := onTmpfs(t)
 	prepared(t, r)
 	var steps []string
-	r.Pool.step = func(step string) { steps = append(steps, step) }
+	r.Pool.atCrashPoint = func(step string) { steps = append(steps, step) }
 	must(t, r.on(t.Context(), r.id, pv, func(s *session) error {
 		must(t, s.durable("good", volumesDir))
 		if err := s.durable("bad", "no-such-directory"); err == nil {

@@ -37,7 +37,7 @@ func cutPower(t *testing.T, dir string, how uint32) {
 // the filesystem keeps and with an fsync of each part. What is in the pool then has a whole record;
 // what was answered is there; and going on ends in the same tree as ever.
 //
-// Without logText's attribute it is red on both (a directory with an empty record), without the last fsync
+// Without writeAttribute's attribute it is red on both (a directory with an empty record), without the last fsync
 // as well. TestRecordInTheLog has the records that are written out instead.
 func TestPowerCut(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {

@@ -29,7 +29,7 @@ const (
 )
 
 func (x *fsxattr) call(fd int, request uintptr) error {
-	return again(func() error {
+	return retryEINTR(func() error {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(x)))
 		if errno != 0 {
 			return errno
@@ -69,7 +69,7 @@ func (s *session) inherit(dir int) error {
 		return nil
 	}
 	err := setProject(dir, of)
-	s.pool.did("project set")
+	s.pool.crashPoint("project set")
 	return wrap("setting the project", err)
 }
 

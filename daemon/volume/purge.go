@@ -88,9 +88,9 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	if err != nil || !there {
 		return Purged{}, err
 	}
-	e := newEmptier(ctx, s, trash)
+	e := newPurger(ctx, s, trash)
 	e.entry(trash, name, "")
-	s.pool.did("emptied")
+	s.pool.crashPoint("emptied")
 	if e.stopped != nil {
 		return e.purged, e.stopped
 	}
@@ -103,7 +103,7 @@ func (s *session) finishPurge(pv string) error {
 	if err := s.sync(trashDir); err != nil {
 		return err
 	}
-	s.pool.did("trash durable")
+	s.pool.crashPoint("trash durable")
 	r, place, err := s.find(pv)
 	switch {
 	case errors.Is(err, ErrNotRecorded):

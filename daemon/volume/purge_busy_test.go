@@ -62,7 +62,7 @@ func TestPurgeNeverEmpty(t *testing.T) {
 	defer unix.Close(held)
 	must(t, r.Trash(t.Context(), r.id, pv))
 	passes := 0
-	r.step = func(step string) {
+	r.atCrashPoint = func(step string) {
 		if step == "directory emptied" {
 			passes++
 			must(t, unix.Mknodat(held, strconv.Itoa(passes), unix.S_IFREG, 0))

@@ -17,10 +17,10 @@ func (s *session) limit(dir int, bytes int64) error {
 	if bytes <= 0 {
 		return nil
 	}
-	err := again(func() error {
+	err := retryEINTR(func() error {
 		return unix.Fsetxattr(dir, cephQuota, []byte(strconv.FormatInt(bytes, 10)), 0)
 	})
-	s.pool.did("quota set")
+	s.pool.crashPoint("quota set")
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: setting %s: %w", ErrNoQuota, cephQuota, err)
 	}

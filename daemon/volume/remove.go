@@ -51,7 +51,7 @@ func (s *session) removeEmpty(r record.Record) error {
 	if err != nil {
 		return fmt.Errorf("directory %q: %w", r.Directory, err)
 	}
-	s.pool.did("directory removed")
+	s.pool.crashPoint("directory removed")
 	return s.durable("pool durable", "")
 }
 
@@ -62,7 +62,7 @@ func (s *session) dropRecord(pv string) error {
 		return err
 	}
 	err = errors.Join(remove(volumes, pv+recordSuffix, 0), remove(volumes, s.newName(pv), 0))
-	s.pool.did("record removed")
+	s.pool.crashPoint("record removed")
 	if err != nil {
 		return wrap("removing the record", err)
 	}
@@ -75,7 +75,7 @@ func (s *session) dropStaging(pv string) error {
 		return err
 	}
 	err = remove(staging, pv, unix.AT_REMOVEDIR)
-	s.pool.did("staging removed")
+	s.pool.crashPoint("staging removed")
 	return wrap("removing the directory from staging", err)
 }
 
@@ -141,9 +141,9 @@ func (s *session) putBack(r record.Record, from, name string) error {
 	if err != nil {
 		return fmt.Errorf("putting back directory %q: %w", r.Directory, err)
 	}
-	s.pool.did("put back")
+	s.pool.crashPoint("put back")
 	err = s.sync("", from)
-	s.pool.did("put back durably")
+	s.pool.crashPoint("put back durably")
 	return err
 }
 
@@ -212,10 +212,10 @@ func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return wrap("discarding it", err)
 		}
-		s.pool.did("discarded")
+		s.pool.crashPoint("discarded")
 		// Before the first file goes: what a power cut brings back under its old name must be whole.
 		err = s.sync(trashDir)
-		s.pool.did("discarded durably")
+		s.pool.crashPoint("discarded durably")
 		return err
 	})
 }
@@ -243,7 +243,7 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 	if err := unix.Fstat(fd, &meant); err != nil {
 		return err
 	}
-	s.pool.did("checked")
+	s.pool.crashPoint("checked")
 	err = moveOut(s.root, r.Directory, to, name)
 	if errors.Is(err, unix.EPERM) { // a pod may make its volume's own directory immutable
 		unflag(s.root, r.Directory)
@@ -257,7 +257,7 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 		return errors.Join(fmt.Errorf("directory %q: %w: it was replaced meanwhile", r.Directory, ErrForeign),
 			moveBack(to, name, s.root, r.Directory))
 	}
-	s.pool.did("moved")
+	s.pool.crashPoint("moved")
 	return err
 }
 
@@ -278,7 +278,7 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 			return wrongPlace(place)
 		}
 		if r.Retained {
-			return errors.Join(s.settleRecord(pv), s.sync(volumesDir))
+			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
 		r.Retained = true
 		return s.rewrite(r)
@@ -307,7 +307,7 @@ func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) err
 // rewrite replaces a record. A crash before the rename leaves the old record and a new one beside it,
 // which Sweep removes.
 func (s *session) rewrite(r record.Record) error {
-	if err := s.settleRecord(r.PV); err != nil {
+	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
 	fd, err := s.writeRecord(r)
@@ -315,14 +315,14 @@ func (s *session) rewrite(r record.Record) error {
 		return err
 	}
 	defer unix.Close(fd)
-	s.pool.did("record written")
+	s.pool.crashPoint("record written")
 	if err := fsync(fd); err != nil {
 		return wrap("fsync of the record", err)
 	}
-	s.pool.did("record durable")
+	s.pool.crashPoint("record durable")
 	if err := s.nameRecord(r.PV); err != nil {
 		return err
 	}
-	s.pool.did("record named")
+	s.pool.crashPoint("record named")
 	return s.durable("record's name durable", volumesDir)
 }

@@ -54,10 +54,10 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 			}
 		}
 	}
-	if err := s.healAll(ctx, files); err != nil {
+	if err := s.repairAll(ctx, files); err != nil {
 		return n, err
 	}
-	return n, s.sweepStrays(files)
+	return n, s.sweepOrphanedFiles(files)
 }
 
 // sweepOne does one volume's part, if no call is working on it.
@@ -92,11 +92,11 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 			return false, err
 		}
 		if taken {
-			return true, s.takeBack(pv, s.dirs[stagingDir], volumes)
+			return true, s.rollBack(pv, s.dirs[stagingDir], volumes)
 		}
 	}
 	err = remove(s.dirs[stagingDir], pv, unix.AT_REMOVEDIR)
-	s.pool.did("staging swept")
+	s.pool.crashPoint("staging swept")
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EBUSY) {
 		return false, nil // not of our making: List shows it
 	}
@@ -106,10 +106,10 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 // sweepRecord: a complete record gets its final name, a torn one goes.
 func (s *session) sweepRecord(pv string) (bool, error) {
 	_, err := s.load(pv)
-	s.pool.did("record looked at")
+	s.pool.crashPoint("record looked at")
 	switch {
 	case err == nil:
-		return true, s.settleRecord(pv)
+		return true, s.finishRecordName(pv)
 	case errors.Is(err, ErrNotRecorded):
 		return true, wrap("a torn record", remove(s.dirs[volumesDir], s.newName(pv), 0))
 	case errors.Is(err, record.ErrDamaged):

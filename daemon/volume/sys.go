@@ -15,7 +15,7 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // again repeats a system call that a signal interrupted: the runtime's preemption signals reach
 // calls on FUSE and NFS, whatever SA_RESTART says (signal(7)). EAGAIN is not repeated: it is also
 // the answer of a file that its owner holds a lease on (fcntl(2)), for as long as he likes.
-func again(call func() error) error {
+func retryEINTR(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
@@ -25,7 +25,7 @@ func again(call func() error) error {
 
 func open(dir int, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
-	err = again(func() error {
+	err = retryEINTR(func() error {
 		fd, err = unix.Openat2(dir, path, &how)
 		return err
 	})
@@ -36,7 +36,7 @@ func openDir(dir int, path string) (int, error) {
 	return open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
 }
 
-func fsync(fd int) error { return again(func() error { return unix.Fsync(fd) }) }
+func fsync(fd int) error { return retryEINTR(func() error { return unix.Fsync(fd) }) }
 
 // exists says whether dir has an entry of this name, of whatever kind.
 func exists(dir int, name string) (bool, error) {
@@ -48,13 +48,13 @@ func exists(dir int, name string) (bool, error) {
 }
 
 func lstat(dir int, name string) (st unix.Stat_t, err error) {
-	err = again(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err = retryEINTR(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return st, err
 }
 
 // remove unlinks a file (flags 0) or an empty directory (AT_REMOVEDIR); one that is gone is fine.
 func remove(dir int, name string, flags int) error {
-	err := again(func() error { return unix.Unlinkat(dir, name, flags) })
+	err := retryEINTR(func() error { return unix.Unlinkat(dir, name, flags) })
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -65,14 +65,14 @@ func remove(dir int, name string, flags int) error {
 // old FUSE) answer EINVAL; there the name is looked at first, and only a process of root's that
 // makes an empty directory of that name in the same microsecond would lose it.
 func move(from int, name string, to int, newName string) error {
-	err := again(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })
+	err := retryEINTR(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
 	if taken, err := exists(to, newName); taken || err != nil {
 		return errors.Join(err, unix.EEXIST)
 	}
-	return again(func() error { return unix.Renameat(from, name, to, newName) })
+	return retryEINTR(func() error { return unix.Renameat(from, name, to, newName) })
 }
 
 // openFile opens what should be a regular file. O_NONBLOCK: a FIFO in its place may not hang the daemon.
@@ -127,7 +127,7 @@ func createFile(dir int, name string, text []byte) (fd int, err error) {
 func writeAll(fd int, text []byte) error {
 	for len(text) > 0 {
 		n := 0
-		if err := again(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
+		if err := retryEINTR(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
 			return err
 		}
 		text = text[n:]
@@ -139,7 +139,7 @@ func writeAll(fd int, text []byte) error {
 type reader int
 
 func (r reader) Read(p []byte) (n int, err error) {
-	err = again(func() (err error) { n, err = unix.Read(int(r), p); return err })
+	err = retryEINTR(func() (err error) { n, err = unix.Read(int(r), p); return err })
 	switch {
 	case err != nil:
 		return 0, err
@@ -176,6 +176,6 @@ func names(fd int) ([]string, error) {
 }
 
 func getdents(fd int, buffer []byte) (n int, err error) {
-	err = again(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
+	err = retryEINTR(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
 	return n, err
 }

@@ -73,7 +73,7 @@ func TestWaitingIsOfEntries(t *testing.T) {
 	// An entry's time begins with the end of the one before, and a directory's with its last entry's, however slow
 	// the machine is.
 	before, last, entries := time.Now(), time.Now(), 0
-	r.step = func(step string) {
+	r.atCrashPoint = func(step string) {
 		if step != "directory emptied" {
 			return
 		}

@@ -6,18 +6,18 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// group makes callers share the fsyncs of one directory: who arrives while one is under way waits
+// fsyncGroup makes callers share the fsyncs of one directory: who arrives while one is under way waits
 // for the next, which one of those who wait does for all of them, on its own descriptor. It keeps
 // nothing when the last caller left.
-type group struct {
+type fsyncGroup struct {
 	mu   sync.Mutex
-	dirs map[groupKey]*shared
+	dirs map[fsyncKey]*shared
 	sync func(fd int) error
 }
 
-// groupKey: descriptors of the same directory of the same mount may stand in for each other. A pool
+// fsyncKey: descriptors of the same directory of the same mount may stand in for each other. A pool
 // that was unmounted and mounted meanwhile has another identity.
-type groupKey struct {
+type fsyncKey struct {
 	pool mounts.Identity
 	dir  string
 }
@@ -31,7 +31,7 @@ type turn struct {
 }
 
 // do answers after an fsync that began after it was called.
-func (g *group) do(key groupKey, fd int) error {
+func (g *fsyncGroup) do(key fsyncKey, fd int) error {
 	g.mu.Lock()
 	s, busy := g.dirs[key]
 	switch {
@@ -60,7 +60,7 @@ func (g *group) do(key groupKey, fd int) error {
 }
 
 // pass begins the next turn. From here on callers wait for the one after it.
-func (g *group) pass(key groupKey) {
+func (g *fsyncGroup) pass(key fsyncKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.dirs[key]

@@ -17,7 +17,7 @@ import (
 func TestGroup(t *testing.T) {
 	const callers = 20
 	first, calls := make(chan struct{}), atomic.Int32{}
-	g := group{dirs: map[groupKey]*shared{}}
+	g := fsyncGroup{dirs: map[fsyncKey]*shared{}}
 	g.sync = func(int) error {
 		if calls.Add(1) == 1 {
 			<-first
@@ -25,7 +25,7 @@ func TestGroup(t *testing.T) {
 		}
 		return unix.EIO
 	}
-	key := groupKey{mounts.Identity{Inode: 1}, "volumes"}
+	key := fsyncKey{mounts.Identity{Inode: 1}, "volumes"}
 	var wait sync.WaitGroup
 	errs := make([]error, callers)
 	wait.Go(func() { errs[0] = g.do(key, 1) })
@@ -38,7 +38,7 @@ func TestGroup(t *testing.T) {
 	for busy(&g, key) < callers {
 		runtime.Gosched()
 	}
-	if err := g.do(groupKey{mounts.Identity{Inode: 2}, "volumes"}, 2); !errors.Is(err, unix.EIO) || calls.Load() != 2 {
+	if err := g.do(fsyncKey{mounts.Identity{Inode: 2}, "volumes"}, 2); !errors.Is(err, unix.EIO) || calls.Load() != 2 {
 		t.Errorf("another pool's directory waited: %v", err)
 	}
 	close(first)
@@ -54,7 +54,7 @@ func TestGroup(t *testing.T) {
 }
 
 // busy counts the callers of a key that are inside.
-func busy(g *group, key groupKey) int {
+func busy(g *fsyncGroup, key fsyncKey) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.dirs[key]

@@ -21,9 +21,9 @@ var logging = []struct {
 	args         []string
 	tooLong      int // bytes in a record's claim that keep its text out of the log
 }{
-	{"ext4", "ext4", 32, nil, 2 * loggedMax},
-	{"ext4 with small blocks", "ext4", 32, []string{"-b", "1024"}, loggedMax - 500},
-	{"xfs", "xfs", 320, nil, 2 * loggedMax},
+	{"ext4", "ext4", 32, nil, 2 * attributeMax},
+	{"ext4 with small blocks", "ext4", 32, []string{"-b", "1024"}, attributeMax - 500},
+	{"xfs", "xfs", 320, nil, 2 * attributeMax},
 }
 
 // A power cut right after Create takes the data of a record, which nobody waited for. The volume is

@@ -15,26 +15,26 @@ import (
 // recordAttribute has the text of a record a second time, in an attribute of the record's own file.
 const recordAttribute = "user.hostpath-provisioner.record"
 
-// loggedMax bounds the text that is put into an attribute, in bytes: ext4 keeps all attributes of a
+// attributeMax bounds the text that is put into an attribute, in bytes: ext4 keeps all attributes of a
 // file in one block (ext4(5)), and xfs puts longer ones beside its log.
-const loggedMax = 2 << 10
+const attributeMax = 2 << 10
 
 // draft is a record under its new name, just written.
 type draft struct {
-	fd     int
-	logged bool // its text is in recordAttribute, too
+	fd          int
+	inAttribute bool // its text is in recordAttribute, too
 }
 
-// logText gives the text of a new record to the filesystem's log. Where the order of changes is kept
+// writeAttribute gives the text of a new record to the filesystem's log. Where the order of changes is kept
 // (ordered), attributes are in the log as names are, so that whoever finds a later name after a power
 // cut finds the text: the write of the file's data, one for each volume, need not be waited for. It
 // answers false where the attribute cannot be had: ENOSPC is also
 // ext4's word for one that does not fit (xattr(7)).
-func logText(fd int, text []byte) bool {
-	if len(text) > loggedMax {
+func writeAttribute(fd int, text []byte) bool {
+	if len(text) > attributeMax {
 		return false
 	}
-	return again(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
+	return retryEINTR(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
 }
 
 // readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
@@ -48,7 +48,7 @@ func readRecord(dir int, name, pv string) (record.Record, error) {
 	if err == nil || errors.Is(err, record.ErrNewer) {
 		return r, err
 	}
-	whole, lost := loggedText(dir, name)
+	whole, lost := attributeText(dir, name)
 	if lost != nil || !cutShort(text, whole) {
 		return r, err
 	}
@@ -71,21 +71,21 @@ func cutShort(text, whole []byte) bool {
 	return len(text) <= len(whole) && len(written) < len(whole) && bytes.HasPrefix(whole, written)
 }
 
-// loggedText reads a record's attribute; ENODATA if it has none.
-func loggedText(dir int, name string) (text []byte, err error) {
+// attributeText reads a record's attribute; ENODATA if it has none.
+func attributeText(dir int, name string) (text []byte, err error) {
 	fd, err := openFile(dir, name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	n, text := 0, make([]byte, loggedMax)
-	err = again(func() (err error) { n, err = unix.Fgetxattr(fd, recordAttribute, text); return err })
+	n, text := 0, make([]byte, attributeMax)
+	err = retryEINTR(func() (err error) { n, err = unix.Fgetxattr(fd, recordAttribute, text); return err })
 	return text[:max(n, 0)], err
 }
 
-// healAll looks at each record, once for each mount: power cuts come before it.
-func (s *session) healAll(ctx context.Context, files map[string]bool) error {
-	if done := s.pool.healed.Load(); done != nil && *done == s.id || !s.pool.ordered.of(s.id, s.root) {
+// repairAll looks at each record, once for each mount: power cuts come before it.
+func (s *session) repairAll(ctx context.Context, files map[string]bool) error {
+	if done := s.pool.repaired.Load(); done != nil && *done == s.id || !s.pool.ordered.of(s.id, s.root) {
 		return nil
 	}
 	all := true
@@ -94,7 +94,7 @@ func (s *session) healAll(ctx context.Context, files map[string]bool) error {
 		if !is || record.CheckPV(pv) != nil {
 			continue
 		}
-		_, err := s.sweepOne(ctx, pv, s.heal)
+		_, err := s.sweepOne(ctx, pv, s.repair)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			all = false // the attribute is still there
 		} else if err != nil {
@@ -103,14 +103,14 @@ func (s *session) healAll(ctx context.Context, files map[string]bool) error {
 	}
 	if all {
 		id := s.id
-		s.pool.healed.Store(&id)
+		s.pool.repaired.Store(&id)
 	}
 	return nil
 }
 
 // heal writes the data of a record again that a power cut took. A crash on the way leaves a beginning
 // of it, as the power cut did.
-func (s *session) heal(pv string) (bool, error) {
+func (s *session) repair(pv string) (bool, error) {
 	volumes, name := s.dirs[volumesDir], pv+recordSuffix
 	text, err := readFile(volumes, name, record.MaxSize)
 	if err != nil {
@@ -119,18 +119,18 @@ func (s *session) heal(pv string) (bool, error) {
 	if _, err := record.Decode(text, pv); !errors.Is(err, record.ErrDamaged) {
 		return false, nil
 	}
-	whole, err := loggedText(volumes, name)
+	whole, err := attributeText(volumes, name)
 	if err != nil || !cutShort(text, whole) {
 		return false, nil
 	}
 	fd, err := openFile(volumes, name, unix.O_WRONLY)
 	if err != nil {
-		return false, wrap("healing a record", err)
+		return false, wrap("repairing a record", err)
 	}
 	defer unix.Close(fd)
 	if err := writeAll(fd, whole); err != nil {
-		return false, wrap("healing a record", err)
+		return false, wrap("repairing a record", err)
 	}
-	s.pool.did("record healed")
+	s.pool.crashPoint("record repaired")
 	return true, nil
 }

@@ -37,8 +37,8 @@ var network = []struct {
 func two(t testing.TB, dir string) (a, b *rig) {
 	t.Helper()
 	id := identity(t, dir)
-	a = &rig{Pool: New(Options{Name: "shared", Path: dir, Maker: "aaaaaaaa"}), path: dir, id: id}
-	b = &rig{Pool: New(Options{Name: "shared", Path: dir, Maker: "bbbbbbbb"}), path: dir, id: id}
+	a = &rig{Pool: New(Options{Name: "shared", Path: dir, HostID: "aaaaaaaa"}), path: dir, id: id}
+	b = &rig{Pool: New(Options{Name: "shared", Path: dir, HostID: "bbbbbbbb"}), path: dir, id: id}
 	prepared(t, a)
 	return a, b
 }
@@ -159,7 +159,7 @@ func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ende
 	t.Helper()
 	reached, goOn, done := make(chan string), make(chan struct{}), make(chan struct{})
 	n := 0
-	r.step = func(step string) {
+	r.atCrashPoint = func(step string) {
 		if n++; n-1 == at {
 			reached <- step
 			<-goOn
@@ -177,11 +177,11 @@ func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ende
 	}()
 	select {
 	case <-reached:
-		defer func() { close(goOn); <-done; r.step = nil }() // also if meanwhile ends the test
+		defer func() { close(goOn); <-done; r.atCrashPoint = nil }() // also if meanwhile ends the test
 		meanwhile()
 		return false
 	case <-done:
-		r.step = nil
+		r.atCrashPoint = nil
 		meanwhile()
 		return true
 	}
@@ -226,7 +226,7 @@ func TestStrays(t *testing.T) {
 	if _, err := os.Stat(stray); err != nil {
 		t.Fatal(err)
 	}
-	old := time.Now().Add(-2 * strayAfter)
+	old := time.Now().Add(-2 * orphanedAfter)
 	must(t, os.Chtimes(stray, old, old))
 	steps{"sweep"}.of(t, b)
 	if _, err := os.Stat(stray); !os.IsNotExist(err) {
@@ -295,7 +295,7 @@ func onFUSE(t testing.TB, maker string) (*rig, *hungfs.FS) {
 	t.Helper()
 	dir := hosttest.Dir(t)
 	fs := hungfs.Mount(t, dir)
-	return &rig{Pool: New(Options{Name: "p", Path: dir, Maker: maker}), path: dir, id: identity(t, dir)}, fs
+	return &rig{Pool: New(Options{Name: "p", Path: dir, HostID: maker}), path: dir, id: identity(t, dir)}, fs
 }
 
 // Root of this host is nobody to the file server: one error says so.

@@ -81,23 +81,23 @@ func (s *session) linkRecord(spec Spec) (record.Record, error) {
 		return record.Record{}, err
 	}
 	defer unix.Close(fd)
-	s.pool.did("record written")
+	s.pool.crashPoint("record written")
 	if err := fsync(fd); err != nil {
 		return record.Record{}, wrap("fsync of the record", err)
 	}
 	volumes, own, final := s.dirs[volumesDir], s.newName(spec.PV), spec.PV+recordSuffix
-	err = again(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
+	err = retryEINTR(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
 	if noLinks(err) {
 		err = moveOut(volumes, own, volumes, final)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return record.Record{}, wrap("naming the record", err)
 	}
-	s.pool.did("record linked")
+	s.pool.crashPoint("record linked")
 	if err := errors.Join(remove(volumes, own, 0), s.sync(volumesDir)); err != nil {
 		return record.Record{}, wrap("naming the record", err)
 	}
-	s.pool.did("record durable")
+	s.pool.crashPoint("record durable")
 	return s.load(spec.PV)
 }
 
@@ -113,13 +113,13 @@ func noLinks(err error) bool {
 
 func (s *session) makeDirectory(spec Spec) error {
 	err := selinux.CreatedAs(spec.Label, func() error {
-		return again(func() error { return unix.Mkdirat(s.root, spec.Directory, bornMode) })
+		return retryEINTR(func() error { return unix.Mkdirat(s.root, spec.Directory, bornMode) })
 	})
 	made := err == nil
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return wrap("making the directory", err)
 	}
-	s.pool.did("directory made")
+	s.pool.crashPoint("directory made")
 	there, err := s.volumeDir(spec.Directory)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *session) makeDirectory(spec Spec) error {
 	if naked, err := born(fd); err != nil {
 		return wrap("looking at the directory", err)
 	} else if made || naked {
-		if err := s.dress(fd, spec); err != nil {
+		if err := s.applyAttributes(fd, spec); err != nil {
 			return err
 		}
 	}
@@ -164,19 +164,19 @@ func born(fd int) (bool, error) {
 func (s *session) newName(pv string) string { return pv + s.pool.newSuffix() }
 
 func (p *Pool) newSuffix() string {
-	if p.maker == "" {
+	if p.hostID == "" {
 		return newSuffix
 	}
-	return recordSuffix + "." + p.maker + ".new"
+	return recordSuffix + "." + p.hostID + ".new"
 }
 
-// strayAfter is when a record that another daemon of a shared pool began to write is swept. One that
+// orphanedAfter is when a record that another daemon of a shared pool began to write is swept. One that
 // it still wanted is written again: sweeping too early costs it a try.
-const strayAfter = time.Hour
+const orphanedAfter = time.Hour
 
-// sweepStrays removes records that other daemons began to write and did not name.
-func (s *session) sweepStrays(files map[string]bool) error {
-	if s.pool.maker == "" {
+// sweepOrphanedFiles removes records that other daemons began to write and did not name.
+func (s *session) sweepOrphanedFiles(files map[string]bool) error {
+	if s.pool.hostID == "" {
 		return nil
 	}
 	for _, name := range sorted(files) {
@@ -184,11 +184,11 @@ func (s *session) sweepStrays(files map[string]bool) error {
 			continue
 		}
 		st, err := lstat(s.dirs[volumesDir], name)
-		if err == nil && time.Since(time.Unix(st.Mtim.Unix())) > strayAfter {
+		if err == nil && time.Since(time.Unix(st.Mtim.Unix())) > orphanedAfter {
 			err = remove(s.dirs[volumesDir], name, 0)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return wrap("a stray record", err)
+			return wrap("an orphaned temporary file", err)
 		}
 	}
 	return nil
@@ -209,7 +209,7 @@ func (p *Pool) remote(err error) error {
 	switch {
 	case errors.Is(err, unix.ESTALE):
 		return fmt.Errorf("%w: %w", ErrMoved, err)
-	case p.maker != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !errors.Is(err, ErrNoQuota):
+	case p.hostID != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !errors.Is(err, ErrNoQuota):
 		return fmt.Errorf("%w: %w", refusal(unix.Geteuid()), err)
 	default:
 		return err

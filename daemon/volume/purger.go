@@ -25,9 +25,9 @@ const (
 	pathMax = 160
 )
 
-// emptier removes a tree that its owner may have made as nasty as he could, and may still be writing
+// purger removes a tree that its owner may have made as nasty as he could, and may still be writing
 // to. It works on single names beneath descriptors; it never crosses a mount or follows a link.
-type emptier struct {
+type purger struct {
 	ctx     context.Context
 	pool    *Pool
 	call    *call
@@ -39,12 +39,12 @@ type emptier struct {
 	stopped error
 }
 
-func newEmptier(ctx context.Context, s *session, trash int) *emptier {
-	return &emptier{ctx: ctx, pool: s.pool, call: s.call, open: []int{trash}, began: time.Now()}
+func newPurger(ctx context.Context, s *session, trash int) *purger {
+	return &purger{ctx: ctx, pool: s.pool, call: s.call, open: []int{trash}, began: time.Now()}
 }
 
 // entry removes one entry, with all that is in it. at is its directory's path, for messages.
-func (e *emptier) entry(dir int, name, at string) {
+func (e *purger) entry(dir int, name, at string) {
 	if !e.goOn() {
 		return
 	}
@@ -61,7 +61,7 @@ func (e *emptier) entry(dir int, name, at string) {
 
 // unflag clears the immutable and append-only flags that keep an entry, then removes it. A file that
 // has other names, which may be outside the volume, gets its flags back.
-func (e *emptier) unflag(dir int, name string) error {
+func (e *purger) unflag(dir int, name string) error {
 	clearFlags(dir)
 	fd, err := openPlain(dir, name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *emptier) unflag(dir int, name string) error {
 	return err
 }
 
-func (e *emptier) count(path string, err error) {
+func (e *purger) count(path string, err error) {
 	if err == nil {
 		e.purged.Removed++
 		return
@@ -90,7 +90,7 @@ func (e *emptier) count(path string, err error) {
 
 // directory empties and removes a directory. A process that is still writing to it is shut out, as
 // far as it is not root; if it is, the directory is left after some passes.
-func (e *emptier) directory(dir int, name, at string) {
+func (e *purger) directory(dir int, name, at string) {
 	if len(e.open) > depthMax && e.moveUp(dir, name) {
 		return
 	}
@@ -110,7 +110,7 @@ func (e *emptier) directory(dir int, name, at string) {
 		if err = e.pass(fd, path.Join(at, name)); err != nil {
 			break
 		}
-		e.pool.did("directory emptied")
+		e.pool.crashPoint("directory emptied")
 		if err = e.rmdir(dir, name); !errors.Is(err, unix.ENOTEMPTY) || e.purged.Left > left {
 			break
 		}
@@ -121,7 +121,7 @@ func (e *emptier) directory(dir int, name, at string) {
 	}
 }
 
-func (e *emptier) rmdir(dir int, name string) error {
+func (e *purger) rmdir(dir int, name string) error {
 	err := remove(dir, name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.EPERM) {
 		err = e.unflag(dir, name)
@@ -130,7 +130,7 @@ func (e *emptier) rmdir(dir int, name string) error {
 }
 
 // pass removes every entry that a directory has now.
-func (e *emptier) pass(fd int, at string) error {
+func (e *purger) pass(fd int, at string) error {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (e *emptier) pass(fd int, at string) error {
 
 // moveUp moves a directory that lies too deep into the highest directory of the volume that takes it
 // (a btrfs subvolume or a project quota in between says EXDEV), where a later pass finds it.
-func (e *emptier) moveUp(dir int, name string) bool {
+func (e *purger) moveUp(dir int, name string) bool {
 	for _, above := range e.open[1 : len(e.open)-1] {
 		for range 2 {
 			e.moves++
@@ -171,7 +171,7 @@ func (e *emptier) moveUp(dir int, name string) bool {
 
 // goOn is asked before each entry. It gives way to calls that somebody waits for: their fsyncs
 // commit the journal with all that a purge put there, so a purge does little while they are under way.
-func (e *emptier) goOn() bool {
+func (e *purger) goOn() bool {
 	e.pool.progress(e.call)
 	if e.stopped == nil {
 		e.stopped = e.ctx.Err()
@@ -188,7 +188,7 @@ func (e *emptier) goOn() bool {
 	return e.stopped == nil
 }
 
-func (e *emptier) wait(pause time.Duration) {
+func (e *purger) wait(pause time.Duration) {
 	if pause == 0 {
 		return
 	}
