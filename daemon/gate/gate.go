@@ -2,7 +2,7 @@
 // its pool was checked for the first time.
 //
 // It will not check anything itself, it will not log, and it does not wait: it remembers the last
-// report and tells subscribers that something changed.
+// report.
 package gate
 
 import (
@@ -20,15 +20,15 @@ type State struct {
 	Since   time.Time // of the present verdict: open, or closed for this reason
 }
 
-// Open says whether the pool takes work.
+// Open reports whether the pool takes work.
 func (s State) Open() bool { return s.Checked && s.Report.Open() }
 
-// Removable says whether volumes may be removed: also from a pool that is merely full.
+// Removable reports whether volumes may be removed: also from a pool that is merely full.
 func (s State) Removable() bool { return s.Checked && s.Report.Removable() }
 
 // Identity is the directory that may be worked in. While nothing may be removed it is none, which no
 // directory is: the report of a pool whose storage was replaced carries the identity of what stands
-// in its place, and whoever saw the gate open a moment ago must not take that for the pool.
+// in its place, and a caller that saw the gate open a moment ago must not take that for the pool.
 func (s State) Identity() mounts.Identity {
 	if !s.Removable() {
 		return mounts.Identity{}
@@ -64,7 +64,7 @@ func New(pools ...string) *Gate {
 	return g
 }
 
-// Set takes a new report of a pool and answers the states before and after. From its return on every
+// Set takes a new report of a pool and returns the states before and after. From its return on every
 // State call sees the new verdict. Reports of unknown pools are ignored.
 func (g *Gate) Set(r hostcheck.Report, now time.Time) (before, after State) {
 	g.mu.Lock()
@@ -81,7 +81,7 @@ func (g *Gate) Set(r hostcheck.Report, now time.Time) (before, after State) {
 	return before, after
 }
 
-// Changed says whether two states differ in what a person would be told: open or closed, and the
+// Changed reports whether two states differ in what a person would be told: open or closed, and the
 // reasons found. Free space moves all the time and does not count.
 func Changed(a, b State) bool {
 	if a.Checked != b.Checked || len(a.Report.Findings) != len(b.Report.Findings) {
@@ -98,7 +98,7 @@ func Changed(a, b State) bool {
 // Moved reports whether the directory that may be worked in is another one than before, or none.
 func Moved(a, b State) bool { return a.Identity() != b.Identity() }
 
-// State is the present state of a pool; a pool that nobody knows is closed.
+// State is the present state of a pool; an unknown pool is closed.
 func (g *Gate) State(pool string) State {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

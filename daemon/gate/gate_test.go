@@ -12,7 +12,7 @@ func found(severity hostcheck.Severity, reason, message string) hostcheck.Report
 	return hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: reason, Severity: severity, Message: message}}}
 }
 
-// A gate is closed until somebody looked, and a pool that nobody knows stays closed.
+// A gate is closed until the pool was checked, and an unknown pool stays closed.
 func TestClosedUntilChecked(t *testing.T) {
 	g := New("fast")
 	for _, pool := range []string{"fast", "unknown"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Usable says, by a nil error, that the pool has a plain directory of this name: no link, no mount,
+// Usable returns nil if the pool has a plain directory of this name: no link, no mount,
 // nothing else. Nothing is changed, and nothing in it is looked at.
 func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string) error {
 	if err := record.CheckDirectory(directory); err != nil {
@@ -87,7 +87,7 @@ func (s *session) adopt(r record.Record) error {
 	return s.sync(volumesDir)
 }
 
-// adoptRecord: a crash before the rename leaves a record that is swept or settled, and a directory that
+// adoptRecord: a crash before the rename leaves a record that is swept or gets its name, and a directory that
 // is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
 func (s *session) adoptRecord(r record.Record) error {
 	fd, err := s.writeRecord(r)

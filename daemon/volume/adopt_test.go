@@ -38,7 +38,7 @@ func replacing() record.Record {
 }
 
 // What is replaced is noted in a record that is there already, kept by who does not know of it, and refused where
-// nobody could read the record any more.
+// the record could not be read any more.
 func TestAdoptReplaced(t *testing.T) {
 	r := onTmpfs(t)
 	adopted(t, r)

@@ -81,7 +81,7 @@ func TestArchiveOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// Somebody has the volume's name in the pool by now: nothing moves.
+// A foreign directory has the volume's name in the pool by now: nothing moves.
 func TestPutBackBesideAStranger(t *testing.T) {
 	for _, before := range []func(testing.TB, *rig){trashed, archivedHalf, archivedWhole} {
 		r := onTmpfs(t)

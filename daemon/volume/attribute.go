@@ -26,9 +26,9 @@ type draft struct {
 }
 
 // writeAttribute gives the text of a new record to the filesystem's log. Where the order of changes is kept
-// (ordered), attributes are in the log as names are, so that whoever finds a later name after a power
+// (ordered), attributes are in the log as names are, so that a reader that finds a later name after a power
 // cut finds the text: the write of the file's data, one for each volume, need not be waited for. It
-// answers false where the attribute cannot be had: ENOSPC is also
+// returns false where the attribute cannot be had: ENOSPC is also
 // ext4's word for one that does not fit (xattr(7)).
 func writeAttribute(fd int, text []byte) bool {
 	if len(text) > attributeMax {
@@ -65,7 +65,7 @@ func decodeVolume(text []byte, pv string) (record.Record, error) {
 }
 
 // cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was
-// not written. Anything else is somebody's edit, or damage, and no attribute knows better.
+// not written. Anything else is an edit, or damage, and the attribute is not used.
 func cutShort(text, whole []byte) bool {
 	written := bytes.TrimRight(text, "\x00")
 	return len(text) <= len(whole) && len(written) < len(whole) && bytes.HasPrefix(whole, written)
@@ -108,7 +108,7 @@ func (s *session) repairAll(ctx context.Context, files map[string]bool) error {
 	return nil
 }
 
-// heal writes the data of a record again that a power cut took. A crash on the way leaves a beginning
+// repair writes the data of a record again that a power cut took. A crash on the way leaves a beginning
 // of it, as the power cut did.
 func (s *session) repair(pv string) (bool, error) {
 	volumes, name := s.dirs[volumesDir], pv+recordSuffix

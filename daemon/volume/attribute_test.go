@@ -26,7 +26,7 @@ var logging = []struct {
 	{"xfs", "xfs", 320, nil, 2 * attributeMax},
 }
 
-// A power cut right after Create takes the data of a record, which nobody waited for. The volume is
+// A power cut right after Create takes the data of a record, for which no call waited. The volume is
 // known all the same, and the next sweep writes the record again. A text that the log cannot carry is
 // waited for.
 func TestRecordInTheLog(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRecordInTheLog(t *testing.T) {
 	}
 }
 
-// Only what a power cut leaves is read from the attribute. What somebody wrote is his.
+// Only what a power cut leaves is read from the attribute. What was written is not replaced.
 func TestAttributeKnowsNoBetter(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 64))
 	r.create(t, pv)
@@ -115,8 +115,8 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 	}
 }
 
-// A record that cannot be written again, because the filesystem is full, keeps nobody from anything.
-func TestHealWithoutSpace(t *testing.T) {
+// A record that cannot be written again, because the filesystem is full, stops no other call.
+func TestRepairWithoutSpace(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 64))
 	r.create(t, pv)
 	whole, ballast := r.raw(t, pv), filepath.Join(r.path, "ballast")

@@ -22,7 +22,7 @@ var filesystems = []struct {
 	{"btrfs", func(t testing.TB) string { return mounted(t, "btrfs", 160) }},
 }
 
-// mounted is a filesystem that is unmounted plainly after the test: a descriptor that somebody kept
+// mounted is a filesystem that is unmounted plainly after the test: a descriptor that was kept
 // fails it.
 func mounted(t testing.TB, fstype string, mib int) string {
 	t.Helper()
@@ -116,7 +116,7 @@ func must(t testing.TB, err error) {
 type crash struct{ step string }
 
 // stopAt plays a process that dies right after a step: nothing that the call would still do happens.
-// "#3" is the third step. It answers the step's name and whether it was reached.
+// "#3" is the third step. It returns the step's name and whether it was reached.
 func stopAt(r *rig, step string, call func() error) (died string, err error) {
 	n := 0
 	r.atCrashPoint = func(name string) {
@@ -198,7 +198,7 @@ func recoverFrom(t *testing.T, died string, r *rig, sweep bool, call func(*rig) 
 	}
 }
 
-// A volume that nobody wants after the crash is undone, and nothing is left of it.
+// A volume that no claim wants after the crash is undone, and nothing is left of it.
 func TestCrashUnwanted(t *testing.T) {
 	for _, fs := range filesystems {
 		t.Run(fs.name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func (r *rig) undoAll(t *testing.T) error {
 
 func second[T any](_ T, err error) error { return err }
 
-// Somebody takes the volume's name between the look and the rename. The volume is refused, and at no
+// Another process takes the volume's name between the look and the rename. The volume is refused, and at no
 // moment, whenever the process dies, is there a record that would make the stranger's directory ours.
 func TestCrashAfterLosingTheName(t *testing.T) {
 	stranger := func(r *rig) { write(t, filepath.Join(r.path, spec(pv).Directory, "file"), "not ours") }

@@ -24,7 +24,7 @@ type Spec struct {
 	Quota         int64       // in bytes, as CephFS limits a directory; 0 sets none (ErrNoQuota elsewhere)
 }
 
-// Create makes a volume's directory and answers its absolute path; then both it and its record are
+// Create makes a volume's directory and returns its absolute path; then both it and its record are
 // on stable storage. A volume that is there already is fine, if its record says the same. Nothing
 // is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign, ErrConflict
 // or ErrPlace, and is not touched.
@@ -79,8 +79,8 @@ func (s *session) create(spec Spec) error {
 	}
 }
 
-// again finishes a volume whose directory is in the pool: whoever put it there may have died, or
-// been told of an error, before that was durable. One that is in the trash or the archive was deleted, and
+// resume finishes a volume whose directory is in the pool: the call that put it there may have died, or
+// returned an error, before that was durable. One that is in the trash or the archive was deleted, and
 // then the API server was restored to a day before it was made: it is the same claim's.
 func (s *session) resume(r record.Record, place record.Place) error {
 	if err := s.wholeBack(r, place); err != nil {
@@ -122,7 +122,7 @@ var errBegun = errors.New("it was begun already")
 //	renamed             a volume without an object, perhaps not durable: published, or Undo
 //	pool durable        a volume without an object: published, or Undo
 //
-// A power cut can undo the last steps, but whoever sees "renamed" sees "durable" (TestPowerCut).
+// A power cut can undo the last steps, but a reader that sees "renamed" sees "durable" (TestPowerCut).
 func (s *session) make(spec Spec) error {
 	staging, volumes := s.dirs[stagingDir], s.dirs[volumesDir]
 	err := s.prepare(spec)
@@ -170,7 +170,7 @@ func (s *session) prepare(spec Spec) error {
 	return err
 }
 
-// settle sees to it that whoever finds the directory in the pool after a power cut finds the whole
+// makeDurable makes sure that a reader that finds the directory in the pool after a power cut finds the whole
 // record, too. Where the filesystem keeps the order of changes, the record's text is all it needs, and
 // the log may have that already.
 func (s *session) makeDurable(record draft, dir int) error {
@@ -253,7 +253,7 @@ func (s *session) finishRecordName(pv string) error {
 	case errors.Is(err, unix.EEXIST):
 		err = remove(volumes, s.newName(pv), 0)
 	}
-	return wrap("settling the record", err)
+	return wrap("naming the record of an earlier call", err)
 }
 
 // nameRecord puts a record that was just written in the place of the older one, if any.
@@ -266,7 +266,7 @@ func (s *session) nameRecord(pv string) error {
 	return wrap("naming the record", err)
 }
 
-// makeStaging makes the directory with its label. Nobody but root reaches it here.
+// makeStaging makes the directory with its label. Only root reaches it here.
 func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	staging := s.dirs[stagingDir]
 	err = selinux.CreatedAs(spec.Label, func() error {
@@ -282,7 +282,7 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	return fd, wrap("opening the directory", err)
 }
 
-// dress gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
+// applyAttributes gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
 // (chown(2)), and the mode says that all the rest is done.
 func (s *session) applyAttributes(dir int, spec Spec) error {
 	if err := s.inherit(dir); err != nil {
@@ -302,8 +302,8 @@ func (s *session) applyAttributes(dir int, spec Spec) error {
 	return nil
 }
 
-// takeBack removes what is left of an attempt, this one or one of a process that died. The record
-// goes first, and durably: without staging/<pv> it would claim a directory that may be somebody else's.
+// rollBack removes what is left of an attempt, this one or one of a process that died. The record
+// goes first, and durably: without staging/<pv> it would claim a directory that may be foreign.
 func (s *session) rollBack(pv string, staging, volumes int) error {
 	old, err := exists(volumes, pv+recordSuffix)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package volume is the hands: it makes, moves and removes the directories of one pool.
+// Package volume is the store of one pool: it makes, moves, archives and removes the directories of volumes, and
+// keeps a record of each.
 //
 // Everything it knows stands below the pool's own directory:
 //
@@ -11,7 +12,7 @@
 //
 // A record is the proof that a directory is ours. It is on stable storage before the directory is
 // visible, and it goes after the directory went. While staging/<pv> exists, a directory of the
-// volume's name in the pool is somebody else's: that is how a crash while losing a race for a name
+// volume's name in the pool is foreign: that is how a crash while losing a race for a name
 // is told from one after winning it.
 //
 // In a shared pool daemons of other hosts may be at work, too. There nothing is staged: shared.go says

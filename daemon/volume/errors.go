@@ -2,7 +2,7 @@ package volume
 
 import "errors"
 
-// What a call can answer, wrapped with the pool and the volume. Errors of the kernel are wrapped as
+// Errors that a call returns, wrapped with the pool and the volume. Errors of the kernel are wrapped as
 // well (errors.Is(err, unix.ENOSPC)).
 var (
 	// ErrMoved: the pool's path is not the directory that was checked. Nothing was touched.
@@ -12,7 +12,7 @@ var (
 	// ErrForeign: something of the volume's name is there and no record says that it is ours.
 	ErrForeign = errors.New("not made by this daemon")
 	// ErrConflict: the volume exists and is recorded for another claim or by another directory name.
-	// One that was never published can be taken back with Undo and made again.
+	// One that was never published can be removed with Undo and made again.
 	ErrConflict = errors.New("recorded differently")
 	// ErrPlace: the volume is not where the call works, for instance already in the trash.
 	ErrPlace = errors.New("in the wrong place")

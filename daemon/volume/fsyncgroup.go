@@ -22,7 +22,7 @@ type fsyncKey struct {
 	dir  string
 }
 
-type shared struct{ next *turn } // next is nil while nobody waits
+type shared struct{ next *turn } // next is nil while no caller waits
 
 type turn struct {
 	start, done chan struct{}
@@ -30,7 +30,7 @@ type turn struct {
 	err         error
 }
 
-// do answers after an fsync that began after it was called.
+// do returns after an fsync that began after it was called.
 func (g *fsyncGroup) do(key fsyncKey, fd int) error {
 	g.mu.Lock()
 	s, busy := g.dirs[key]

@@ -12,9 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Who comes while an fsync is under way shares the next one: 1 + 1 for any number of callers. Nobody
-// is answered by one that began before he came, and an error reaches all who shared it.
-func TestGroup(t *testing.T) {
+// Who comes while an fsync is under way shares the next one: 1 + 1 for any number of callers. None
+// returns after one that began before it came, and an error reaches all that shared it.
+func TestFsyncGroup(t *testing.T) {
 	const callers = 20
 	first, calls := make(chan struct{}), atomic.Int32{}
 	g := fsyncGroup{dirs: map[fsyncKey]*shared{}}

@@ -93,7 +93,7 @@ func TestInitMarkerSurprises(t *testing.T) {
 	}
 }
 
-// A pool that has another marker is somebody else's, and stays as it is.
+// A pool that has another marker is of another daemon, and stays as it is.
 func TestInitMarkerOfAnother(t *testing.T) {
 	r := onTmpfs(t)
 	before := tree(t, r.path)

@@ -85,7 +85,7 @@ func (s *session) census() (c census, err error) {
 	return c, nil
 }
 
-// names reads a directory through a descriptor of its own, whose position nobody shares.
+// names reads a directory through a descriptor of its own, whose position is not shared.
 func (s *session) names(name string) (map[string]bool, error) {
 	path := "."
 	if name != "" {
@@ -209,7 +209,7 @@ func recordNames(files map[string]bool) []string {
 func (s *session) foreign(c census, inv Inventory) ([]string, error) {
 	known, staged := map[string]bool{metaDir: true}, map[string]string{}
 	for _, v := range inv.Volumes {
-		if v.Place == record.InStaging { // then the one in the pool is somebody else's
+		if v.Place == record.InStaging { // then the one in the pool is foreign
 			staged[v.Directory] = v.PV
 		} else {
 			known[v.Directory] = true

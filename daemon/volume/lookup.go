@@ -45,7 +45,7 @@ func (s *session) loadNew(dir int, pv string) (record.Record, error) {
 }
 
 // place looks where a recorded directory is, our own places first: what has the volume's name in the
-// pool while its directory is still, or already, elsewhere is somebody else's.
+// pool while its directory is still, or already, elsewhere is foreign.
 func (s *session) place(r record.Record) (record.Place, error) {
 	place, _, err := s.locate(r)
 	return place, err
@@ -104,7 +104,7 @@ func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r rec
 	return r, err
 }
 
-// Exists says whether the pool has an entry of this name, whoever made it and whatever it is.
+// Exists reports whether the pool has an entry of this name, of any owner and kind.
 func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
 	if err := record.CheckDirectory(directory); err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
@@ -117,7 +117,7 @@ func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string)
 	return exists(s.root, directory)
 }
 
-// volumeDir answers a descriptor of a volume's directory in the pool, if it is one: a directory, no
+// volumeDir returns a descriptor of a volume's directory in the pool, if it is one: a directory, no
 // symbolic link and no mount. It can be asked for its inode only (O_PATH).
 func (s *session) volumeDir(name string) (int, error) {
 	fd, err := open(s.root, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)

@@ -18,7 +18,7 @@ type ordered struct {
 	yes bool
 }
 
-// of says whether a filesystem makes changes of names, owners and modes durable in the order in
+// of reports whether a filesystem makes changes of names, owners and modes durable in the order in
 // which they were made, so that fsync of the last one is fsync of all. That holds for xfs and for
 // ext4 with a journal: each has one log, and an fsync forces it up to the inode's last change with
 // all that is before (fs/xfs/xfs_log_cil.c, xlog_cil_force_seq; fs/ext4/fsync.c, i_sync_tid). btrfs
@@ -59,7 +59,7 @@ func hasJournal(id mounts.Identity) bool {
 	return err == nil && len(task) > 0 && task[0] != '<' // "<none>"
 }
 
-// beginWriteOut starts what writeOut waits for. It may do nothing: writeOut says whether all went well.
+// beginWriteOut starts what writeOut waits for. It may do nothing: writeOut returns the error.
 func beginWriteOut(fd int) { _ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) }
 
 // writeOut writes a file's data and waits for it, without a journal commit and without flushing the

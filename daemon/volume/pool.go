@@ -34,7 +34,7 @@ type Pool struct {
 	fsyncs     fsyncGroup
 	ordered    ordered
 	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
-	urgent     atomic.Int64                    // calls that somebody waits for: a purge makes room for them
+	urgent     atomic.Int64                    // calls in the foreground: a purge makes room for them
 	purging    chan struct{}
 
 	mu    sync.Mutex
@@ -45,7 +45,7 @@ type Pool struct {
 	atCrashPoint func(name string) // tests: called after each step of each call, may panic to play a crash
 }
 
-// New makes the hands of one pool. It touches nothing.
+// New returns the store of one pool. It touches nothing.
 func New(o Options) *Pool {
 	return &Pool{
 		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID,
@@ -63,7 +63,7 @@ func (p *Pool) crashPoint(name string) {
 	}
 }
 
-// lock is held by one call for one volume; it is forgotten when nobody holds or wants it.
+// lock is held by one call for one volume; it is forgotten when no call holds it or waits for it.
 type lock struct {
 	held  chan struct{}
 	users int
@@ -88,7 +88,7 @@ func (p *Pool) lock(ctx context.Context, pv string) (unlock func(), err error) {
 	}
 }
 
-// tryLock is lock for who has better things to do than wait.
+// tryLock is lock that does not wait: ok is false if another call has the volume.
 func (p *Pool) tryLock(pv string) (unlock func(), ok bool) {
 	p.mu.Lock()
 	busy := p.locks[pv] != nil
@@ -154,7 +154,7 @@ func (s *session) end() {
 }
 
 // dir opens one of our own directories, once in a session. It must be root's, who makes them with
-// `prepare`, or this process's alone: whoever could write there could invent records.
+// `prepare`, or this process's alone: another user who could write there could invent records.
 func (s *session) dir(name string) (int, error) {
 	if fd, open := s.dirs[name]; open {
 		return fd, nil
@@ -208,7 +208,7 @@ func (s *session) sync(dirs ...string) error {
 	return together(calls...)
 }
 
-// durable is sync, after which a step is done. One that failed is not: what the disk has then nobody knows.
+// durable is sync, after which a step is done. After a failed one the state of the disk is not known.
 func (s *session) durable(step string, dirs ...string) error {
 	err := s.sync(dirs...)
 	if err == nil {

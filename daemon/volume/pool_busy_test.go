@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Many callers at once, some of them for the same volume, while others look and sweep. Nobody's
+// Many callers at once, some of them for the same volume, while others look and sweep. No call's
 // volume is swept or shown as foreign, no descriptor and no lock is left.
 func TestConcurrently(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 64))

@@ -35,7 +35,7 @@ func cutPower(t *testing.T, dir string, how uint32) {
 
 // TestPowerCut cuts the power after each step of Create and right after it, both with the order that
 // the filesystem keeps and with an fsync of each part. What is in the pool then has a whole record;
-// what was answered is there; and going on ends in the same tree as ever.
+// what a call returned is there; and going on ends in the same tree as ever.
 //
 // Without writeAttribute's attribute it is red on both (a directory with an empty record), without the last fsync
 // as well. TestRecordInTheLog has the records that are written out instead.
@@ -57,7 +57,7 @@ func TestPowerCut(t *testing.T) {
 						cutPower(t, path, how)
 						hosttest.Unmount(t, path)
 						image.Mount(t, path)
-						settled(t, restarted(&rig{path: path, id: identity(t, path)}), name, died)
+						checkRecovered(t, restarted(&rig{path: path, id: identity(t, path)}), name, died)
 						if died == "" {
 							break
 						}
@@ -68,7 +68,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-func settled(t *testing.T, r *rig, name, died string) {
+func checkRecovered(t *testing.T, r *rig, name, died string) {
 	t.Helper()
 	found, err := r.Lookup(t.Context(), r.id, name)
 	there, _ := r.Exists(t.Context(), r.id, spec(name).Directory)
@@ -86,7 +86,7 @@ func settled(t *testing.T, r *rig, name, died string) {
 	}
 }
 
-// A move that was answered does not come undone by a power cut.
+// A move that returned is not undone by a power cut.
 func TestPowerCutRemoval(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		for name, want := range map[string]record.Place{"Trash": record.InTrash, "Archive": "", "Undo": "", "Trash PutBack": record.InPool} {

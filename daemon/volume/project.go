@@ -10,7 +10,7 @@ import (
 // A file of xfs and ext4 has a project, a number by which quotas count. A directory can hand its own down
 // to what is made in it, and what is renamed into such a directory must have its project already: rename(2)
 // says EXDEV else, as for another filesystem (xfs_rename, ext4_rename). Administrators set both on a pool
-// for a limit of the whole, or on a volume for a limit of its own; so can whoever owns a volume's directory.
+// for a limit of the whole, or on a volume for a limit of its own; so can the owner of a volume's directory.
 type project struct {
 	id       uint32
 	inherits bool // what is made in the directory has its project
@@ -73,8 +73,8 @@ func (s *session) inherit(dir int) error {
 	return wrap("setting the project", err)
 }
 
-// moveOut is move into a directory of our own, or into one that is being emptied. That one's project is
-// nobody's limit: it is handed down no more, and what comes keeps its own.
+// moveOut is move into a directory of our own, or into one that is being emptied. That one's project
+// limits no volume: it is handed down no more, and what comes keeps its own.
 func moveOut(from int, name string, to int, newName string) error {
 	err := move(from, name, to, newName)
 	if !errors.Is(err, unix.EXDEV) {

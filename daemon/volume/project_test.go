@@ -101,7 +101,7 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// Whoever owns a volume's directory may give each one in it a project of its own, so that nothing can be
+// The owner of a volume's directory may give each one in it a project of its own, so that nothing can be
 // moved up where it lies too deep.
 func TestPurgeOfManyProjects(t *testing.T) {
 	r := onDisk(t, mounted(t, "xfs", 320))

@@ -35,7 +35,7 @@ func (l Purged) err() error {
 
 // Purge finishes a removal that Discard or Archive began: it empties the volume's place in the trash,
 // removes it, and then the record. One that is whole in the trash is ErrPlace. It takes as long as there are files, one volume of a pool at a
-// time, and makes room for calls that somebody waits for; ctx ends it between two entries, and the
+// time, and makes room for calls in the foreground; ctx ends it between two entries, and the
 // next call goes on. A retained volume, and one that is gone, are fine.
 func (p *Pool) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
 	purged, err := p.purge(ctx, id, pv)

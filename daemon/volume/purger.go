@@ -17,7 +17,7 @@ const (
 	// depthMax is how many directories below each other are open at the same time. What lies deeper
 	// is moved up, so that neither descriptors nor stack grow with the tree.
 	depthMax = 32
-	// passMax is how often a directory is read again because somebody goes on writing to it.
+	// passMax is how often a directory is read again because another process goes on writing to it.
 	passMax = 8
 	// burst is how many entries are removed before the purge looks whether it is in the way.
 	burst = 32
@@ -26,7 +26,15 @@ const (
 )
 
 // purger removes a tree that its owner may have made as nasty as he could, and may still be writing
-// to. It works on single names beneath descriptors; it never crosses a mount or follows a link.
+// to. It works on single names beneath descriptors (beneath, in sys.go):
+//
+//	links out of the volume       unlinked, never followed                              TestPurgeHostile, TestPurgeLinksThatAreKept
+//	hard links to files outside   unlinked; the flags that were cleared are set again   TestPurgeOtherNames
+//	mounts inside                 left and counted                                      TestPurgeMountInside, TestPurgeMountThatIsKept
+//	devices and FIFOs             removed without being opened                          TestPurgeOpensNoDevice
+//	immutable, append-only        the flag is cleared                                   TestPurgeHostile
+//	trees of any depth            moved up, so that descriptors are bounded             TestPurgeHostile
+//	a process that goes on        shut out by owner and mode; left after passMax        TestPurgeWhileWriting, TestPurgeNeverEmpty
 type purger struct {
 	ctx     context.Context
 	pool    *Pool
@@ -169,7 +177,7 @@ func (e *purger) moveUp(dir int, name string) bool {
 	return false
 }
 
-// goOn is asked before each entry. It gives way to calls that somebody waits for: their fsyncs
+// goOn is asked before each entry. It gives way to calls in the foreground: their fsyncs
 // commit the journal with all that a purge put there, so a purge does little while they are under way.
 func (e *purger) goOn() bool {
 	e.pool.progress(e.call)
@@ -224,7 +232,7 @@ func openPlain(dir int, name string) (int, error) {
 // keepFlags are FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, which STATX_ATTR_* repeat.
 const keepFlags = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
-// clearFlags clears what keeps a file or a directory's entries, and answers the flags that were there,
+// clearFlags clears what keeps a file or a directory's entries, and returns the flags that were there,
 // 0 if nothing was cleared. The next unlink tells if it failed.
 func clearFlags(fd int) (was int) {
 	flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS)

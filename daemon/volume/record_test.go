@@ -100,7 +100,7 @@ func TestTornNewRecord(t *testing.T) {
 	}
 }
 
-// A torn new record proves nothing: what has the volume's name in the pool stays somebody else's.
+// A torn new record proves nothing: what has the volume's name in the pool stays foreign.
 func TestForeignBesideTornRecord(t *testing.T) {
 	r := onTmpfs(t)
 	write(t, filepath.Join(r.path, spec(pv).Directory, "file"), "not ours")

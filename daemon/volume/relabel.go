@@ -135,7 +135,7 @@ func (p *Pool) RelabelOwn(ctx context.Context, id mounts.Identity, o Relabelling
 // Mislabelled is a volume whose own directory has a label that does not fit.
 type Mislabelled struct{ PV, Label string }
 
-// Labels looks at the directories of all volumes in the pool, not at what is in them, and answers how
+// Labels looks at the directories of all volumes in the pool, not at what is in them, and returns how
 // many there are and which do not fit.
 func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want) (seen int, wrong []Mislabelled, err error) {
 	s, err := p.begin(ctx, id, "reading labels")
@@ -274,7 +274,7 @@ func (w *relabeller) up(fd int, to level) (int, error) {
 
 var errMovedInside = errors.New("directories of the volume were moved meanwhile")
 
-// directory relabels a directory and what is in it, and answers the directories among that.
+// directory relabels a directory and what is in it, and returns the directories among that.
 func (w *relabeller) directory(fd int, at string) (dirs []string) {
 	w.label(fd, at)
 	// A descriptor of its own for reading: a position belongs to the open file.
@@ -296,7 +296,7 @@ func (w *relabeller) directory(fd int, at string) (dirs []string) {
 	return dirs
 }
 
-// entry relabels an entry that is no directory; of one it answers true, and leaves it to directory.
+// entry relabels an entry that is no directory; for a directory it returns true, and leaves it to directory.
 func (w *relabeller) entry(dir int, name, at string) (isDir bool) {
 	w.with(dir, name, at, func(fd int) {
 		var st unix.Stat_t

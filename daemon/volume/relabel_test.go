@@ -33,7 +33,7 @@ func labelOf(t *testing.T, path string) string {
 	return string(buffer[:n])
 }
 
-// nasty makes what an owner can put into his volume, and answers what must not be relabelled: what
+// nasty makes what an owner can put into his volume, and returns what must not be relabelled: what
 // links lead to, and what is mounted inside.
 func nasty(t *testing.T, r *rig, dir string) (spared []string) {
 	t.Helper()
@@ -171,7 +171,7 @@ func TestRelabelLeft(t *testing.T) {
 	}
 }
 
-// A volume without a record, a closed pool and a volume of nobody are refused.
+// A volume without a record, a closed pool and a volume that does not exist are refused.
 func TestRelabelRefuses(t *testing.T) {
 	r := onTmpfs(t)
 	r.create(t, pvName(1))

@@ -36,8 +36,8 @@ func TestRemark(t *testing.T) {
 	if err := p.InitMarker(t.Context(), id, text); err != nil {
 		t.Fatal(err)
 	}
-	stray := filepath.Join(dir, metaDir, markerAside+"X")
-	if err := os.WriteFile(stray, []byte("torn"), 0o600); err != nil {
+	orphaned := filepath.Join(dir, metaDir, markerAside+"X")
+	if err := os.WriteFile(orphaned, []byte("torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m.Node, m.FormerNodes, m.Cluster = "b", "a", "c"
@@ -52,7 +52,7 @@ func TestRemark(t *testing.T) {
 	if err != nil || got != m {
 		t.Errorf("read %+v, %v, want %+v", got, err, m)
 	}
-	if _, err := os.Stat(stray); !os.IsNotExist(err) {
+	if _, err := os.Stat(orphaned); !os.IsNotExist(err) {
 		t.Errorf("what a crash left is there: %v", err)
 	}
 	if err := p.Remark(t.Context(), mounts.Identity{}, m); !errors.Is(err, ErrMoved) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Undo takes back a volume that no object points to. No pod ever had it, so it is empty; one that is
+// Undo removes a volume that no object points to. No pod ever had it, so it is empty; one that is
 // not is left alone (ErrNotEmpty). One that is retained or being removed is refused.
 func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
@@ -122,7 +122,7 @@ func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID str
 }
 
 // putBack moves what is in the trash, or half archived. The rename replaces nothing: what has the volume's
-// name in the pool by now is somebody else's. A crash before it leaves the volume where it is, with its object
+// name in the pool by now is foreign. A crash before it leaves the volume where it is, with its object
 // or its claim: who looks at that next comes here again. One after it leaves it in its place; a power cut can
 // undo that until it is durable.
 func (s *session) putBack(r record.Record, from, name string) error {
@@ -179,7 +179,7 @@ func (s *session) trash(r record.Record, place record.Place) error {
 		return nil
 	}
 	// A crash before this leaves the volume in the pool, with its object. One after it leaves it in
-	// the trash, with its object: whoever deletes that calls Trash again.
+	// the trash, with its object: the call that deletes that calls Trash again.
 	return s.moveVolume(r, s.dirs[trashDir], r.PV)
 }
 
@@ -231,7 +231,7 @@ func (s *session) notRecorded(pv string) error {
 }
 
 // moveVolume moves a volume's directory out of the pool. The name is checked and then renamed, and
-// in between somebody may swap it; renaming follows nothing and replaces nothing, so it can be told
+// in between another process may swap it; renaming follows nothing and replaces nothing, so it can be told
 // afterwards and put back.
 func (s *session) moveVolume(r record.Record, to int, name string) error {
 	fd, err := s.volumeDir(r.Directory)
@@ -285,7 +285,7 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 	})
 }
 
-// Published notes in the record that the volume has its object, so that nobody takes it for one that no
+// Published notes in the record that the volume has its object, so that it is not taken for one that no
 // pod ever had. A volume without a record, or whose record says nothing else, is fine.
 func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {

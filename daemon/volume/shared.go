@@ -16,15 +16,15 @@ import (
 // is, but one that was paused goes on where it was when it wakes, and no lock stops it. Most network
 // filesystems (NFS, CephFS, FUSE) cannot rename without replacing, so the usual way to make a volume
 // could put an empty directory in the place of one that a pod has just begun to use. In a shared pool
-// each step that counts is therefore one that can only succeed once, whoever tries:
+// each step that counts is therefore one that can only succeed once, whichever daemon tries:
 //
 //	record written   under a name of this daemon's own: swept when it is old
-//	record linked    link(2) replaces nothing: one record, whoever wrote it; they all say the same
+//	record linked    link(2) replaces nothing: one record, whichever daemon wrote it; they all say the same
 //	directory made   mkdir(2) replaces nothing: one directory, in its place from the start, mode 0700
-//	dressed          label, quota, owner, and the mode at last: repeated as long as it was not done
+//	attributes       label, quota, owner, and the mode at last: repeated as long as it was not done
 //	durable          a volume without an object: published, or Undo
 //
-// Nothing is taken back here when a step fails: what this daemon made, another one may have found
+// Nothing is rolled back here when a step fails: what this daemon made, another one may have found
 // and published since. The next try goes on with it, and Undo removes it when the claim is gone.
 
 // createShared is create for a shared pool.
@@ -73,7 +73,7 @@ func (s *session) vacant(r record.Record) error {
 	}
 }
 
-// linkRecord gives a volume its record, durably, and answers the one that it has then: perhaps one
+// linkRecord gives a volume its record, durably, and returns the one that it has then: perhaps one
 // that another daemon linked a moment before.
 func (s *session) linkRecord(spec Spec) (record.Record, error) {
 	fd, err := s.writeRecord(spec.Record)
@@ -101,7 +101,7 @@ func (s *session) linkRecord(spec Spec) (record.Record, error) {
 	return s.load(spec.PV)
 }
 
-// noLinks: EPERM is the answer of filesystems without hard links (link(2)).
+// noLinks: EPERM is the error of filesystems without hard links (link(2)).
 func noLinks(err error) bool {
 	for _, none := range []error{unix.EPERM, unix.EOPNOTSUPP, unix.ENOSYS, unix.EMLINK} {
 		if errors.Is(err, none) {
@@ -130,9 +130,9 @@ func (s *session) makeDirectory(spec Spec) error {
 		return wrap("opening the directory", err)
 	}
 	defer unix.Close(fd)
-	if naked, err := born(fd); err != nil {
+	if unfinished, err := born(fd); err != nil {
 		return wrap("looking at the directory", err)
-	} else if made || naked {
+	} else if made || unfinished {
 		if err := s.applyAttributes(fd, spec); err != nil {
 			return err
 		}
@@ -143,10 +143,10 @@ func (s *session) makeDirectory(spec Spec) error {
 	return s.durable("pool durable", "")
 }
 
-// bornMode is that of a directory that was made and not dressed yet.
+// bornMode is that of a directory that was made and has not its attributes yet.
 const bornMode = 0o700
 
-// born says whether a directory is as it was made: nobody dressed it, and no pod has been there.
+// born reports whether a directory is as it was made: without its attributes, and without files of a pod.
 func born(fd int) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -160,7 +160,7 @@ func born(fd int) (bool, error) {
 }
 
 // newName is under which a record is written, before it has its name. In a shared pool each daemon has
-// its own, so that nobody gives a record its name while another one writes to it.
+// its own, so that no daemon gives a record its name while another one writes to it.
 func (s *session) newName(pv string) string { return pv + s.pool.newSuffix() }
 
 func (p *Pool) newSuffix() string {

@@ -81,8 +81,8 @@ func (s steps) of(t testing.TB, r *rig) {
 // where it was sent; and at last the pool holds what it should and nothing else.
 //
 // It was seen to fail with a staging directory that both used: the first, waking, found it gone and took
-// the second's record back. TestStrays fails if both write records under one name, TestDressedOnce if a
-// directory is dressed whatever its mode is.
+// the second's record back. TestOrphanedFilesAreSwept fails if both write records under one name, TestAttributesAreSetOnce if a
+// directory gets its attributes whatever its mode is.
 func TestPausedHolder(t *testing.T) {
 	for _, c := range []struct {
 		before, paused, other, after steps
@@ -187,7 +187,7 @@ func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ende
 	}
 }
 
-// forgiving lets a call fail: whoever comes too late may be told so.
+// forgiving lets a call fail: one that comes too late may return an error.
 type forgiving struct{ testing.TB }
 
 const failed = "failed"
@@ -195,9 +195,9 @@ const failed = "failed"
 func (f *forgiving) Helper()               {}
 func (f *forgiving) Fatalf(string, ...any) { panic(failed) }
 
-// A directory that was made and not dressed, because its maker died, is dressed by the next one; one
+// A directory that was made without its attributes, because its daemon died, gets them from the next one; one
 // that a pod changed is not touched.
-func TestDressedOnce(t *testing.T) {
+func TestAttributesAreSetOnce(t *testing.T) {
 	a, b := two(t, hosttest.Dir(t))
 	stopAt(a, "directory made", func() error { _, err := a.Create(t.Context(), a.id, spec(pv)); return err })
 	dir := filepath.Join(a.path, spec(pv).Directory)
@@ -218,18 +218,18 @@ func want(t testing.TB, dir string, mode, uid uint32) {
 }
 
 // What another daemon began to write is left to it for a while.
-func TestStrays(t *testing.T) {
+func TestOrphanedFilesAreSwept(t *testing.T) {
 	a, b := two(t, hosttest.Dir(t))
 	stopAt(a, "record written", func() error { _, err := a.Create(t.Context(), a.id, spec(pv)); return err })
-	stray := a.meta("volumes", pv+".json.aaaaaaaa.new")
+	orphaned := a.meta("volumes", pv+".json.aaaaaaaa.new")
 	steps{"sweep"}.of(t, b)
-	if _, err := os.Stat(stray); err != nil {
+	if _, err := os.Stat(orphaned); err != nil {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * orphanedAfter)
-	must(t, os.Chtimes(stray, old, old))
+	must(t, os.Chtimes(orphaned, old, old))
 	steps{"sweep"}.of(t, b)
-	if _, err := os.Stat(stray); !os.IsNotExist(err) {
+	if _, err := os.Stat(orphaned); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -298,7 +298,7 @@ func onFUSE(t testing.TB, maker string) (*rig, *hungfs.FS) {
 	return &rig{Pool: New(Options{Name: "p", Path: dir, HostID: maker}), path: dir, id: identity(t, dir)}, fs
 }
 
-// Root of this host is nobody to the file server: one error says so.
+// Root of this host has no rights on the file server: one error says so.
 func TestSquashed(t *testing.T) {
 	dir := hosttest.Dir(t)
 	fs := hungfs.Mount(t, dir)

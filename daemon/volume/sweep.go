@@ -13,9 +13,9 @@ import (
 )
 
 // Sweep removes what processes that died left half made: directories in staging, and records that
-// never got their final name. Records whose data a power cut took are written again (heal). It answers
+// never got their final name. Records whose data a power cut took are written again (repair). It returns
 // how many directories it removed. Volumes that a call is
-// working on are left to it; a record is left to whoever knows whether the volume is still wanted.
+// working on are left to it; a record is left to the caller, who knows whether the volume is still wanted.
 func (p *Pool) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 	n, err := p.sweep(ctx, id)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *session) sweepOne(ctx context.Context, pv string, do func(string) (bool
 	return do(pv)
 }
 
-// sweepStaging: while staging/<pv> is there, a directory in the volume's place is somebody else's,
+// sweepStaging: while staging/<pv> is there, a directory in the volume's place is foreign,
 // so the record that would claim it goes first, durably. Since the names were read, a call may have
 // moved it to its place, and then the record must stay (TestConcurrently).
 func (s *session) sweepStaging(pv string) (bool, error) {

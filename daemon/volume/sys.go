@@ -8,13 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beneath is how everything below the pool's descriptor is opened. Errnos surprise: a symbolic link
-// is ENOTDIR or ELOOP, and ".." or an absolute path is EXDEV, as a mount is.
+// beneath is how everything below the pool's descriptor is opened. What may stand at a name, and what refuses it:
+//
+//	a symbolic link           RESOLVE_NO_SYMLINKS, O_NOFOLLOW: ELOOP, with O_DIRECTORY ENOTDIR   TestForeign, TestSwapped
+//	a mount (also a bind)     RESOLVE_NO_XDEV: EXDEV                                             TestSwapped, TestPurgeMountInside
+//	".." or an absolute path  RESOLVE_BENEATH: EXDEV; record.CheckDirectory refuses them before  TestNames
+//	a FIFO, socket or device  O_DIRECTORY, or O_NONBLOCK and a look at the type                  TestForeign, TestRecordIsNoFile, TestPurgeOpensNoDevice
+//	another directory         the inode is compared after the rename, which is undone            TestSwappedMeanwhile
+//
+// The pool itself may be replaced or unmounted: its identity is compared after it was opened (Pool.begin, TestMoved), and
+// its own directories must be root's (session.dir, TestNotPrepared).
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 
 // again repeats a system call that a signal interrupted: the runtime's preemption signals reach
 // calls on FUSE and NFS, whatever SA_RESTART says (signal(7)). EAGAIN is not repeated: it is also
-// the answer of a file that its owner holds a lease on (fcntl(2)), for as long as he likes.
+// the error of a file that its owner holds a lease on (fcntl(2)), for as long as the owner likes.
 func retryEINTR(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -38,7 +46,7 @@ func openDir(dir int, path string) (int, error) {
 
 func fsync(fd int) error { return retryEINTR(func() error { return unix.Fsync(fd) }) }
 
-// exists says whether dir has an entry of this name, of whatever kind.
+// exists reports whether dir has an entry of this name, of whatever kind.
 func exists(dir int, name string) (bool, error) {
 	_, err := lstat(dir, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -62,7 +70,7 @@ func remove(dir int, name string, flags int) error {
 }
 
 // move renames without ever replacing anything (EEXIST). Filesystems without RENAME_NOREPLACE (NFS,
-// old FUSE) answer EINVAL; there the name is looked at first, and only a process of root's that
+// old FUSE) return EINVAL; there the name is looked at first, and only a process of root's that
 // makes an empty directory of that name in the same microsecond would lose it.
 func move(from int, name string, to int, newName string) error {
 	err := retryEINTR(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })

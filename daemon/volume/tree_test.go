@@ -13,7 +13,7 @@ import (
 var times = regexp.MustCompile(`"created": "[^"]*"`)
 
 // tree prints everything below a directory: names, types, modes, owners, and what files and links
-// contain. Tests compare whole trees, so that what nobody thought of is noticed as well.
+// contain. Tests compare whole trees, so that what no test thought of is noticed as well.
 func tree(t testing.TB, root string) string {
 	t.Helper()
 	var out strings.Builder

@@ -7,7 +7,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// backgroundFactor is how much longer than others a call may take that nobody waits for: removing one
+// backgroundFactor is how much longer than others a call in the background may take: removing one
 // file of many extents takes seconds on a healthy filesystem.
 const backgroundFactor = 4
 
@@ -16,10 +16,10 @@ type call struct {
 	about      string          // what it is about, for messages
 	id         mounts.Identity // where it works
 	background atomic.Bool
-	got        atomic.Int64 // when it began, or the filesystem last gave an answer, in ns since the pool's birth
+	got        atomic.Int64 // when it began, or the filesystem last replied, in ns since the pool's birth
 }
 
-// Waiting is a call to which the filesystem has not answered for long.
+// Waiting is a call to which the filesystem has not replied for long.
 type Waiting struct {
 	About string
 	Where mounts.Identity // the directory it works in, which may not be the pool any more
@@ -27,7 +27,7 @@ type Waiting struct {
 	Limit time.Duration   // what it was allowed
 }
 
-// Waiting answers the call that is waiting longest, of those that have waited for the limit or longer:
+// Waiting returns the call that is waiting longest, of those that have waited for the limit or longer:
 // from its beginning, or since the last of its many entries for Purge, Sweep and List. Purges have
 // four times the limit.
 func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
@@ -60,5 +60,5 @@ func (p *Pool) exit(c *call) {
 	delete(p.calls, c)
 }
 
-// progress notes that the filesystem answers a call that consists of many.
+// progress notes that the filesystem replies to a call that consists of many.
 func (p *Pool) progress(c *call) { c.got.Store(int64(time.Since(p.born))) }

@@ -11,7 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 )
 
-// A call that the filesystem does not answer is known while it waits and not after it; that of a
+// A call to which the filesystem does not reply is known while it waits and not after it; that of a
 // purge is given more time. Calls that come and go are never waiting.
 func TestWaiting(t *testing.T) {
 	const limit = 20 * time.Millisecond
