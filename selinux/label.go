@@ -3,7 +3,6 @@ package selinux
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	lib "github.com/opencontainers/selinux/go-selinux"
@@ -24,11 +23,6 @@ const (
 
 // ErrNoLabels says that a filesystem keeps no labels.
 var ErrNoLabels = errors.New("the filesystem keeps no SELinux labels")
-
-var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]{0,127}$`)
-
-// ValidType says whether a type could have this name; whether the policy has it, Knows says.
-func ValidType(name string) bool { return typeName.MatchString(name) }
 
 // Label is a label with this type, as a volume is born with it.
 func Label(fileType string) string { return strings.Join([]string{user, role, fileType, level}, ":") }

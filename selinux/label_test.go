@@ -123,11 +123,3 @@ func TestPoolsModule(t *testing.T) {
 		}
 	}
 }
-
-func TestValidType(t *testing.T) {
-	for name, want := range map[string]bool{"container_file_t": true, "a.b": true, "": false, "a:b": false, "a b": false, "1a": false, "a)": false} {
-		if ValidType(name) != want {
-			t.Errorf("%q: %v", name, !want)
-		}
-	}
-}

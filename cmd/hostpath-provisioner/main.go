@@ -1,8 +1,9 @@
-// Command hostpath-provisioner turns claims into directories of this host and volumes that point at
-// them, and tells its operator what it sees.
+// Command hostpath-provisioner turns PersistentVolumeClaims into directories of this host and PersistentVolumes that
+// point at them. The subcommands check and prepare a host, list its volumes, adopt volumes of other provisioners and
+// print the daemon's status.
 //
-// Only here is it decided how the program speaks: errors are facts everywhere else, and the advice
-// that goes with them stands in hints.go. It does no work of its own.
+// Exit codes, output and hints are decided here: errors elsewhere are facts, and the advice for them is in hints.go.
+// The command changes nothing itself: daemon, prepare, adopt and volume do.
 package main
 
 import (

@@ -58,7 +58,7 @@ type Pool struct {
 	Immutable    string // ImmutableRequire, ImmutableWarn or ImmutableOff
 	Filesystem   string // type as in mountinfo, "" for any
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
-	Scope        string // ScopeNode or ScopeShared
+	Scope        string // ScopeNode, ScopeShared or ScopeEveryNode
 	Exclusive    bool   // a filesystem of the network is mounted on this node and no other
 	Source       string // SourceHost or SourceLocal
 

@@ -217,7 +217,7 @@ func checkFilesystem(s string) error {
 // network is server:/export; the server may be an IPv6 address in brackets.
 var network = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%a-z]+\]|[^/:\s\[\]]+):/\S*$`)
 
-// typeName is what checkmodule(8) takes for an identifier.
+// selinuxType is what checkmodule(8) takes for an identifier.
 var selinuxType = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
 func checkSELinuxType(s string) error {

@@ -15,15 +15,15 @@ func Load(file string, own ...string) (Config, error) {
 	l := loader{files: []string{file}, config: Default(), own: ownDirectories(own)}
 	more, err := dropIns(file)
 	if err != nil {
-		l.found = append(l.found, err.(Errors)...)
+		l.errors = append(l.errors, err.(Errors)...)
 		l.partial = true
 	}
 	l.files = append(l.files, more...)
 	settings := l.read()
 	l.apply(settings)
 	l.finish()
-	if len(l.found) > 0 {
-		return Config{}, Errors(order(l.found, l.files))
+	if len(l.errors) > 0 {
+		return Config{}, Errors(order(l.errors, l.files))
 	}
 	for _, w := range order(l.warnings, l.files) {
 		l.config.Warnings = append(l.config.Warnings, w.Error())
@@ -38,8 +38,9 @@ type loader struct {
 	config   Config
 	pools    map[string]*draft
 	set      map[string]setting // by key: which file and line decided
-	found    []Error
+	errors   []Error
 	warnings []Error
+	noTable  bool // pool, or an entry of it, is not a table: that was refused, and is not also missing
 	partial  bool // a file could not be read: what is absent may stand in it
 }
 
@@ -54,12 +55,12 @@ type draft struct {
 func (l *loader) read() []setting {
 	var all []setting
 	for _, file := range l.files {
-		found, errs := readFile(file)
-		slices.SortFunc(found, func(a, b setting) int {
+		settings, errs := readFile(file)
+		slices.SortFunc(settings, func(a, b setting) int {
 			return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.key(), b.key()))
 		})
-		all = append(all, found...)
-		l.found = append(l.found, errs...)
+		all = append(all, settings...)
+		l.errors = append(l.errors, errs...)
 		l.partial = l.partial || len(errs) > 0
 	}
 	return all
@@ -86,7 +87,7 @@ func (l *loader) apply(settings []setting) {
 
 func (l *loader) wantTable(s setting, want string) bool {
 	if s.value != nil {
-		l.set["pool"] = s
+		l.noTable = true
 		l.refuse(s, "want %s, got %s", want, typeName(s.value))
 	}
 	return s.value == nil
@@ -140,7 +141,7 @@ func (l *loader) poolKey(s setting) {
 }
 
 func (l *loader) refuse(s setting, format string, args ...any) {
-	l.found = append(l.found, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
+	l.errors = append(l.errors, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
 }
 
 // where is the place of a pool's key, or of the pool where the key is not written.
@@ -175,7 +176,7 @@ func (l *loader) finish() {
 		l.finishPool(l.pools[name])
 		l.config.Pools = append(l.config.Pools, l.pools[name].Pool)
 	}
-	if _, tried := l.set["pool"]; len(l.pools) == 0 && !l.partial && !tried {
+	if len(l.pools) == 0 && !l.partial && !l.noTable {
 		l.refuse(l.whole("pool"), "no pool is configured")
 	}
 	l.checkOwn()

@@ -50,6 +50,6 @@ func (l *loader) shares(d *draft, dir string) bool {
 	default:
 		return false
 	}
-	l.found[len(l.found)-1].Own = true
+	l.errors[len(l.errors)-1].Own = true
 	return true
 }

@@ -72,7 +72,7 @@ func (d *Directory) removalDelay(ctx context.Context, pv *corev1.PersistentVolum
 }
 
 func (d *Directory) stagger(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
-	return plan.RemovalTurn(string(pv.UID), d.Node, d.Volumes.Nodes(ctx))
+	return plan.RemovalDelay(string(pv.UID), d.Node, d.Volumes.Nodes(ctx))
 }
 
 // outcome is what the log has of this node's directory.

@@ -95,7 +95,7 @@ var systems = map[string]System{
 // parameters in any case.
 var plain = System{Name: "another provisioner", params: systems[Torchbox].params, anyCase: true}
 
-// SystemOf is what is known of a provisioner's name. A name that nobody knows is a plain one: classes
+// SystemOf is what is known of a provisioner's name. An unknown name is a plain one: classes
 // of that name get our own behaviour, but for the spelling of torchbox's parameters.
 func SystemOf(provisioner string) (System, bool) {
 	s, known := systems[provisioner]

@@ -70,7 +70,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// A name without its alias is nobody's business, in each of the three places where it is asked.
+// A name that is no alias is ignored, in each of the three places where names are compared.
 func TestNamesThatAreNotOurs(t *testing.T) {
 	f, v, r := ready(), released(), RecordFacts{Self: self, Record: record.Record{PV: "pvc-u-1", ClaimUID: "u-1"}}
 	of(Rancher)(&f)

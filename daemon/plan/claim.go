@@ -23,7 +23,7 @@ const (
 	Provision Action = "provision" // make the volume
 )
 
-// Verdict is a decision about a claim. An empty Reason means that there is nothing to tell anybody.
+// Verdict is a decision about a claim. Without a Reason there is nothing to report.
 type Verdict struct {
 	Action  Action
 	Reason  string
@@ -42,7 +42,7 @@ type ClaimFacts struct {
 	Taken   int                      // Immediate claims that this node took lately
 	Backlog time.Duration            // how long the Immediate claims that came before this one keep the API server busy
 	Inquiry *Inquiry                 // nil: the API server was not asked
-	Lag     time.Duration            // by which other nodes' writes came too late lately to be seen before this node's turn
+	Lag     time.Duration            // by which other nodes' writes came too late lately to be seen before this node tried
 	Age     time.Duration            // since this daemon first saw the claim as it is: undecided, or with this node chosen
 }
 
@@ -162,7 +162,7 @@ func (f ClaimFacts) cannot(reason, message string) Verdict {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
 	case f.Pool.Scope == ScopeShared: // no node is better than another
-	case f.LeftAlone(): // others probably can, and look at it by turns
+	case f.LeftAlone(): // others probably can, and look at it at staggered times
 		if v.After = inquireAgain; f.Age < inquireAgain {
 			v.Reason, v.Message = "", ""
 		}
@@ -171,15 +171,15 @@ func (f ClaimFacts) cannot(reason, message string) Verdict {
 	case !f.otherNodes() || f.Claim.Annotations[ProvisionOnNode] == f.Node:
 	case f.Claim.Annotations[SelectedNode] == f.Node:
 		v.Action, v.After = Release, 0
-	case f.nodeOpen() && f.Age < patience+f.Backlog:
-		v = Verdict{Action: Wait, After: patience + f.Backlog - f.Age}
+	case f.nodeOpen() && f.Age < preferenceDelay+f.Backlog:
+		v = Verdict{Action: Wait, After: preferenceDelay + f.Backlog - f.Age}
 	}
 	return v
 }
 
 const (
-	retryAfter = 30 * time.Second
-	patience   = 10 * time.Second
+	retryAfter      = 30 * time.Second
+	preferenceDelay = 10 * time.Second
 )
 
 func beingDeleted(f ClaimFacts) (Verdict, bool) {
@@ -212,7 +212,7 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 	case ScopeShared:
 		return Verdict{}, false
 	case ScopeEveryNode:
-		wait := takeOverAfter + Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
+		wait := takeOverAfter + StaggerDelay(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
 		return Verdict{Action: Wait, After: wait}, wait > 0
 	default:
 		return f.ofOther()
@@ -221,7 +221,7 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 
 // notLeading: of the daemons that have a shared pool, one makes its volumes, whichever node was chosen
 // for the claim, and the others say nothing. But the node that a claim names has to write its name on
-// it, or nobody would be asked for it (notYetAssigned).
+// it, or no provisioner would be asked for it (notYetAssigned).
 func notLeading(f ClaimFacts) (Verdict, bool) {
 	if f.Pool.Scope != ScopeShared || !f.Silent {
 		return Verdict{}, false
@@ -246,13 +246,13 @@ func classMissing(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, Reason: ReasonClassNotFound, Message: message}, f.Class == nil
 }
 
-// noNodeChosen: a WaitForFirstConsumer claim that lost its node (some node gave it back) waits for
+// noNodeChosen: a WaitForFirstConsumer claim that lost its node (a node released it) waits for
 // the scheduler.
 func noNodeChosen(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, waitsForConsumer(f.Class) && f.nodeOpen()
 }
 
-// notYetAssigned: kube-controller-manager asks nobody for a WaitForFirstConsumer claim before
+// notYetAssigned: kube-controller-manager asks no provisioner for a WaitForFirstConsumer claim before
 // selected-node is set, so the node that the claim names sets it.
 func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 	a := f.Claim.Annotations
@@ -264,7 +264,7 @@ func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 
 // notOurTurn: any node may publish an Immediate claim of scope every-node, and one should.
 func notOurTurn(f ClaimFacts) (Verdict, bool) {
-	wait := Turn(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
+	wait := StaggerDelay(string(f.Claim.UID), f.Node, f.Nodes, publishSpan) - f.Age
 	return Verdict{Action: Wait, After: wait}, f.Pool.Scope == ScopeEveryNode && f.nodeOpen() && wait > 0
 }
 
@@ -273,7 +273,7 @@ func unassigned(f ClaimFacts) (Verdict, bool) {
 	if !f.nodeOpen() || f.Pool.OfAllNodes() {
 		return Verdict{}, false
 	}
-	if wait := takeTurn(f) - f.Age; wait > 0 && !f.LeftAlone() {
+	if wait := assignDelay(f) - f.Age; wait > 0 && !f.LeftAlone() {
 		return Verdict{Action: Wait, After: wait}, true
 	}
 	return Verdict{Action: Assign}, true

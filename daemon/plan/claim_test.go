@@ -254,7 +254,7 @@ func TestKeepClaim(t *testing.T) {
 	}
 }
 
-// What KeepClaim forgets, ForClaim must ignore: else a claim would be forgotten that wants an answer.
+// What KeepClaim forgets, ForClaim must ignore: else a claim would be forgotten that has to be decided.
 func TestKeepAgreesWithDecision(t *testing.T) {
 	values := []string{"", us, them}
 	for _, asked := range []string{"", DefaultProvisioner, "x.example/y"} {

@@ -2,6 +2,6 @@
 // PersistentVolume object. Each decision is an ordered list of pure rules: the first that applies
 // gives the verdict, its reason and its message.
 //
-// It will not read a disk, a clock or the API, it will not log, and it keeps no state: whoever calls
-// it gathers the facts first.
+// It will not read a disk, a clock or the API, it will not log, and it keeps no state: the
+// caller gathers the facts first.
 package plan

@@ -1,14 +1,14 @@
 package plan
 
 // Keys and names that other software reads or writes. The source of each is named, because a wrong
-// letter here is a volume that nobody deletes.
+// letter here is a volume that is never deleted.
 const (
 	// StorageProvisioner is written on a claim by kube-controller-manager: at once for Immediate
 	// binding, after selected-node for WaitForFirstConsumer (pkg/controller/volume/persistentvolume).
 	StorageProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// StorageProvisionerBeta is its older name, read when the first is absent.
 	StorageProvisionerBeta = "volume.beta.kubernetes.io/storage-provisioner"
-	// SelectedNode is the node name that the scheduler chose; whoever cannot provision removes it.
+	// SelectedNode is the node name that the scheduler chose; the provisioner removes it where it cannot provision.
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// ClassBeta names a claim's class before spec.storageClassName did.
 	ClassBeta = "volume.beta.kubernetes.io/storage-class"
@@ -33,6 +33,6 @@ const (
 	AdoptedAnnotation = "hostpath-provisioner/adopted"
 )
 
-// DefaultProvisioner is the StorageClass.provisioner that the daemon answers to. It has no slash, so
+// DefaultProvisioner is the StorageClass.provisioner that the daemon serves. It has no slash, so
 // that a CSIDriver object of the same name can exist (the scheduler's capacity check looks it up).
 const DefaultProvisioner = "hostpath-provisioner"

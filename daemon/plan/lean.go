@@ -12,7 +12,7 @@ import (
 )
 
 // What is held of watched objects: only what the rules read. Every daemon of a cluster holds the claims that wait
-// for a node, and whoever may create claims may put 256 KiB of annotations on each (apimachinery, api/validation,
+// for a node, and a user who can create claims can put 256 KiB of annotations on each (apimachinery, api/validation,
 // TotalAnnotationSizeLimitB), and as much again in its spec.
 //
 // An object that was read anew has everything, and nothing here is written back: writes are patches.
@@ -57,7 +57,7 @@ var (
 	volumeLabels = []string{NodeLabel, PoolLabel, ScopeLabel}
 )
 
-// LeanVolume is a volume without what nobody reads. Its spec stays: administrators alone write volumes.
+// LeanVolume is a volume without the fields that no rule reads. Its spec stays: administrators alone write volumes.
 func LeanVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	lean := &corev1.PersistentVolume{ObjectMeta: leanMeta(v.ObjectMeta, volumeKeys, volumeLabels), Status: corev1.PersistentVolumeStatus{Phase: v.Status.Phase}}
 	lean.Finalizers = slices.Clone(v.Finalizers)

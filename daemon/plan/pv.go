@@ -65,7 +65,7 @@ func NodeAffinity(hostname string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// Same says whether an object that already has the name of the one we want to create is the one we
+// Same reports whether an object that already has the name of the one we want to create is the one we
 // want: made by us on this node or for its scope, for this claim, and pointing to this directory. An
 // empty string is yes.
 func Same(existing, want *corev1.PersistentVolume) (difference string) {

@@ -10,8 +10,8 @@ import (
 
 // Actions for a record without a volume object, beside Ignore.
 const (
-	Keep   Action = "keep"   // somebody still wants it, or only people may decide
-	Undo   Action = "undo"   // never published, nobody wants it: remove the empty directory and the record
+	Keep   Action = "keep"   // a claim still wants it, or only an administrator can decide
+	Undo   Action = "undo"   // never published, no claim wants it: remove the empty directory and the record
 	Finish Action = "finish" // its removal was decided: purge what is in the trash, then the record
 )
 
@@ -34,8 +34,8 @@ type RecordFacts struct {
 }
 
 // ForRecord decides about a volume that the disk remembers. A volume that was never published was
-// never in a pod, so its directory is empty; whoever carries out Undo removes nothing else. Data
-// without an object (etcd was restored, somebody forced a finalizer off) is therefore never lost
+// never in a pod, so its directory is empty; Undo removes nothing else. Data
+// without an object (etcd was restored, a finalizer was forced off) is therefore never lost
 // here: it is reported as orphaned. Only a tombstone says that it may go.
 //
 // That a directory is in the trash says that its removal was decided and not that the object went by this

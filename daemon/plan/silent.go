@@ -12,7 +12,7 @@ import (
 
 // A claim for which another node was chosen is that node's to provision. If its daemon is dead, or the node
 // does not exist, another daemon has to notice. Every daemon holds such claims for as long as they have no
-// volume, and looks at them by turns.
+// volume, and looks at them at staggered times.
 
 // Actions for a claim of another node.
 const (
@@ -26,7 +26,7 @@ const (
 const (
 	// silentAfter is how long a node may take for a claim that was given to it.
 	silentAfter = 30 * time.Second
-	// silentSpan is the mean time between two nodes' turns after that. A claim whose volume exists and
+	// silentSpan is the mean time between two nodes' looks after that. A claim whose volume exists and
 	// that kube-controller-manager has not bound yet (at its defaults it binds 4 a second) is asked for by few.
 	silentSpan = 5 * time.Second
 	// inquireAgain is how long what was learned of such a claim is enough.
@@ -63,7 +63,7 @@ func (f ClaimFacts) ofOther() (Verdict, bool) {
 	if f.Class == nil {
 		return Verdict{Action: Ignore}, true
 	}
-	if wait := f.silentTurn() - f.Age; wait > 0 {
+	if wait := f.takeOverDelay() - f.Age; wait > 0 {
 		return Verdict{Action: Wait, After: wait}, true
 	}
 	named := f.Claim.Annotations[ProvisionOnNode] != ""
@@ -88,16 +88,16 @@ func (f ClaimFacts) ofOther() (Verdict, bool) {
 
 // remind has the same words on every node, so that their events are one.
 func (f ClaimFacts) remind(reason, format string) (Verdict, bool) {
-	again := RemindEvery + time.Duration(lot(string(f.Claim.UID), f.Node)*float64(RemindEvery))
+	again := RemindEvery + time.Duration(hashFraction(string(f.Claim.UID), f.Node)*float64(RemindEvery))
 	return Verdict{Action: Remind, Reason: reason, Message: fmt.Sprintf(format, f.otherName()), After: again}, true
 }
 
-// silentTurn is how long a claim of another node is left to that node, and then to other nodes to look at.
-func (f ClaimFacts) silentTurn() time.Duration {
+// takeOverDelay is how long a claim of another node is left to that node, and then to other nodes to look at.
+func (f ClaimFacts) takeOverDelay() time.Duration {
 	if !f.otherNodes() {
 		return silentAfter
 	}
-	rank := -math.Log(lot(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
+	rank := -math.Log(hashFraction(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
 	return silentAfter + spaced(rank, silentSpan)
 }
 
@@ -107,7 +107,7 @@ func TakenOver(f ClaimFacts) Verdict {
 		Message: fmt.Sprintf("node %s took the claim and made no volume within %s; node %s takes it over", f.otherName(), f.Age.Truncate(time.Second), f.Node)}
 }
 
-// otherName is the chosen node's name as a message can have it: whoever made the claim may have written it.
+// otherName is the chosen node's name as a message can have it: the claim's author may have written it.
 func (f ClaimFacts) otherName() string {
 	name := Chosen(f.Claim)
 	if NodeNamePossible(name) {

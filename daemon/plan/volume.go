@@ -54,7 +54,7 @@ func ForVolume(f VolumeFacts) Verdict {
 	return Verdict{Action: Delete, Reason: ReasonDeleted}
 }
 
-// NeedsWork says, from the object alone, whether a volume can need any action: most are simply bound.
+// NeedsWork reports, from the object alone, whether a volume can need any action: most are simply bound.
 // One that is being deleted without our finalizer waits for others, our part in it is done.
 func NeedsWork(v *corev1.PersistentVolume) bool {
 	if v.DeletionTimestamp != nil {
@@ -63,20 +63,20 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 	return v.Status.Phase == corev1.VolumeReleased
 }
 
-// Going says, from the object alone, whether it is to go with its data.
+// Going reports, from the object alone, whether it is to go with its data.
 func Going(v *corev1.PersistentVolume) bool {
 	return v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && !InUse(v) &&
 		(v.DeletionTimestamp != nil || !forAnother(v))
 }
 
-// Older says whether an object that is new to the daemon was not made by it just now: that would wait for its
+// Older reports whether an object that is new to the daemon was not made by it just now: that would wait for its
 // claim, by UID.
 func Older(v *corev1.PersistentVolume) bool {
 	ref := v.Spec.ClaimRef
 	return v.Status.Phase == corev1.VolumeBound || v.Status.Phase == corev1.VolumeAvailable || ref == nil || ref.UID == ""
 }
 
-// MayLack says, of an object that is to stay, whether its directory is where it should not be.
+// MayLack reports, of an object that is to stay, whether its directory is where it should not be.
 func MayLack(v *corev1.PersistentVolume, place record.Place) bool {
 	switch v.Status.Phase {
 	case corev1.VolumeBound:
@@ -94,7 +94,7 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 		scope = f.Pool.Scope
 	}
 	ours := home(f.Volume, scope, f.Node) || f.Record != nil && inherited(f.Volume, scope)
-	if OnEveryNode(f.Volume) { // everybody's who has, or could have, a directory of it
+	if OnEveryNode(f.Volume) { // each node's that has, or could have, a directory of it
 		ours = ours && (f.Record != nil || f.Foreign || f.Closed != "" || f.Unreadable != "" || derivable(f))
 	}
 	return Verdict{Action: Ignore}, !ours || !f.Serves(f.Volume.Annotations[ProvisionedBy])
@@ -173,7 +173,7 @@ func nothingToDo(f VolumeFacts) (Verdict, bool) {
 // volumeNotLeading: one daemon removes the volumes of a shared pool.
 func volumeNotLeading(f VolumeFacts) (Verdict, bool) { return Verdict{Action: Ignore}, f.Silent }
 
-// retained: with any policy but Delete the data stays. Only an object that somebody deletes is let go.
+// retained: with any policy but Delete the data stays. Only an object that is being deleted is let go.
 func retained(f VolumeFacts) (Verdict, bool) {
 	if f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		return Verdict{}, false
@@ -191,7 +191,7 @@ func retained(f VolumeFacts) (Verdict, bool) {
 }
 
 // stillInUse: an object deleted before its claim waits for the claim; one that its claim never
-// reached (Available, after somebody cleared claimRef) has nobody to wait for. One that is Released and
+// reached (Available, after claimRef was cleared) has no claim to wait for. One that is Released and
 // has no claim any more is given to another one.
 func stillInUse(f VolumeFacts) (Verdict, bool) {
 	v := f.Volume
@@ -248,7 +248,7 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 	}
 }
 
-// pathMismatch compares the path in the object, and never uses it: anybody who may edit the object
+// pathMismatch compares the path in the object, and never uses it: each user who can edit the object
 // could write /etc there.
 func pathMismatch(f VolumeFacts) (Verdict, bool) {
 	if f.Record == nil || f.Pool == nil {
@@ -257,7 +257,7 @@ func pathMismatch(f VolumeFacts) (Verdict, bool) {
 	return pathMismatchVerdict(f, f.Pool.Path+"/"+f.Record.Directory), !f.points()
 }
 
-// points says whether the object points to where its directory is, or would be.
+// points reports whether the object points to where its directory is, or would be.
 func (f VolumeFacts) points() bool {
 	if f.Record == nil {
 		return derivable(f)

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -398,7 +397,7 @@ func TestCrashBeforeRemembering(t *testing.T) {
 	h := newHost(t)
 	h.pool.RequireMount = false
 	h.run(false)
-	h.must(state.Forget(h.state, "fast"))
+	h.must(os.Remove(filepath.Join(h.state, "pools", "fast.json")))
 	h.want(h.run(false), "remembered marker ID (of TODAY) for pool fast")
 	h.compare(prepared)
 }

@@ -72,35 +72,6 @@ func Recall(dir, pool string) (hostcheck.Marker, error) {
 	return m, nil
 }
 
-// Forget removes what is remembered of a pool. Nothing remembered is no error.
-func Forget(dir, pool string) error {
-	file, err := fileOf(dir, pool)
-	if err != nil {
-		return err
-	}
-	if earlier := earlierFile(dir, pool); earlier != "" { // first: it would be found again
-		if err := forget(filepath.Dir(filepath.Dir(earlier)), filepath.Base(earlier)); err != nil {
-			return err
-		}
-	}
-	return forget(dir, filepath.Base(file))
-}
-
-func forget(dir, name string) error {
-	d, err := openDir(dir, pools, 0, false)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := unlink(d, name); err != nil {
-		return err
-	}
-	return d.Sync()
-}
-
 func readBelow(dir, name string) ([]byte, error) {
 	d, err := openDir(dir, pools, 0, false)
 	if err != nil {

@@ -55,9 +55,6 @@ func TestRemember(t *testing.T) {
 	if id, err := Remembered(dir, "fast"); id != "" || err != nil {
 		t.Errorf("nothing remembered: %q, %v", id, err)
 	}
-	if err := Forget(dir, "fast"); err != nil {
-		t.Errorf("forgetting nothing: %v", err)
-	}
 	for _, id := range []string{"first", "second"} {
 		if err := Remember(dir, "fast", marker(id)); err != nil {
 			t.Fatal(err)
@@ -77,12 +74,6 @@ func TestRemember(t *testing.T) {
 `
 	if got := world(t, dir); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if err := Forget(dir, "fast"); err != nil {
-		t.Fatal(err)
-	}
-	if got := world(t, dir); got != "drwx------ pools\n" {
-		t.Errorf("after Forget:\n%s", got)
 	}
 }
 
@@ -141,7 +132,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	for _, pool := range []string{"", ".", "..", "../fast", "a/b", "A", "fast.json"} {
 		want := fmt.Sprintf("%q is not a pool's name", pool)
 		_, read := Remembered(dir, pool)
-		for _, err := range []error{read, Remember(dir, pool, marker("x")), Forget(dir, pool)} {
+		for _, err := range []error{read, Remember(dir, pool, marker("x"))} {
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}

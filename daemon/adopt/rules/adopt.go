@@ -70,7 +70,7 @@ type Facts struct {
 	Shown      string         // where else its directory, or a part of it, is mounted, "" if nowhere
 	Unusable   string         // why the directory is not one that can be adopted, "" if it is
 	Running    string         // what shows that the other program runs, "" if nothing does
-	NotKnown   string         // why nobody can tell, "" if one can
+	NotKnown   string         // why that is not known, "" if it is
 	Overrides  Overrides
 
 	// Of volumes of a CSI driver only.
@@ -91,7 +91,7 @@ type Verdict struct {
 type rule func(Facts) (Verdict, bool)
 
 // adoptRules is the specification: the first rule that applies decides. What is not about this pool
-// and node comes first, then what no word can change, then what takes the operator's word.
+// and node comes first, then what no flag can change, then what a flag overrides.
 var adoptRules = []rule{
 	sourceCSI, notInPool, onAnotherNode, madeByUs, makerUnknown, notAnAlias, identityMismatch,
 	blockVolume, beingDeleted, neverBound, pathNotCanonical, adoptedElsewhere, beingAdoptedElsewhere,
@@ -177,7 +177,7 @@ func neverBound(f Facts) (Verdict, bool) {
 }
 
 // pathNotCanonical: a volume is one directory right in the pool, and its object says so in the plain form.
-// The path is compared; nobody opens it.
+// The path is compared, and never opened.
 func pathNotCanonical(f Facts) (Verdict, bool) {
 	at := plan.PathOf(f.Volume)
 	switch below, in := strings.CutPrefix(at, f.Pool.Path+"/"); {
@@ -208,7 +208,7 @@ func DirectoryOf(pool plan.Pool, v *corev1.PersistentVolume) string {
 	return strings.TrimPrefix(plan.PathOf(v), pool.Path+"/")
 }
 
-// EntryOf is the entry of the pool that a volume lies in or below, however its path is written: whoever
+// EntryOf is the entry of the pool that a volume lies in or below, however its path is written: what
 // removes that entry removes the volume's data.
 func EntryOf(pool plan.Pool, v *corev1.PersistentVolume) string {
 	below, in := strings.CutPrefix(path.Clean(plan.PathOf(v)), pool.Path+"/")
@@ -269,7 +269,7 @@ func directoryUnusable(f Facts) (Verdict, bool) {
 	return refuse(f.Unusable != "", "", "%s", f.Unusable)
 }
 
-// mountedElsewhere: what is there may be used under that path by what no object tells.
+// mountedElsewhere: programs may use it under that path, which no object shows.
 func mountedElsewhere(f Facts) (Verdict, bool) {
 	return refuse(f.Shown != "", "", "its directory is mounted at %s as well", f.Shown)
 }
@@ -312,7 +312,7 @@ func mayRunOutside(f Facts) (Verdict, bool) {
 	return refuse(true, ReasonOutside, "%s can run outside of the cluster, where nothing shows it", by)
 }
 
-// aboutToBeRemoved: a released volume with policy Delete is removed as soon as somebody is responsible.
+// aboutToBeRemoved: a released volume with policy Delete is removed as soon as the daemon is responsible for it.
 func aboutToBeRemoved(f Facts) (Verdict, bool) {
 	phase := f.Volume.Status.Phase
 	removes := f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete

@@ -21,7 +21,7 @@ func Begun(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[AdoptingAnnotation] == adopting(pool, node) && DirectoryOf(pool, v) != ""
 }
 
-// AdoptingPatch are those of a volume that this node is about to record. No daemon watches it by them.
+// AdoptingPatch is for a volume that this node is about to record. No daemon watches a volume by it.
 func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	by := adopting(pool, node)
 	return plan.MetadataPatch{
@@ -31,7 +31,7 @@ func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan
 	}
 }
 
-// AdoptedPatch make a volume one that this node's daemon watches and removes.
+// AdoptedPatch makes a volume one that this node's daemon watches and removes.
 func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	before := AdoptedWithout
 	if slices.Contains(v.Finalizers, plan.Finalizer) {
@@ -54,7 +54,7 @@ func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.
 	return m
 }
 
-// labelledFor says whether a volume has them.
+// labelledFor reports whether a volume has the labels that adoption puts on it.
 func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	for key, value := range plan.VolumeLabels(pool, node) {
 		if v.Labels[key] != value {
@@ -64,7 +64,7 @@ func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return true
 }
 
-// UndoPatch leave a volume as its own system made it, or would have.
+// UndoPatch leaves a volume as its own system made it, or would have.
 func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 	m := plan.MetadataPatch{
 		Labels:      map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},

@@ -13,7 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Runs says what shows that a pod runs the program of a provisioner, "" if nothing does: its image, or
+// Runs returns what shows that a pod runs the program of a provisioner, "" if nothing does: its image, or
 // the provisioner's name in its arguments or environment. Several systems' images have the same name,
 // and then it speaks for each of them: a word too many does less harm than one too few.
 func Runs(pod *corev1.Pod, provisioner string) string {
@@ -42,7 +42,7 @@ func speaksOf(c corev1.Container, provisioner string) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Value == provisioner })
 }
 
-// Leads says what shows that somebody holds a leader's lock, "" if nothing does: it was renewed within
+// Leads returns what shows that a leader's lock is held, "" if nothing does: it was renewed within
 // its duration and a minute, for clocks that differ.
 func Leads(l *coordinationv1.Lease, now time.Time) string {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil {

@@ -26,7 +26,7 @@ const (
 )
 
 // replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
-// it. No word of the operator outweighs that the driver runs or that the volume is in use.
+// it. No flag overrides that the driver runs or that the volume is in use.
 var replacementRules = []rule{
 	inlineVolume, notInPool, onAnotherNode, makerUnknown, notAnAlias,
 	blockVolume, readOnly, beingDeletedByOthers, neverBound, pathNotCanonical, adoptedElsewhere, beingAdoptedElsewhere,
@@ -80,7 +80,7 @@ func Held(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
 }
 
-// HoldPatch are those of an object that is about to be replaced. Whoever takes it for its own has nothing to
+// HoldPatch is for an object that is about to be replaced. A provisioner that takes it for its own has nothing to
 // remove meanwhile.
 func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	m := AdoptingPatch(v, pool, node)
@@ -89,7 +89,7 @@ func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.Met
 	return m
 }
 
-// ReleasePatch undo HoldPatch.
+// ReleasePatch undoes HoldPatch.
 func ReleasePatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 	return plan.MetadataPatch{
 		Labels: map[string]*string{}, Annotations: map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil},
@@ -154,7 +154,7 @@ func Predecessor(original, ours *corev1.PersistentVolume) *corev1.PersistentVolu
 	return v
 }
 
-// clean: the version of the claim is another one by now, and nobody compares it.
+// clean: the claim's resource version is another one by now, and is not compared.
 func clean(v *corev1.PersistentVolume) {
 	if v.Spec.ClaimRef != nil {
 		v.Spec.ClaimRef.ResourceVersion = ""
@@ -184,7 +184,7 @@ func beingDeletedByOthers(f Facts) (Verdict, bool) {
 }
 
 // OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's, "" if there is
-// none. That of the old external provisioner goes with its object: nobody is left who would take it off.
+// none. That of the old external provisioner goes with its object: no program is left that would remove it.
 func OthersFinalizer(v *corev1.PersistentVolume) string {
 	for _, f := range v.Finalizers {
 		if f != pvProtection && f != plan.Finalizer {

@@ -8,9 +8,9 @@ import (
 )
 
 // The number of nodes that would begin before they can have seen what the first one did, and how long
-// everybody waits for the first: over many objects, for clusters of all sizes, and where only some of
+// all wait for the first: over many objects, for clusters of all sizes, and where only some of
 // the nodes take part.
-func TestTurn(t *testing.T) {
+func TestStaggerDelay(t *testing.T) {
 	const seen = 30 * time.Millisecond
 	for _, c := range []struct {
 		nodes, taking int
@@ -32,7 +32,7 @@ func TestTurn(t *testing.T) {
 			longest := time.Duration(math.Log(float64(c.nodes)) * float64(publishSpan))
 			first, all := longest, make([]time.Duration, c.taking)
 			for n := range all {
-				all[n] = Turn(fmt.Sprint("uid-", o), fmt.Sprint("node-", n), c.nodes, publishSpan)
+				all[n] = StaggerDelay(fmt.Sprint("uid-", o), fmt.Sprint("node-", n), c.nodes, publishSpan)
 				first = min(first, all[n])
 				if all[n] < 0 || all[n] > longest {
 					t.Fatalf("a turn of %s", all[n])
@@ -54,11 +54,11 @@ func TestTurn(t *testing.T) {
 }
 
 // A turn is the same whenever and wherever it is asked for, and another one for the next object.
-func TestTurnIsDrawnOnce(t *testing.T) {
+func TestStaggerDelayIsStable(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for o := range 20 {
 		uid := fmt.Sprint("uid-", o)
-		a, b := Turn(uid, "node-a", 50, time.Second), Turn(uid, "node-a", 50, time.Second)
+		a, b := StaggerDelay(uid, "node-a", 50, time.Second), StaggerDelay(uid, "node-a", 50, time.Second)
 		if a != b {
 			t.Errorf("%s, then %s", a, b)
 		}
@@ -69,12 +69,12 @@ func TestTurnIsDrawnOnce(t *testing.T) {
 	}
 }
 
-func TestRemovalTurn(t *testing.T) {
-	if got := RemovalTurn("uid", "node-a", 1); got != 0 {
+func TestRemovalDelay(t *testing.T) {
+	if got := RemovalDelay("uid", "node-a", 1); got != 0 {
 		t.Errorf("an only node waits %s", got)
 	}
 	for n := range 50 {
-		if got := RemovalTurn("uid", fmt.Sprint(n), 50); got < removeAfter || got > removeAfter+4*removeSpan {
+		if got := RemovalDelay("uid", fmt.Sprint(n), 50); got < removeAfter || got > removeAfter+4*removeSpan {
 			t.Errorf("a turn of %s", got)
 		}
 	}

@@ -31,7 +31,7 @@ func (c contest) turns(uid int) []time.Duration {
 		if c.taken != nil {
 			f.Taken = c.taken[n]
 		}
-		all[n] = takeTurn(f)
+		all[n] = assignDelay(f)
 	}
 	return all
 }
@@ -40,9 +40,9 @@ func equal(nodes int, free uint64) []uint64 { return slices.Repeat([]uint64{free
 
 // How many nodes try a claim before they can have seen that the first one took it, and how long it waits, also where
 // few of the nodes have a pool or a daemon that runs.
-func TestTakeTurn(t *testing.T) {
+func TestAssignDelay(t *testing.T) {
 	const seen, claims, room = 20 * time.Millisecond, 400, 100 << 30
-	base := roomDelay(room, 0, takeSpan)
+	base := spaceDelay(room, 0, takeSpan)
 	for _, c := range []struct {
 		nodes, taking int
 		writes        float64       // at most, at the mean
@@ -112,30 +112,30 @@ func TestTakeFollowsFreeSpace(t *testing.T) {
 }
 
 // A turn does not depend on when it is asked for, and never ends in the past or too late, whatever the facts are.
-func TestTakeTurnIsBounded(t *testing.T) {
+func TestAssignDelayIsBounded(t *testing.T) {
 	f := ready()
 	immediate(&f)
 	for i := range 10000 {
 		f.Nodes, f.Node = 2+rand.IntN(5000), fmt.Sprint("node-", i)
 		f.Free, f.Taken = rand.Uint64()>>rand.IntN(64), rand.IntN(1000)
-		first := takeTurn(f)
-		if again := takeTurn(f); again != first || first < 0 || first > 15*time.Second {
+		first := assignDelay(f)
+		if again := assignDelay(f); again != first || first < 0 || first > 15*time.Second {
 			t.Fatalf("%s, then %s, with %d of %d", first, again, f.Free, f.Nodes)
 		}
 	}
 	f.Free, f.Backlog, f.Lag = math.MaxUint64, TakeBacklog, 0
-	if got := takeTurn(f); got < TakeBacklog {
+	if got := assignDelay(f); got < TakeBacklog {
 		t.Errorf("a turn after %s while claims of %s wait", got, TakeBacklog)
 	}
 }
 
 // After a node that does nothing the others look one after the other, and none of them much later than the rest.
-func TestSilentTurn(t *testing.T) {
+func TestTakeOverDelay(t *testing.T) {
 	for _, nodes := range []int{2, 3, 100, 5000} {
 		f, first, last := ready(), time.Hour, time.Duration(0)
 		for n := range nodes {
 			f.Node, f.Nodes = fmt.Sprint("node-", n), nodes
-			turn := f.silentTurn()
+			turn := f.takeOverDelay()
 			first, last = min(first, turn), max(last, turn)
 		}
 		t.Logf("%d nodes: the first after %s, the last after %s", nodes, first, last)

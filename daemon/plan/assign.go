@@ -8,40 +8,40 @@ import (
 // When a node tries to take an Immediate claim of scope node. The first write wins, and each further one
 // is a conflict that costs the API server as much, so the nodes try one after the other.
 const (
-	// takeSpan is the mean time between the first node's turn and the second one's. What the first one
+	// takeSpan is the mean time between the first node's attempt and the second one's. What the first one
 	// wrote has to reach the others within it.
 	takeSpan = 200 * time.Millisecond
 	// takeSpanBusy is the longest that takeSpan becomes because many claims wait: watches lag then.
 	takeSpanBusy = 2 * time.Second
-	// takeHalving is how much later a node's turn is for each halving of its free space. A node that is
+	// takeHalving is how much later a node tries for each halving of its free space. A node that is
 	// alone with half of the others' room then takes two claims where each of them takes three.
 	takeHalving = 75 * time.Millisecond
-	// takeMost is the free space above which more makes no turn earlier.
+	// takeMost is the free space above which more makes no delay shorter.
 	takeMost = 16 << 40
-	// takeEvenly is the rank up to which turns are evenly spaced. From there the delay grows with the
+	// takeEvenly is the rank up to which delays are evenly spaced. From there the delay grows with the
 	// logarithm of the rank, so that where few of the nodes can take a claim it does not wait for long.
 	takeEvenly = 3
 )
 
-// takeTurn is how long after it came an undecided claim is left to other nodes.
+// assignDelay is how long after it came an undecided claim is left to other nodes.
 //
-// A node does not know the others' lots, but it knows what its own is worth: of n exponential variates with
+// A node does not know the others' hashes, but the rank of its own can be estimated: of n exponential variates with
 // mean n the k-th smallest is k on average. So the delay that follows from the own variate alone, which is
 // a rendezvous hash of claim and node, is that of the node's rank, and nodes need not talk. A node whose
-// daemon is dead leaves its turn out, and the next one's comes.
-func takeTurn(f ClaimFacts) time.Duration {
+// daemon is dead does not try, and the next one does.
+func assignDelay(f ClaimFacts) time.Duration {
 	if !f.otherNodes() {
 		return 0
 	}
 	span := min(takeSpan+f.Backlog/4, takeSpanBusy) + f.Lag
-	rank := -math.Log(lot(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
-	return f.Backlog + roomDelay(f.Free, f.Taken, span) + spaced(rank, span)
+	rank := -math.Log(hashFraction(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
+	return f.Backlog + spaceDelay(f.Free, f.Taken, span) + spaced(rank, span)
 }
 
-// roomDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room: data
-// that is not there yet does not show in the free space. Where turns are wide apart because many claims wait, so is
+// spaceDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room: data
+// that is not there yet does not show in the free space. Where delays are wide apart because many claims wait, so is
 // that, or a node that took many would still be first as often as others.
-func roomDelay(free uint64, taken int, span time.Duration) time.Duration {
+func spaceDelay(free uint64, taken int, span time.Duration) time.Duration {
 	wider := float64(min(max(span, takeSpan), takeSpanBusy)) / float64(takeSpan)
 	halvings := math.Log2(takeMost/float64(max(free, 1))) + wider*math.Log2(float64(1+taken))
 	return time.Duration(max(0, halvings) * float64(takeHalving))
