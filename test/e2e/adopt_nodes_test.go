@@ -27,16 +27,12 @@ func (h *host) beside(name string) (other *host, at func(...string) string) {
 	image := hosttest.Mkfs(w, "ext4", 96)
 	script := fmt.Sprintf("umount %[1]s && mount -t %[2]s -o loop,nosuid,nodev %[3]s %[1]s && chmod 0700 %[1]s", h.mount, image.Type, image.File)
 	namespace.Run("sh", "-c", script)
-	other = &host{w: w, node: w.namespace + "-" + name, mount: h.mount}
-	w.must(w.AddNode(w.ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
+	other = &host{w: w, node: w.Namespace + "-" + name, mount: h.mount}
+	w.Must(w.AddNode(w.Ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	text := strings.Replace(string(config), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
-	other.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: namespace.Enter()})
-	w.must(err)
-	if out, code := other.Call("prepare", "fast"); code != 0 {
-		w.Fatalf("prepare: exit code %d\n%s", code, out)
-	}
+	other.Daemon = w.Daemon(other.node, "fast", rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: namespace.Enter()})
 	return other, func(elem ...string) string {
 		return namespace.Path(append([]string{h.mount}, elem...)...)
 	}
@@ -54,15 +50,15 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 	for i := range count {
 		pv := p.volume(a, fmt.Sprintf("data-%d", i))
 		for _, dir := range []string{pv.Spec.HostPath.Path, inB(filepath.Base(pv.Spec.HostPath.Path))} {
-			w.must(os.Mkdir(dir, 0o777))
+			w.Must(os.Mkdir(dir, 0o777))
 		}
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
-		w.must(err)
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
+		w.Must(err)
 		names = append(names, pv.Name)
 	}
 	for _, name := range names {
-		_, err := w.WaitVolumePhase(w.soon(), name, corev1.VolumeBound)
-		w.must(err)
+		_, err := w.WaitVolumePhase(w.Soon(), name, corev1.VolumeBound)
+		w.Must(err)
 	}
 	var both sync.WaitGroup
 	said := make([]string, 2)
@@ -72,7 +68,7 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 	both.Wait()
 	owned := map[string][]string{}
 	for _, name := range names {
-		v := w.volume(name)
+		v := w.Volume(name)
 		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")
 		if v.Annotations["hostpath-provisioner/adopting"] != "" || !slices.Contains(v.Finalizers, finalizer) {
 			t.Errorf("%s is half adopted: %q %q", name, v.Annotations, v.Finalizers)
@@ -91,8 +87,8 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 	}
 	for _, h := range []*host{a, b} {
 		h.run()
-		w.claim("after-"+h.node, w.class("after-"+h.node, immediate), "1Mi", annotate(provisionOnNode, h.node))
-		w.bound("after-" + h.node) // its records were looked at before
+		w.claim("after-"+h.node, w.Class("after-"+h.node, immediate), "1Mi", annotate(provisionOnNode, h.node))
+		w.Bound("after-" + h.node) // its records were looked at before
 		h.stop()
 	}
 	for _, dir := range []string{a.mount, inB()} {
@@ -125,8 +121,8 @@ func entries(t *testing.T, dir string) (names []string) {
 func TestAdoptByAffinity(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").aliased(allPeers()...)
-	_, err := w.Client().CoreV1().Nodes().Patch(w.ctx, h.node, types.MergePatchType, []byte(`{"metadata":{"labels":{"rack":"7"}}}`), metav1.PatchOptions{})
-	w.must(err)
+	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(`{"metadata":{"labels":{"rack":"7"}}}`), metav1.PatchOptions{})
+	w.Must(err)
 	term := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}
@@ -162,7 +158,7 @@ func TestAdoptBindMounts(t *testing.T) {
 	h := w.newHost("a").aliased(allPeers()...)
 	elsewhere := hosttest.Dir(w)
 	bind := func(from, to string) {
-		w.must(os.MkdirAll(to, 0o755))
+		w.Must(os.MkdirAll(to, 0o755))
 		if out, err := exec.Command("mount", "--bind", from, to).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -180,7 +176,7 @@ func TestAdoptBindMounts(t *testing.T) {
 	}))
 	under := p.volume(h, "under")
 	theirs := p.publish(h, p.volume(h, "theirs", func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = elsewhere + "/theirs" }))
-	w.must(os.Mkdir(elsewhere+"/theirs", 0o755))
+	w.Must(os.Mkdir(elsewhere+"/theirs", 0o755))
 	bind(elsewhere+"/theirs", under.Spec.HostPath.Path)
 	p.publish(h, under)
 	out, code := h.Call("adopt", "fast")

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -40,10 +42,10 @@ func golden(t *testing.T, name, got string) {
 // object is a volume as it is in the API, without what changes with every write.
 func (w *world) object(name string) string {
 	w.Helper()
-	pv := w.volume(name)
+	pv := w.Volume(name)
 	pv.ResourceVersion, pv.ManagedFields = "", nil
 	text, err := yaml.Marshal(pv)
-	w.must(err)
+	w.Must(err)
 	return string(text)
 }
 
@@ -90,8 +92,8 @@ func TestAdopt(t *testing.T) {
 		if data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data")); string(data) != name {
 			t.Errorf("the data of %s is %q, %v", name, data, err)
 		}
-		w.deleteClaim(name)
-		w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+		w.DeleteClaim(name)
+		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	}
 	h.wantTree()
 }
@@ -102,9 +104,9 @@ func TestAdoptUndo(t *testing.T) {
 	h := w.newHost("a").aliased(allPeers()...)
 	volumes := h.everySystem()
 	// One has the usual finalizer already: it keeps it.
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, volumes[0].Name, "application/merge-patch+json",
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, volumes[0].Name, "application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":["kubernetes.io/pv-protection","`+finalizer+`"]}}`), metav1.PatchOptions{})
-	w.must(err)
+	w.Must(err)
 	tree, objects := h.tree(), map[string]string{}
 	for _, pv := range volumes {
 		objects[pv.Name] = w.object(pv.Name)
@@ -132,10 +134,10 @@ func TestAdoptUndo(t *testing.T) {
 		}
 	}
 	// What is given up is nobody's: a claim that goes takes nothing along.
-	w.deleteClaim("rancher")
-	_, err = w.WaitVolumePhase(w.soon(), volumes[5].Name, corev1.VolumeReleased)
-	w.must(err)
-	h.made("later", w.class("c", immediate)) // the daemon has seen what came before it
+	w.DeleteClaim("rancher")
+	_, err = w.WaitVolumePhase(w.Soon(), volumes[5].Name, corev1.VolumeReleased)
+	w.Must(err)
+	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
 	if _, err := os.Stat(filepath.Join(volumes[5].Spec.HostPath.Path, "data")); err != nil {
 		t.Error(err)
 	}
@@ -158,19 +160,19 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 	h.adopts()
 	h.run()
 	for _, pv := range []*corev1.PersistentVolume{archived, kept} {
-		w.deleteClaim(pv.Spec.ClaimRef.Name)
+		w.DeleteClaim(pv.Spec.ClaimRef.Name)
 	}
-	w.must(w.WaitVolumeGone(w.soon(), archived.Name))
-	_, err := w.WaitVolumePhase(w.soon(), kept.Name, corev1.VolumeReleased)
-	w.must(err)
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, kept.Name, metav1.DeleteOptions{}))
-	w.must(w.WaitVolumeGone(w.soon(), kept.Name))
+	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
+	_, err := w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
+	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
 	name := archived.Name
-	h.wantTree(append(whole(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
+	h.wantTree(append(pool.Of(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
 	var record struct{ Retained bool }
 	text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
-	w.must(err)
-	w.must(json.Unmarshal(text, &record))
+	w.Must(err)
+	w.Must(json.Unmarshal(text, &record))
 	if !record.Retained {
 		t.Errorf("the record does not say that it is retained:\n%s", text)
 	}
@@ -182,9 +184,9 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 	h := w.newHost("a").aliased(allPeers()...)
 	pv := peerNamed("microk8s").made(h, "data")
 	h.adopts()
-	w.must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
+	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	h.run()
-	w.deleteClaim("data")
+	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
 	h.wantTree(filepath.Base(pv.Spec.HostPath.Path))
 }
@@ -200,11 +202,11 @@ func TestAdoptTraps(t *testing.T) {
 	annotated := func(key, value string) func(*corev1.PersistentVolume) {
 		return func(pv *corev1.PersistentVolume) { pv.Annotations[key] = value }
 	}
-	inode := func(name string) { w.must(os.WriteFile(filepath.Join(h.mount, name), nil, 0o600)) }
-	w.must(os.MkdirAll(filepath.Join(h.mount, "deep", "er"), 0o755))
-	w.must(os.Mkdir(filepath.Join(h.mount, "twins"), 0o755))
-	w.must(os.Mkdir(filepath.Join(h.mount, "slash"), 0o755))
-	w.must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
+	inode := func(name string) { w.Must(os.WriteFile(filepath.Join(h.mount, name), nil, 0o600)) }
+	w.Must(os.MkdirAll(filepath.Join(h.mount, "deep", "er"), 0o755))
+	w.Must(os.Mkdir(filepath.Join(h.mount, "twins"), 0o755))
+	w.Must(os.Mkdir(filepath.Join(h.mount, "slash"), 0o755))
+	w.Must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
 	inode("file")
 
 	var volumes []*corev1.PersistentVolume
@@ -239,16 +241,16 @@ func TestAdoptTraps(t *testing.T) {
 			pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
 		}
 	}
-	w.must(os.Mkdir(filepath.Join(h.mount, "pvc-1"), 0o755))
-	w.must(os.Mkdir(filepath.Join(h.mount, "csi-1"), 0o755))
+	w.Must(os.Mkdir(filepath.Join(h.mount, "pvc-1"), 0o755))
+	w.Must(os.Mkdir(filepath.Join(h.mount, "csi-1"), 0o755))
 	add(kubevirt, "csi-of-another-pool", csi("pvc-2"))
 	add(kubevirt, "csi", csi("pvc-1"))
 	add(kubevirt, "csi-inline", csi("csi-1"))
 	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })
 	released := kubevirt.made(h, "released")
-	w.deleteClaim("released")
-	_, err := w.WaitVolumePhase(w.soon(), released.Name, corev1.VolumeReleased)
-	w.must(err)
+	w.DeleteClaim("released")
+	_, err := w.WaitVolumePhase(w.Soon(), released.Name, corev1.VolumeReleased)
+	w.Must(err)
 	volumes = append(volumes, released)
 
 	tree := h.tree()
@@ -258,20 +260,20 @@ func TestAdoptTraps(t *testing.T) {
 		t.Errorf("exit code %d, the pool has %q", code, got)
 	}
 	for _, pv := range volumes {
-		if now := w.volume(pv.Name); len(now.Labels) != 0 || slices.Contains(now.Finalizers, finalizer) {
+		if now := w.Volume(pv.Name); len(now.Labels) != 0 || slices.Contains(now.Finalizers, finalizer) {
 			t.Errorf("%s was marked: %q %q", pv.Spec.ClaimRef.Name, now.Labels, now.Finalizers)
 		}
 	}
 	// Told to, the released one is taken over, and removed at once.
 	h.run()
 	h.Call("adopt", "fast", "--released")
-	w.must(w.WaitVolumeGone(w.soon(), released.Name))
+	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 }
 
 // The other program's pod is there: nothing is adopted until it is gone, or somebody says so.
 func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	w := newWorld(t)
-	name := w.namespace + ".example/hostpath" // no other test's
+	name := w.Namespace + ".example/hostpath" // no other test's
 	p := peerNamed("kubevirt")
 	p.provisioner, p.shape = name, func(h *host, pv *corev1.PersistentVolume) {
 		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
@@ -279,13 +281,13 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	h := w.newHost("a").aliased(name)
 	pv := p.made(h, "data")
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "program"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "program"},
 		Spec: corev1.PodSpec{NodeName: h.node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{
 			Name: "program", Image: "registry.example/any:v1", Args: []string{"-name=" + name},
 		}}},
 	}
-	_, err := w.Client().CoreV1().Pods(w.namespace).Create(w.ctx, pod, metav1.CreateOptions{})
-	w.must(err)
+	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, pod, metav1.CreateOptions{})
+	w.Must(err)
 	var story strings.Builder
 	call := func(args ...string) {
 		out, _ := h.Call(append([]string{"adopt", "fast"}, args...)...)
@@ -293,18 +295,18 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	}
 	call()
 	call("--dry-run", "--stopped", name)
-	w.must(w.Client().CoreV1().Pods(w.namespace).Delete(w.ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-	w.eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+	w.Must(w.Client().CoreV1().Pods(w.Namespace).Delete(w.Ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.Eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	// Its pod is gone, and somebody holds its lock: a program outside of the cluster.
 	holder, renewed := "elsewhere", metav1.NowMicro()
-	_, err = w.Client().CoordinationV1().Leases(w.namespace).Create(w.ctx, &coordinationv1.Lease{
+	_, err = w.Client().CoordinationV1().Leases(w.Namespace).Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, "/", "-")},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	out, _ := h.Call("adopt", "fast", "--kubeconfig", w.Kubeconfig())
 	story.WriteString("$ adopt fast --kubeconfig ADMIN\n" + h.told(out, pv))
 	call()

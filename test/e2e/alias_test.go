@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
 // Classes of other provisioners go on working: claims get volumes that are named and marked as those
@@ -18,27 +20,27 @@ func TestAliasClasses(t *testing.T) {
 	w := newWorld(t)
 	const csi = "kubevirt.io.hostpath-provisioner"
 	h := w.newHost("a").aliased(append(allPeers(), csi)...).run()
-	pool := params("pool", "fast")
+	pool := fixture.Parameters("pool", "fast")
 	for _, c := range []struct {
 		system, provisioner string
 		params              func(*storagev1.StorageClass)
 		directory           func(pv, namespace, claim string) string
 		annotations         map[string]string
 	}{
-		{"torchbox", "torchbox.com/hostpath", params("PVDir", h.mount+"/"), byVolume, map[string]string{"torchbox.com/hostpath-provisioner-id": "torchbox.com/hostpath"}},
+		{"torchbox", "torchbox.com/hostpath", fixture.Parameters("PVDir", h.mount+"/"), byVolume, map[string]string{"torchbox.com/hostpath-provisioner-id": "torchbox.com/hostpath"}},
 		{"mazdermind", "hostpath", pool, byClaim, map[string]string{"hostPathProvisionerIdentity": h.node}},
 		{"kubevirt", "kubevirt.io/hostpath-provisioner", pool, byVolume, map[string]string{"hostPathProvisionerIdentity": "kubevirt.io/hostpath-provisioner", "kubevirt.io/provisionOnNode": h.node}},
-		{"kubevirt-csi", csi, params("storagePool", "fast"), byVolume, nil},
+		{"kubevirt-csi", csi, fixture.Parameters("storagePool", "fast"), byVolume, nil},
 		{"kubeboost", "kubeboost.github.com/hostpath-multihost-provisioner", pool, byClaim, map[string]string{"kubeboost.github.com/hostpath-multihost-provisioner-identity": "kubeboost.github.com/hostpath-multihost-provisioner"}},
-		{"microk8s", "microk8s.io/hostpath", params("pvDir", h.mount), byClaim, map[string]string{"hostPathProvisionerIdentity": h.node}},
-		{"rancher", "rancher.io/local-path", params("nodePath", h.mount), peerNamed("rancher").directory, map[string]string{"local.path.provisioner/selected-node": h.node}},
+		{"microk8s", "microk8s.io/hostpath", fixture.Parameters("pvDir", h.mount), byClaim, map[string]string{"hostPathProvisionerIdentity": h.node}},
+		{"rancher", "rancher.io/local-path", fixture.Parameters("nodePath", h.mount), peerNamed("rancher").directory, map[string]string{"local.path.provisioner/selected-node": h.node}},
 	} {
 		t.Run(c.system, func(t *testing.T) {
-			class := w.classOf(w.namespace+"-"+c.system, c.provisioner, wait, c.params)
+			class := w.classOf(w.Namespace+"-"+c.system, c.provisioner, wait, c.params)
 			w.claim(c.system, class, "1Mi", annotate(provisionOnNode, h.node))
 			w.claim(c.system+"-back", class, "1Mi", annotate(provisionOnNode, h.node))
-			pv, back := w.bound(c.system), w.bound(c.system+"-back")
-			if want := filepath.Join(h.mount, c.directory(pv.Name, w.namespace, c.system)); pv.Spec.HostPath.Path != want {
+			pv, back := w.Bound(c.system), w.Bound(c.system+"-back")
+			if want := filepath.Join(h.mount, c.directory(pv.Name, w.Namespace, c.system)); pv.Spec.HostPath.Path != want {
 				t.Errorf("path %s, want %s", pv.Spec.HostPath.Path, want)
 			}
 			want := map[string]string{"pv.kubernetes.io/provisioned-by": c.provisioner}
@@ -46,23 +48,23 @@ func TestAliasClasses(t *testing.T) {
 			if !maps.Equal(pv.Annotations, want) {
 				t.Errorf("annotations %q, want %q", pv.Annotations, want)
 			}
-			w.deleteClaim(c.system)
-			w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+			w.DeleteClaim(c.system)
+			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 			directory := filepath.Base(back.Spec.HostPath.Path)
 			h.wantTree(directory, "ours/volumes/"+back.Name+".json")
 			h.adopts("--undo")
 			h.wantTree(directory)
-			now := w.volume(back.Name)
+			now := w.Volume(back.Name)
 			if strings.Join(now.Finalizers, " ") != "kubernetes.io/pv-protection" || len(now.Labels) != 0 || !maps.Equal(now.Annotations, want) {
 				t.Errorf("given up as %+v", now.ObjectMeta)
 			}
 			// The old program does its part: the directory goes, then the object.
-			w.deleteClaim(c.system + "-back")
-			_, err := w.WaitVolumePhase(w.soon(), back.Name, corev1.VolumeReleased)
-			w.must(err)
-			w.must(os.Remove(back.Spec.HostPath.Path))
-			w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, back.Name, metav1.DeleteOptions{}))
-			w.must(w.WaitVolumeGone(w.soon(), back.Name))
+			w.DeleteClaim(c.system + "-back")
+			_, err := w.WaitVolumePhase(w.Soon(), back.Name, corev1.VolumeReleased)
+			w.Must(err)
+			w.Must(os.Remove(back.Spec.HostPath.Path))
+			w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
+			w.Must(w.WaitVolumeGone(w.Soon(), back.Name))
 			h.wantTree()
 		})
 	}
@@ -82,7 +84,7 @@ func TestAliasRefusals(t *testing.T) {
 		"pattern": {"rancher.io/local-path", []string{"pathPattern", "{{ .PVC.Name }}"}, "BadParameter", `parameter "pathPattern" of rancher`},
 		"unknown": {"hostpath", []string{"pvdir", h.mount}, "UnknownParameter", `unknown parameter "pvdir"`},
 	} {
-		claim := w.claim(name, w.classOf(w.namespace+"-"+name, c.provisioner, wait, params(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
+		claim := w.claim(name, w.classOf(w.Namespace+"-"+name, c.provisioner, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
 		if got := w.refused(claim, c.reason); !strings.Contains(got, c.says) {
 			t.Errorf("%s: %q, want it to say %q", name, got, c.says)
 		}
@@ -101,26 +103,26 @@ func TestSingleNode(t *testing.T) {
 		t.Fatal(out)
 	}
 	h.run()
-	class := w.classOf(w.namespace+"-plain", "hostpath", immediate, params("pool", "plain"))
+	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "reserve") {
 		t.Errorf("below the reserve: %q", got)
 	}
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
-	w.must(h.Configure(strings.Replace(string(config), `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
+	w.Must(err)
+	w.Must(h.Configure(strings.Replace(string(config), `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
 	h.Kill()
 	h.run()
-	pv := w.bound("data")
+	pv := w.Bound("data")
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
 	}
-	if want := filepath.Join(dir, w.namespace+"-data-"+pv.Name); pv.Spec.HostPath.Path != want {
+	if want := filepath.Join(dir, w.Namespace+"-data-"+pv.Name); pv.Spec.HostPath.Path != want {
 		t.Errorf("path %s, want %s", pv.Spec.HostPath.Path, want)
 	}
-	w.deleteClaim("data")
-	_, err = w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
-	w.must(err)
+	w.DeleteClaim("data")
+	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
 	if _, err := os.Stat(pv.Spec.HostPath.Path); err != nil {
 		t.Error(err)
 	}

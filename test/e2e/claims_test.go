@@ -7,6 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 const (
@@ -18,10 +21,10 @@ const (
 func TestWaitForFirstConsumer(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", wait)
+	class := w.Class("c", wait)
 	claim := w.claim("data", class, "10Mi")
 	w.pod("user", []string{h.node}, "data")
-	pv := w.bound("data")
+	pv := w.Bound("data")
 
 	if want := "pvc-" + string(claim.UID); pv.Name != want {
 		t.Errorf("the volume is named %s, want %s", pv.Name, want)
@@ -34,17 +37,17 @@ func TestWaitForFirstConsumer(t *testing.T) {
 		t.Errorf("affinity %v, want the value of the node's hostname label", got)
 	}
 	info, err := os.Stat(source.Path)
-	w.must(err)
+	w.Must(err)
 	if info.Mode() != os.ModeDir|0o777 {
 		t.Errorf("mode %s", info.Mode())
 	}
-	h.wantTree(whole(pv.Name)...)
-	event, err := w.WaitEvent(w.soon(), claim, "Provisioned")
-	w.must(err)
+	h.wantTree(pool.Of(pv.Name)...)
+	event, err := w.WaitEvent(w.Soon(), claim, "Provisioned")
+	w.Must(err)
 	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}
-	if _, err := w.WaitPodScheduled(w.soon(), w.namespace, "user"); err != nil {
+	if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "user"); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +82,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			class := w.class(c.name, immediate, params(c.params...))
+			class := w.Class(c.name, immediate, fixture.Parameters(c.params...))
 			change := c.change
 			if change == nil {
 				change = func(*corev1.PersistentVolumeClaim) {}
@@ -91,11 +94,11 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	// A populator's claim is not refused: it waits for what the populator makes.
-	claim := w.claim("populated", w.class("populated", immediate), "1Mi", func(c *corev1.PersistentVolumeClaim) {
+	claim := w.claim("populated", w.Class("populated", immediate), "1Mi", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Filler", Name: "other"}
 	}, annotate("kubevirt.io/provisionOnNode", h.node))
-	event, err := w.WaitEvent(w.soon(), claim, "WaitForPopulator")
-	w.must(err)
+	event, err := w.WaitEvent(w.Soon(), claim, "WaitForPopulator")
+	w.Must(err)
 	if event.Type != corev1.EventTypeNormal || !strings.Contains(event.Message, `waits for the populator of "Filler" "other"`) {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}

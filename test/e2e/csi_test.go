@@ -30,7 +30,7 @@ import (
 const csiDriver = "kubevirt.io.hostpath-provisioner"
 
 func (w *world) ownDriver() (driver, flag string) {
-	return w.namespace + ".csi", "--from-csi=" + w.namespace + ".csi"
+	return w.Namespace + ".csi", "--from-csi=" + w.Namespace + ".csi"
 }
 
 // ofCSI is a volume object as kubevirt's CSI driver and its external provisioner leave it.
@@ -55,8 +55,8 @@ func (h *host) madeByCSI(driver, name string, change ...func(*corev1.PersistentV
 	h.w.Helper()
 	p := peer{provisioner: driver, directory: byVolume, shape: func(*host, *corev1.PersistentVolume) {}}
 	pv := p.volume(h, name)
-	h.w.must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
-	h.w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	h.w.Must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
+	h.w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
 	for _, f := range append([]func(*corev1.PersistentVolume){ofCSI(h, driver)}, change...) {
 		f(pv)
 	}
@@ -67,7 +67,7 @@ func (h *host) madeByCSI(driver, name string, change ...func(*corev1.PersistentV
 func (h *host) inode(name string) uint64 {
 	h.w.Helper()
 	info, err := os.Stat(filepath.Join(h.mount, name))
-	h.w.must(err)
+	h.w.Must(err)
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
@@ -84,16 +84,16 @@ func (h *host) keepsData(pv *corev1.PersistentVolume, inode uint64) {
 func (w *world) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.PersistentVolume {
 	w.Helper()
 	ref := pv.Spec.ClaimRef
-	_, err := w.WaitClaim(w.soon(), ref.Namespace, ref.Name, func(c *corev1.PersistentVolumeClaim) bool {
+	_, err := w.WaitClaim(w.Soon(), ref.Namespace, ref.Name, func(c *corev1.PersistentVolumeClaim) bool {
 		if c.Status.Phase == corev1.ClaimLost && nudge { // a claim that is changed is looked at; else after pvclaimbinder-sync-period
-			_, _ = w.Client().CoreV1().PersistentVolumeClaims(c.Namespace).Patch(w.ctx, c.Name, types.MergePatchType,
+			_, _ = w.Client().CoreV1().PersistentVolumeClaims(c.Namespace).Patch(w.Ctx, c.Name, types.MergePatchType,
 				fmt.Appendf(nil, `{"metadata":{"labels":{"seen":"%s"}}}`, c.ResourceVersion), metav1.PatchOptions{})
 		}
 		return c.UID == ref.UID && c.Spec.VolumeName == pv.Name && c.Status.Phase == corev1.ClaimBound
 	})
-	w.must(err)
-	now, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeBound)
-	w.must(err)
+	w.Must(err)
+	now, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeBound)
+	w.Must(err)
 	return now
 }
 
@@ -123,13 +123,13 @@ func (h *host) externalProvisioner() {
 				return
 			case <-time.After(time.Millisecond):
 			}
-			all, err := h.w.Client().CoreV1().PersistentVolumes().List(h.w.ctx, metav1.ListOptions{})
+			all, err := h.w.Client().CoreV1().PersistentVolumes().List(h.w.Ctx, metav1.ListOptions{})
 			if err != nil {
 				continue
 			}
 			for _, v := range all.Items {
 				if v.Spec.CSI != nil && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
-					strings.Contains(v.Spec.StorageClassName, h.w.namespace) && (v.DeletionTimestamp != nil || v.Status.Phase == corev1.VolumeReleased) {
+					strings.Contains(v.Spec.StorageClassName, h.w.Namespace) && (v.DeletionTimestamp != nil || v.Status.Phase == corev1.VolumeReleased) {
 					os.RemoveAll(filepath.Join(h.mount, v.Spec.CSI.VolumeHandle))
 				}
 			}
@@ -157,19 +157,19 @@ func TestAdoptFromCSI(t *testing.T) {
 		}
 	}
 	call()
-	_, err := w.Client().StorageV1().CSINodes().Create(w.ctx, &storagev1.CSINode{
+	_, err := w.Client().StorageV1().CSINodes().Create(w.Ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: h.node},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: csiDriver, NodeID: h.node, TopologyKeys: []string{"topology.hostpath.csi/node"}}}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	call(fromCSI)
-	_, err = w.Client().StorageV1().CSINodes().Patch(w.ctx, h.node, types.MergePatchType, []byte(`{"spec":{"drivers":[]}}`), metav1.PatchOptions{})
-	w.must(err)
+	_, err = w.Client().StorageV1().CSINodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(`{"spec":{"drivers":[]}}`), metav1.PatchOptions{})
+	w.Must(err)
 	w.pod("user", nil, "one")
 	call(fromCSI, "--dry-run")
 	w.deletePod("user")
-	w.eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+	w.Eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	call(fromCSI)
@@ -185,21 +185,21 @@ func TestAdoptFromCSI(t *testing.T) {
 	}
 	h.keepsData(one, inode)
 	w.pod("again", nil, "one")
-	pod, err := w.WaitPodScheduled(w.soon(), w.namespace, "again")
-	w.must(err)
+	pod, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "again")
+	w.Must(err)
 	if pod.Spec.NodeName != h.node {
 		t.Errorf("the pod is on %q", pod.Spec.NodeName)
 	}
-	w.deleteClaim("two")
-	w.must(w.WaitVolumeGone(w.soon(), two.Name))
+	w.DeleteClaim("two")
+	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
-	if out, code := h.Call("adopt", "fast", "--undo"); code != 1 || !strings.Contains(out, "pod "+w.namespace+"/again uses it") {
+	if out, code := h.Call("adopt", "fast", "--undo"); code != 1 || !strings.Contains(out, "pod "+w.Namespace+"/again uses it") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	w.deletePod("again")
-	w.eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
+	w.Eventually("the pod is gone", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	h.adopts("--undo")
@@ -222,11 +222,11 @@ func (h *host) mortal() (m *mortal, kubeconfig string) {
 	w := h.w
 	w.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", h.Path("kubeconfig")) // with the rights that a daemon has
-	w.must(err)
+	w.Must(err)
 	upstream, err := rest.TransportFor(config)
-	w.must(err)
+	w.Must(err)
 	target, err := url.Parse(config.Host)
-	w.must(err)
+	w.Must(err)
 	m = &mortal{}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = upstream
@@ -255,7 +255,7 @@ func (h *host) mortal() (m *mortal, kubeconfig string) {
 	through := clientcmdapi.NewConfig()
 	through.Clusters["c"], through.Contexts["c"] = &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.Context{Cluster: "c"}
 	through.CurrentContext = "c"
-	w.must(clientcmd.WriteToFile(*through, file))
+	w.Must(clientcmd.WriteToFile(*through, file))
 	return m, file
 }
 
@@ -267,7 +267,7 @@ func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...str
 	m.n, m.after, m.died = n, after, false
 	dead := make(chan struct{})
 	m.kill = func() { cmd.Process.Kill(); <-dead }
-	h.w.must(cmd.Start())
+	h.w.Must(cmd.Start())
 	m.Unlock()
 	cmd.Wait()
 	close(dead)
@@ -340,7 +340,7 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 	var names []string
 	for _, name := range []string{"v", "w", "x", "y", "z"} {
 		pv := a.madeByCSI(driver, name, func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = nil })
-		w.must(os.Mkdir(inB(pv.Name), 0o777))
+		w.Must(os.Mkdir(inB(pv.Name), 0o777))
 		names = append(names, pv.Name)
 	}
 	if out, code := a.Call("adopt", "fast", fromCSI); code != 1 || strings.Count(out, "no affinity") != len(names) {
@@ -354,7 +354,7 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 	both.Wait()
 	owned := map[string][]string{}
 	for _, name := range names {
-		v := w.volume(name)
+		v := w.Volume(name)
 		if v.Spec.HostPath == nil {
 			t.Errorf("%s is nobody's:\n%s\n%s", name, said[0], said[1])
 		}
@@ -379,20 +379,20 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	if !m.dies(h, kubeconfig, 4, false, "adopt", "fast", fromCSI) {
 		t.Fatal("it did not die")
 	}
-	_, err := w.WaitClaim(w.soon(), w.namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
-	w.must(err)
-	w.deleteClaim("data")
-	w.must(w.WaitClaimGone(w.soon(), w.namespace, "data"))
+	_, err := w.WaitClaim(w.Soon(), w.Namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
+	w.Must(err)
+	w.DeleteClaim("data")
+	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "data"))
 	out, code := h.Call("adopt", "fast", fromCSI)
 	if code != 0 || !strings.Contains(out, "its claim is gone, so it was made with the policy Retain") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	now, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
-	w.must(err)
+	now, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
 	if now.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("%s", now)
 	}
-	h.made("later", w.class("c", immediate)) // the daemon has seen what came before it
+	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
 	h.keepsData(pv, inode)
 }
 
@@ -404,9 +404,9 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 	pv := h.madeByCSI(driver, "data")
 	before := w.object(pv.Name)
 	policies := w.Client().AdmissionregistrationV1()
-	name := w.namespace + "-no-hostpath"
+	name := w.Namespace + "-no-hostpath"
 	fail := admissionv1.Fail
-	_, err := policies.ValidatingAdmissionPolicies().Create(w.ctx, &admissionv1.ValidatingAdmissionPolicy{
+	_, err := policies.ValidatingAdmissionPolicies().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
@@ -417,19 +417,19 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 			Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("!has(object.spec.hostPath) || object.metadata.name != %q", pv.Name), Message: "no hostPath here"}},
 		},
 	}, metav1.CreateOptions{})
-	w.must(err)
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+	w.Must(err)
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	t.Cleanup(func() {
 		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
 	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
-	w.eventually("the policy is at work", func() bool {
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	w.Eventually("the policy is at work", func() bool {
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "no hostPath here")
 	})
 	if out, code := h.Call("adopt", "fast", fromCSI); code != 1 || !strings.Contains(out, "refused: the server would not take volume") {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // Records that are torn, empty, of another volume or of a newer version: nothing is done with their
@@ -20,7 +21,7 @@ import (
 func TestDamagedRecords(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	damages := map[string]func([]byte) []byte{
 		"torn":  func(text []byte) []byte { return text[:len(text)/2] },
 		"empty": func([]byte) []byte { return nil },
@@ -35,38 +36,38 @@ func TestDamagedRecords(t *testing.T) {
 	for name, damage := range damages {
 		pvs[name] = h.made(name, class).Name
 		text, err := os.ReadFile(h.record(pvs[name]))
-		w.must(err)
+		w.Must(err)
 		records[name] = text
 		// As a new file: in place, what is cut short would be read from the attribute beside it.
-		w.must(os.Remove(h.record(pvs[name])))
-		w.must(os.WriteFile(h.record(pvs[name]), damage(text), 0o600))
+		w.Must(os.Remove(h.record(pvs[name])))
+		w.Must(os.WriteFile(h.record(pvs[name]), damage(text), 0o600))
 	}
 	good, stays := h.made("good", class), h.made("stays", class)
-	w.deleteClaim("good")
-	w.must(w.WaitVolumeGone(w.soon(), good.Name))
+	w.DeleteClaim("good")
+	w.Must(w.WaitVolumeGone(w.Soon(), good.Name))
 	all := []string{stays.Name}
 	for name, pv := range pvs {
 		all = append(all, pv)
-		w.deleteClaim(name)
-		w.refusedVolume(w.volume(pv), "RecordDamaged")
+		w.DeleteClaim(name)
+		w.refusedVolume(w.Volume(pv), "RecordDamaged")
 	}
-	h.wantTree(whole(all...)...)
+	h.wantTree(pool.Of(all...)...)
 	h.Kill()
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	after := h.made("after", class)
-	h.wantTree(whole(append(all, after.Name)...)...)
+	h.wantTree(pool.Of(append(all, after.Name)...)...)
 	if out, _ := h.Call("volumes"); strings.Count(out, "damaged") != len(damages) {
 		t.Errorf("volumes shows not %d damaged:\n%s", len(damages), out)
 	}
 	for name, pv := range pvs {
-		w.must(os.WriteFile(h.record(pv), records[name], 0o600))
+		w.Must(os.WriteFile(h.record(pv), records[name], 0o600))
 	}
-	w.must(h.Signal(syscall.SIGHUP))
+	w.Must(h.Signal(syscall.SIGHUP))
 	for _, pv := range pvs {
-		w.must(w.WaitVolumeGone(w.soon(), pv))
+		w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	}
-	h.wantTree(whole(stays.Name, after.Name)...)
+	h.wantTree(pool.Of(stays.Name, after.Name)...)
 }
 
 // A power cut takes the data of records that were just written. Their volumes are removed as all others
@@ -74,20 +75,20 @@ func TestDamagedRecords(t *testing.T) {
 func TestRecordsCutShort(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	goes, stays := h.made("goes", class), h.made("stays", class)
 	text, err := os.ReadFile(h.record(stays.Name))
-	w.must(err)
+	w.Must(err)
 	for _, pv := range []string{goes.Name, stays.Name} {
-		w.must(os.Truncate(h.record(pv), 0))
+		w.Must(os.Truncate(h.record(pv), 0))
 	}
-	w.deleteClaim("goes")
-	w.must(w.WaitVolumeGone(w.soon(), goes.Name))
+	w.DeleteClaim("goes")
+	w.Must(w.WaitVolumeGone(w.Soon(), goes.Name))
 	h.Kill()
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
-	h.wantTree(whole(stays.Name)...)
-	w.eventually("the record that stays is written again", func() bool {
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	h.wantTree(pool.Of(stays.Name)...)
+	w.Eventually("the record that stays is written again", func() bool {
 		healed, err := os.ReadFile(h.record(stays.Name))
 		return err == nil && string(healed) == string(text)
 	})
@@ -104,40 +105,40 @@ func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes")
 func TestStateDirectoryLost(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	one := h.made("one", class)
-	w.must(os.RemoveAll(h.Path("state")))
+	w.Must(os.RemoveAll(h.Path("state")))
 	two := h.made("two", class)
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	second := h.twin(string(config))
-	w.must(os.Mkdir(h.Path("state"), 0o700))
-	w.must(os.RemoveAll(second.Path("state")))
-	w.must(os.Symlink(h.Path("state"), second.Path("state")))
+	w.Must(os.Mkdir(h.Path("state"), 0o700))
+	w.Must(os.RemoveAll(second.Path("state")))
+	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
 	second.run()
-	w.must(second.WaitStatus(w.soon(), "works in this pool"))
+	w.Must(second.WaitStatus(w.Soon(), "works in this pool"))
 	second.Kill()
 	remembered := func() bool {
 		_, err := os.Stat(h.Path("state", "pools", "fast.json"))
 		return err == nil
 	}
 	looks := hosttestDir(t, "looks")
-	w.eventually("the pool is remembered again", func() bool {
+	w.Eventually("the pool is remembered again", func() bool {
 		hosttest.Mount(t, "-t", "tmpfs", "none", looks) // makes the daemon look
 		hosttest.Unmount(t, looks)
 		return remembered()
 	})
 	h.Kill()
-	w.must(os.RemoveAll(h.Path("state")))
+	w.Must(os.RemoveAll(h.Path("state")))
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	if !remembered() {
 		t.Error("the pool is open and not remembered")
 	}
 	three := h.made("three", class)
-	w.deleteClaim("one")
-	w.must(w.WaitVolumeGone(w.soon(), one.Name))
-	h.wantTree(whole(two.Name, three.Name)...)
+	w.DeleteClaim("one")
+	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	h.wantTree(pool.Of(two.Name, three.Name)...)
 }
 
 // The filesystem is full when a volume is made, with room for so many blocks, or so many inodes: the
@@ -150,7 +151,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
 			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
-			class := w.class("c", immediate)
+			class := w.Class("c", immediate)
 			looks := hosttestDir(t, "looks")
 			failed, made := 0, 0
 			for room := range 8 {
@@ -161,20 +162,20 @@ func TestFullAtEveryWrite(t *testing.T) {
 				case "":
 					made++
 				case "NotEnoughSpace": // the pool was looked at before the claim came: nothing was written
-					h.wantTree(whole(victim.Name)...)
+					h.wantTree(pool.Of(victim.Name)...)
 				default:
 					failed++
-					h.wantTree(whole(victim.Name)...) // nothing half-made, between two tries
+					h.wantTree(pool.Of(victim.Name)...) // nothing half-made, between two tries
 				}
-				w.deleteClaim(fmt.Sprint("victim-", room)) // removals go on in a full pool
-				w.must(w.WaitVolumeGone(w.soon(), victim.Name))
+				w.DeleteClaim(fmt.Sprint("victim-", room)) // removals go on in a full pool
+				w.Must(w.WaitVolumeGone(w.Soon(), victim.Name))
 				empty()
 				hosttest.Mount(t, "-t", "tmpfs", "none", looks) // makes the daemon look
 				hosttest.Unmount(t, looks)
-				pv := w.bound(claim.Name)
-				h.wantTree(whole(pv.Name)...)
-				w.deleteClaim(claim.Name)
-				w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+				pv := w.Bound(claim.Name)
+				h.wantTree(pool.Of(pv.Name)...)
+				w.DeleteClaim(claim.Name)
+				w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 				h.wantTree()
 			}
 			if failed < 2 || made == 0 {
@@ -188,9 +189,9 @@ func TestFullAtEveryWrite(t *testing.T) {
 func (h *host) fill(what string, room int) (empty func()) {
 	h.w.Helper()
 	dir := filepath.Join(h.mount, "lost+found", "filler")
-	h.w.must(os.MkdirAll(dir, 0o700))
+	h.w.Must(os.MkdirAll(dir, 0o700))
 	file := filepath.Join(dir, "blocks")
-	h.w.must(os.WriteFile(file, nil, 0o600))
+	h.w.Must(os.WriteFile(file, nil, 0o600))
 	var n int
 	if what == "inodes" {
 		for {
@@ -198,16 +199,16 @@ func (h *host) fill(what string, room int) (empty func()) {
 			if errors.Is(err, unix.ENOSPC) {
 				break
 			}
-			h.w.must(err)
+			h.w.Must(err)
 			f.Close()
 			n++
 		}
 		for i := range min(room, n) {
-			h.w.must(os.Remove(filepath.Join(dir, fmt.Sprint(i))))
+			h.w.Must(os.Remove(filepath.Join(dir, fmt.Sprint(i))))
 		}
 	} else {
 		f, err := os.OpenFile(file, os.O_WRONLY, 0)
-		h.w.must(err)
+		h.w.Must(err)
 		defer f.Close()
 		var size int64
 		for block := make([]byte, 1024); err == nil; {
@@ -216,13 +217,13 @@ func (h *host) fill(what string, room int) (empty func()) {
 			}
 		}
 		if !errors.Is(err, unix.ENOSPC) {
-			h.w.must(err)
+			h.w.Must(err)
 		}
-		h.w.must(f.Sync()) // delayed allocation takes more than it needs
-		h.w.must(f.Truncate(size - int64(room)*1024))
-		h.w.must(f.Sync())
+		h.w.Must(f.Sync()) // delayed allocation takes more than it needs
+		h.w.Must(f.Truncate(size - int64(room)*1024))
+		h.w.Must(f.Sync())
 	}
-	return func() { h.w.must(os.RemoveAll(dir)) }
+	return func() { h.w.Must(os.RemoveAll(dir)) }
 }
 
 // The pool's directory is replaced by another, by a link or by nothing while the daemon works: the pool
@@ -232,18 +233,18 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	h := w.newHost("a")
 	sub := filepath.Join(h.mount, "sub")
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	was := fmt.Sprintf("[pool.fast]\npath = %q", h.mount)
-	w.must(h.Configure(strings.Replace(string(config), was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
+	w.Must(h.Configure(strings.Replace(string(config), was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
 	if out, code := h.Call("prepare", "sub"); code != 0 {
 		t.Fatal(out)
 	}
 	h.run()
-	class := w.class("c", immediate)
-	pool := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
+	class := w.Class("c", immediate)
+	below := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
 	all := []string{h.made("before", class).Name}
 	marker, err := os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json"))
-	w.must(err)
+	w.Must(err)
 	aside := filepath.Join(h.mount, "aside")
 	for name, put := range map[string]func() error{
 		"nothing":            nil,
@@ -254,25 +255,25 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			twin := filepath.Join(h.mount, "twin", ".hostpath-provisioner")
-			w.must(os.MkdirAll(twin, 0o700))
-			w.must(os.WriteFile(filepath.Join(twin, "pool.json"), []byte(strings.Replace(string(marker), `"id": "`, `"id": "X`, 1)), 0o600))
+			w.Must(os.MkdirAll(twin, 0o700))
+			w.Must(os.WriteFile(filepath.Join(twin, "pool.json"), []byte(strings.Replace(string(marker), `"id": "`, `"id": "X`, 1)), 0o600))
 			if put == nil {
-				w.must(os.Rename(sub, aside))
+				w.Must(os.Rename(sub, aside))
 			} else { // at once: a daemon that looks in between closes the pool for want of a directory
-				w.must(put())
-				w.must(unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE))
+				w.Must(put())
+				w.Must(unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE))
 			}
 			was := entriesOf(t, sub)
 			claim := w.claim(plain(name), class, "1Mi", annotate(provisionOnNode, h.node))
 			w.refused(claim, "PoolClosed")
-			w.must(h.WaitStatus(w.soon(), "pool sub is closed"))
+			w.Must(h.WaitStatus(w.Soon(), "pool sub is closed"))
 			if now := entriesOf(t, sub); now != was {
 				t.Errorf("what came in its place was written to: %s, was %s", now, was)
 			}
-			w.must(os.RemoveAll(sub))
-			w.must(os.Rename(aside, sub))
-			all = append(all, w.bound(claim.Name).Name)
-			pool.wantTree(whole(all...)...)
+			w.Must(os.RemoveAll(sub))
+			w.Must(os.Rename(aside, sub))
+			all = append(all, w.Bound(claim.Name).Name)
+			below.wantTree(pool.Of(all...)...)
 		})
 	}
 }

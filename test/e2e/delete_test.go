@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 const (
@@ -23,51 +25,51 @@ const (
 func (h *host) made(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
 	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	pv := h.w.bound(name)
-	h.w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	pv := h.w.Bound(name)
+	h.w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
 	return pv
 }
 
 func TestDelete(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	one, two := h.made("one", class), h.made("two", class)
-	w.deleteClaim("one")
-	w.must(w.WaitVolumeGone(w.soon(), one.Name))
+	w.DeleteClaim("one")
+	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
 	if _, err := os.Lstat(filepath.Join(h.mount, one.Name)); !os.IsNotExist(err) {
 		t.Errorf("the object is gone and the directory is not: %v", err)
 	}
-	h.wantTree(whole(two.Name)...)
+	h.wantTree(pool.Of(two.Name)...)
 }
 
 // The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
 func TestDeleteVolumeBeforeClaim(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	pv := h.made("data", w.class("c", immediate))
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{}))
-	other := h.made("other", w.class("d", immediate)) // the daemon has seen what came before it
-	h.wantTree(whole(pv.Name, other.Name)...)
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
-	h.wantTree(whole(other.Name)...)
+	pv := h.made("data", w.Class("c", immediate))
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
+	other := h.made("other", w.Class("d", immediate)) // the daemon has seen what came before it
+	h.wantTree(pool.Of(pv.Name, other.Name)...)
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	h.wantTree(pool.Of(other.Name)...)
 }
 
 func TestRetain(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	pv := h.made("data", w.class("c", immediate, policy(corev1.PersistentVolumeReclaimRetain)))
-	w.deleteClaim("data")
-	_, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
-	w.must(err)
+	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
+	w.DeleteClaim("data")
+	_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
 	// The operator deletes the object: it may go, and the data stays, also across a restart.
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{}))
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	h.Kill()
 	h.run()
-	other := h.made("other", w.class("d", immediate))
-	h.wantTree(whole(pv.Name, other.Name)...)
+	other := h.made("other", w.Class("d", immediate))
+	h.wantTree(pool.Of(pv.Name, other.Name)...)
 	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
 	if string(data) != "data" {
 		t.Errorf("the data is %q, %v", data, err)
@@ -77,12 +79,12 @@ func TestRetain(t *testing.T) {
 func TestArchive(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
-	pv := h.made("data", w.class("c", immediate))
-	gone := h.made("gone", w.class("d", immediate, params("onDelete", "delete")))
-	w.deleteClaim("data")
-	w.deleteClaim("gone")
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
-	w.must(w.WaitVolumeGone(w.soon(), gone.Name))
+	pv := h.made("data", w.Class("c", immediate))
+	gone := h.made("gone", w.Class("d", immediate, fixture.Parameters("onDelete", "delete")))
+	w.DeleteClaim("data")
+	w.DeleteClaim("gone")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Must(w.WaitVolumeGone(w.Soon(), gone.Name))
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
 	data, err := os.ReadFile(filepath.Join(h.ours("archive"), pv.Name, "data"))
 	if string(data) != "data" {
@@ -100,11 +102,11 @@ func TestForgedVolumes(t *testing.T) {
 		t.Fatal(out)
 	}
 	h.run()
-	victim := h.made("victim", w.class("c", immediate, params("pool", "fast")))
-	w.must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
-	w.must(os.Mkdir(filepath.Join(h.mount, "foreign"), 0o755))
-	w.must(os.WriteFile(filepath.Join(other, "precious"), nil, 0o600))
-	before := append(whole(victim.Name), "link", "foreign")
+	victim := h.made("victim", w.Class("c", immediate, fixture.Parameters("pool", "fast")))
+	w.Must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
+	w.Must(os.Mkdir(filepath.Join(h.mount, "foreign"), 0o755))
+	w.Must(os.WriteFile(filepath.Join(other, "precious"), nil, 0o600))
+	before := append(pool.Of(victim.Name), "link", "foreign")
 	h.wantTree(before...)
 	for name, c := range map[string]struct{ path, reason string }{
 		"etc":     {"/etc", "PathMismatch"},
@@ -116,10 +118,10 @@ func TestForgedVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forged := victim.DeepCopy()
-			forged.ObjectMeta = metav1.ObjectMeta{Name: w.namespace + "-" + name, Labels: victim.Labels, Annotations: victim.Annotations, Finalizers: []string{finalizer}}
+			forged.ObjectMeta = metav1.ObjectMeta{Name: w.Namespace + "-" + name, Labels: victim.Labels, Annotations: victim.Annotations, Finalizers: []string{finalizer}}
 			forged.Spec.HostPath.Path = c.path
-			forged.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.namespace, Name: "never", UID: "never-" + "x"}
-			pv, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, forged, metav1.CreateOptions{})
+			forged.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: "never", UID: "never-" + "x"}
+			pv, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forged, metav1.CreateOptions{})
 			if err != nil {
 				if name == "dots" { // the API server itself refuses ".." (pkg/apis/core/validation)
 					return
@@ -140,14 +142,14 @@ func TestForgedVolumes(t *testing.T) {
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	pv := h.made("data", w.class("c", immediate))
-	w.must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
-	w.deleteClaim("data")
+	pv := h.made("data", w.Class("c", immediate))
+	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
+	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
 	h.wantTree(pv.Name)
 	// Somebody takes it away: the object goes by itself.
-	w.must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.Must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	h.wantTree()
 }
 
@@ -156,15 +158,15 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 func TestLargeVolumeGoesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 320, "-N", "300000"), "a").run()
-	pv := h.made("data", w.class("c", immediate))
+	pv := h.made("data", w.Class("c", immediate))
 	const files = 200_000
 	for i := range files {
 		f, err := os.Create(filepath.Join(h.mount, pv.Name, fmt.Sprint(i)))
-		w.must(err)
+		w.Must(err)
 		f.Close()
 	}
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	if left, err := os.ReadDir(h.ours("trash")); err != nil || len(left) != 1 || strings.TrimSuffix(left[0].Name(), "~") != pv.Name {
 		t.Errorf("the object went only after the purge: %v, %v", left, err)
 	}
@@ -180,22 +182,22 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 		t.Fatal(out)
 	}
 	h.run()
-	class := w.class("c", immediate, params("pool", "other"))
-	pv, kept := h.made("data", class), h.made("kept", w.class("r", immediate, params("pool", "other"), policy(corev1.PersistentVolumeReclaimRetain)))
+	class := w.Class("c", immediate, fixture.Parameters("pool", "other"))
+	pv, kept := h.made("data", class), h.made("kept", w.Class("r", immediate, fixture.Parameters("pool", "other"), fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	before, _, _ := strings.Cut(string(config), "[pool.other]")
-	w.must(h.Configure(before))
-	w.must(h.Signal(syscall.SIGHUP))
-	w.must(h.WaitReady(w.soon(), 2))
-	w.deleteClaim("data")
+	w.Must(h.Configure(before))
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Must(h.WaitReady(w.Soon(), 2))
+	w.DeleteClaim("data")
 	w.refusedVolume(pv, "UnknownPool")
 	// An object that keeps its data may go when somebody deletes it.
-	w.deleteClaim("kept")
-	_, err = w.WaitVolumePhase(w.soon(), kept.Name, corev1.VolumeReleased)
-	w.must(err)
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, kept.Name, metav1.DeleteOptions{}))
-	w.must(w.WaitVolumeGone(w.soon(), kept.Name))
+	w.DeleteClaim("kept")
+	_, err = w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
+	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
 	for _, v := range []string{pv.Name, kept.Name} {
 		if _, err := os.Stat(filepath.Join(other, v, "data")); err != nil {
 			t.Error(err)

@@ -22,9 +22,9 @@ func TestSharedForgedLease(t *testing.T) {
 		n.run()
 	}
 	w.holder(nodes, anyNode)
-	class, right := w.class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
+	class, right := w.Class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
 	w.claim("before", class, "1Mi")
-	w.bound("before")
+	w.Bound("before")
 	for _, c := range []struct{ name, patch, told string }{
 		{"marker", `{"metadata":{"annotations":{"hostpath-provisioner/marker":"forged"}}}`, "its marker is forged"},
 		{"holder", `{"spec":{"holderIdentity":"x\u001b[2J_y"}}`, `its holder is "x\x1b[2J_y"`},
@@ -37,19 +37,19 @@ func TestSharedForgedLease(t *testing.T) {
 	} {
 		w.forge(c.patch)
 		w.claim(c.name, class, "1Mi")
-		w.bound(c.name)
+		w.Bound(c.name)
 		w.wantLease(nodes, right)
 		w.toldNode(nodes, c.told)
 	}
 	for _, n := range nodes {
-		if _, _, err := n.Stop(w.soon()); err != nil {
+		if _, _, err := n.Stop(w.Soon()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.forge(`{"metadata":{"annotations":{"hostpath-provisioner/marker":"meanwhile"}}}`)
 	nodes[0].run()
 	w.claim("later", class, "1Mi")
-	w.bound("later") // the pool's volumes are on this disk
+	w.Bound("later") // the pool's volumes are on this disk
 	w.wantLease(nodes, right)
 	w.toldNode(nodes, "its marker is meanwhile")
 }
@@ -63,9 +63,9 @@ func TestSharedForgedForAnother(t *testing.T) {
 	right.run()
 	w.holder(nodes, anyNode)
 	marker := w.lease().Annotations["hostpath-provisioner/marker"]
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
-	w.bound("before")
+	w.Bound("before")
 	wrong.unmount()
 	wrong.do("mount", "-o", "loop", hosttest.Mkfs(t, "ext4", 32).File, mount)
 	out, code := wrong.Call("prepare", "fast", "--replace")
@@ -73,12 +73,12 @@ func TestSharedForgedForAnother(t *testing.T) {
 		t.Fatal(out)
 	}
 	wrong.run()
-	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
+	if _, err := w.WaitEvent(w.Soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
 		t.Fatal(err)
 	}
 	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)
 	w.claim("after", class, "1Mi")
-	w.bound("after")
+	w.Bound("after")
 	w.wantLease(nodes[:1], marker)
 	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
 }
@@ -87,7 +87,7 @@ func TestSharedForgedForAnother(t *testing.T) {
 func (n *node) marker() string {
 	n.w.Helper()
 	text, err := n.namespace.Command("cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json")).Output()
-	n.w.must(err)
+	n.w.Must(err)
 	_, id, _ := strings.Cut(string(text), `"id":`)
 	id, _, _ = strings.Cut(strings.TrimLeft(id, ` "`), `"`)
 	if id == "" {
@@ -98,22 +98,22 @@ func (n *node) marker() string {
 
 func (w *world) lease() *coordinationv1.Lease {
 	w.Helper()
-	l, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Get(w.ctx, "fast."+w.provisioner, metav1.GetOptions{})
-	w.must(err)
+	l, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
+	w.Must(err)
 	return l
 }
 
 func (w *world) forge(patch string) {
 	w.Helper()
-	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Patch(w.ctx, "fast."+w.provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
+	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Patch(w.Ctx, "fast."+w.Provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.Must(err)
 }
 
 // wantLease waits until the lease is one that a daemon wrote which works.
 func (w *world) wantLease(nodes []*node, marker string) {
 	w.Helper()
 	w.holder(nodes, anyNode)
-	w.eventually("the lease is as it should be", func() bool {
+	w.Eventually("the lease is as it should be", func() bool {
 		l := w.lease()
 		return l.Annotations["hostpath-provisioner/marker"] == marker && len(l.Annotations) == 2 && len(l.Labels) == 1 && len(l.Finalizers) == 0 &&
 			*l.Spec.LeaseDurationSeconds == 12 && *l.Spec.LeaseTransitions >= 0 && l.Spec.RenewTime.Year() < 2999
@@ -123,9 +123,9 @@ func (w *world) wantLease(nodes []*node, marker string) {
 // toldNode waits for an event about the lease, on one of these nodes, with these words.
 func (w *world) toldNode(nodes []*node, words string) {
 	w.Helper()
-	w.eventually("a node is told: "+words, func() bool {
-		events, err := w.Client().CoreV1().Events("").List(w.ctx, metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})
-		w.must(err)
+	w.Eventually("a node is told: "+words, func() bool {
+		events, err := w.Client().CoreV1().Events("").List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})
+		w.Must(err)
 		for _, e := range events.Items {
 			for _, n := range nodes {
 				if e.InvolvedObject.Name == n.node && e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, words) {

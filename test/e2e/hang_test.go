@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // One pool's filesystem stops answering, as a dead NFS server's does. Its gate closes by the
@@ -27,22 +29,22 @@ func TestHungPool(t *testing.T) {
 	fs := hungfs.Mount(t, net)
 	prepared()
 	h.run()
-	fast := w.class("fast", immediate, params("pool", "fast"))
-	slow := w.class("net", immediate, params("pool", "net"))
+	fast := w.Class("fast", immediate, fixture.Parameters("pool", "fast"))
+	slow := w.Class("net", immediate, fixture.Parameters("pool", "net"))
 	one, two := h.made("one", fast), h.made("two", slow)
 
 	fs.Silence()
 	waiting := w.claim("waiting", slow, "1Mi", annotate(provisionOnNode, h.node))
 	three := h.made("three", fast)
-	w.must(h.WaitStatus(w.soon(), "pool net is closed"))
+	w.Must(h.WaitStatus(w.Soon(), "pool net is closed"))
 	w.refused(waiting, "PoolClosed")
 	four := h.made("four", fast)
 	beats := h.Beats()
-	w.must(h.WaitBeats(w.soon(), beats+2))
+	w.Must(h.WaitBeats(w.Soon(), beats+2))
 
 	// Stopped and started while it hangs.
-	took, code, err := h.Stop(w.soon())
-	w.must(err)
+	took, code, err := h.Stop(w.Soon())
+	w.Must(err)
 	if took > 5*time.Second || code != 0 {
 		t.Errorf("stopping beside a hung pool took %s, exit code %d", took, code)
 	}
@@ -50,11 +52,11 @@ func TestHungPool(t *testing.T) {
 	five := h.made("five", fast)
 
 	fs.Resume()
-	w.must(h.WaitStatus(w.soon(), "2 of 2 pools open"))
-	w.bound("waiting")
-	h.wantTree(whole(one.Name, three.Name, four.Name, five.Name)...)
+	w.Must(h.WaitStatus(w.Soon(), "2 of 2 pools open"))
+	w.Bound("waiting")
+	h.wantTree(pool.Of(one.Name, three.Name, four.Name, five.Name)...)
 	other := &host{w: w, node: h.node, mount: net}
-	other.wantTree(whole(two.Name, "pvc-"+string(waiting.UID))...)
+	other.wantTree(pool.Of(two.Name, "pvc-"+string(waiting.UID))...)
 }
 
 // Every way in which the storage can be the wrong one closes the gate with its own reason, and mending
@@ -62,7 +64,7 @@ func TestHungPool(t *testing.T) {
 func TestWrongStorage(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	h.made("before", class)
 	intruder := hosttest.Mkfs(t, "ext4", 32)
 	for _, c := range []struct {
@@ -79,14 +81,14 @@ func TestWrongStorage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.do()
-			w.must(h.WaitStatus(w.soon(), "pool fast is closed"))
-			w.must(h.WaitStatus(w.soon(), c.reason))
+			w.Must(h.WaitStatus(w.Soon(), "pool fast is closed"))
+			w.Must(h.WaitStatus(w.Soon(), c.reason))
 			name := "c-" + plain(c.name)
 			claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 			w.refused(claim, "PoolClosed")
 			c.undo()
-			pv := w.bound(name)
-			w.eventually("the directory is on the pool's filesystem", func() bool {
+			pv := w.Bound(name)
+			w.Eventually("the directory is on the pool's filesystem", func() bool {
 				return contains(h.tree(), pv.Name)
 			})
 		})

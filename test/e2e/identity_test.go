@@ -15,36 +15,37 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // rename has the host's daemon run under another node's name.
 func (h *host) rename(node string) {
 	h.w.Helper()
 	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.must(err)
-	h.w.must(h.Configure(strings.Replace(string(text), `node = "`+h.node+`"`, `node = "`+node+`"`, 1)))
+	h.w.Must(err)
+	h.w.Must(h.Configure(strings.Replace(string(text), `node = "`+h.node+`"`, `node = "`+node+`"`, 1)))
 	h.node = node
 }
 
 // stop ends the daemon and waits for that.
 func (h *host) stop() {
 	h.w.Helper()
-	_, _, err := h.Stop(h.w.soon())
-	h.w.must(err)
+	_, _, err := h.Stop(h.w.Soon())
+	h.w.Must(err)
 }
 
 // wantClosed waits until the daemon says why the pool is closed, and compares what check, status, the Node's
 // event and the log say.
 func (h *host) wantClosed(reason, says string) {
 	h.w.Helper()
-	h.w.must(h.WaitStatus(h.w.soon(), says))
+	h.w.Must(h.WaitStatus(h.w.Soon(), says))
 	if out, code := h.Call("status"); code == 0 || !strings.Contains(out, "closed: "+reason) || !strings.Contains(out, says) {
 		h.w.Errorf("status: exit code %d\n%s", code, out)
 	}
-	h.w.eventually("the log has "+reason, func() bool { return strings.Contains(h.Log(), "reason="+reason) })
+	h.w.Eventually("the log has "+reason, func() bool { return strings.Contains(h.Log(), "reason="+reason) })
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: h.node, UID: types.UID(h.node)}}
-	event, err := h.w.WaitEvent(h.w.soon(), node, reason)
-	h.w.must(err)
+	event, err := h.w.WaitEvent(h.w.Soon(), node, reason)
+	h.w.Must(err)
 	if !strings.Contains(event.Message, says) {
 		h.w.Errorf("the node's event says %q", event.Message)
 	}
@@ -62,28 +63,28 @@ func (h *host) editMarker(edit func(map[string]any)) {
 		m := h.marker(file)
 		edit(m)
 		text, err := json.Marshal(m)
-		h.w.must(err)
-		h.w.must(os.WriteFile(file, text, 0o600))
+		h.w.Must(err)
+		h.w.Must(os.WriteFile(file, text, 0o600))
 	}
 }
 
 func (h *host) marker(file string) map[string]any {
 	h.w.Helper()
 	text, err := os.ReadFile(file)
-	h.w.must(err)
+	h.w.Must(err)
 	m := map[string]any{}
-	h.w.must(json.Unmarshal(text, &m))
+	h.w.Must(json.Unmarshal(text, &m))
 	return m
 }
 
 // emptyAndFull are two bound volumes: one that no pod wrote to yet, and one with a file.
 func (h *host) emptyAndFull() []string {
 	h.w.Helper()
-	class := h.w.class("c", immediate)
+	class := h.w.Class("c", immediate)
 	h.w.claim("empty", class, "1Mi")
 	h.w.claim("full", class, "1Mi")
-	empty, full := h.w.bound("empty").Name, h.w.bound("full").Name
-	h.w.must(os.WriteFile(filepath.Join(h.mount, full, "file"), []byte("data"), 0o600))
+	empty, full := h.w.Bound("empty").Name, h.w.Bound("full").Name
+	h.w.Must(os.WriteFile(filepath.Join(h.mount, full, "file"), []byte("data"), 0o600))
 	return []string{empty, full}
 }
 
@@ -103,8 +104,8 @@ func TestOtherNodeName(t *testing.T) {
 			if old {
 				h.forgetOwner()
 			}
-			other := w.namespace + "-b"
-			w.must(w.AddNode(w.ctx, other, nil))
+			other := w.Namespace + "-b"
+			w.Must(w.AddNode(w.Ctx, other, nil))
 			h.rename(other)
 			h.run()
 			h.wantClosed("OtherNode", `this node's name is "`+other+`"`)
@@ -117,15 +118,15 @@ func TestOtherNodeName(t *testing.T) {
 			if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, other) {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
-			h.wantTree(whole(volumes...)...)
+			h.wantTree(pool.Of(volumes...)...)
 			h.stop()
 			h.rename(right)
 			h.run()
-			w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
-			h.wantTree(whole(volumes...)...)
-			w.deleteClaim("empty")
-			w.must(w.WaitVolumeGone(w.soon(), volumes[0]))
-			h.wantTree(whole(volumes[1])...)
+			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+			h.wantTree(pool.Of(volumes...)...)
+			w.DeleteClaim("empty")
+			w.Must(w.WaitVolumeGone(w.Soon(), volumes[0]))
+			h.wantTree(pool.Of(volumes[1])...)
 		})
 	}
 }
@@ -140,15 +141,15 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 	if m := h.marker(h.ours("pool.json")); m["node"] != nil {
 		t.Errorf("the marker took the name of a node that does not exist: %v", m)
 	}
-	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	volumes := h.emptyAndFull()
-	w.must(w.Client().CoreV1().Nodes().Delete(w.ctx, h.node, metav1.DeleteOptions{}))
-	w.must(h.WaitStatus(w.soon(), "the cluster has no node"))
-	w.deleteClaim("full")
-	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
-	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
-	h.wantTree(whole(volumes[0])...)
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+	w.Must(h.WaitStatus(w.Soon(), "the cluster has no node"))
+	w.DeleteClaim("full")
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+	h.wantTree(pool.Of(volumes[0])...)
 }
 
 // A disk that moved to another node, or a node that was renamed, on purpose: the pool is the new node's by one
@@ -158,8 +159,8 @@ func TestFromNode(t *testing.T) {
 	h := w.newHost("a").run()
 	volumes, was := h.emptyAndFull(), h.node
 	h.stop()
-	h.rename(w.namespace + "-b")
-	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + was}))
+	h.rename(w.Namespace + "-b")
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + was}))
 	for _, bad := range [][]string{{"--from-node", h.node}, {"--from-node", "nobody"}} {
 		if out, code := h.Call(append([]string{"prepare", "fast"}, bad...)...); code == 0 {
 			t.Errorf("prepare %s: %s", bad, out)
@@ -171,21 +172,21 @@ func TestFromNode(t *testing.T) {
 		}
 	}
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	if out, code := h.Call("check"); code != 0 {
 		t.Errorf("check: exit code %d\n%s", code, out)
 	}
-	w.claim("new", w.class("new", immediate), "1Mi")
-	volumes = append(volumes, w.bound("new").Name)
-	h.wantTree(whole(volumes...)...)
+	w.claim("new", w.Class("new", immediate), "1Mi")
+	volumes = append(volumes, w.Bound("new").Name)
+	h.wantTree(pool.Of(volumes...)...)
 	for _, pv := range volumes[:2] {
 		patch := []byte(`{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`)
-		_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{})
-		w.must(err)
+		_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{})
+		w.Must(err)
 	}
-	w.deleteClaim("full")
-	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
-	h.wantTree(whole(volumes[0], volumes[2])...)
+	w.DeleteClaim("full")
+	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+	h.wantTree(pool.Of(volumes[0], volumes[2])...)
 }
 
 // Two daemons have the same filesystem mounted, which does not look like one of the network, and scope shared
@@ -195,8 +196,8 @@ func TestSharedForgotten(t *testing.T) {
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
 		text, err := os.ReadFile(n.Path("etc", "config.toml"))
-		w.must(err)
-		w.must(n.Configure(strings.Replace(string(text), "scope = \"shared\"", "", 1)))
+		w.Must(err)
+		w.Must(n.Configure(strings.Replace(string(text), "scope = \"shared\"", "", 1)))
 	}
 	a, b := nodes[0].run(), nodes[1]
 	volumes := a.emptyAndFull()
@@ -205,9 +206,9 @@ func TestSharedForgotten(t *testing.T) {
 	}
 	b.run()
 	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
-	a.wantTree(whole(volumes...)...)
-	w.claim("more", w.class("more", immediate), "1Mi")
-	a.wantTree(whole(append(volumes, w.bound("more").Name)...)...)
+	a.wantTree(pool.Of(volumes...)...)
+	w.claim("more", w.Class("more", immediate), "1Mi")
+	a.wantTree(pool.Of(append(volumes, w.Bound("more").Name)...)...)
 }
 
 // A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does not know
@@ -231,7 +232,7 @@ func TestOtherCluster(t *testing.T) {
 				says = "neither object nor claim"
 			}
 			h.wantClosed("OtherCluster", says)
-			h.wantTree(whole(volumes...)...)
+			h.wantTree(pool.Of(volumes...)...)
 			if !old {
 				if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, says) {
 					t.Errorf("volumes: exit code %d\n%s", code, out)
@@ -243,7 +244,7 @@ func TestOtherCluster(t *testing.T) {
 			if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
 				t.Fatalf("prepare: exit code %d\n%s", code, out)
 			}
-			w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 			if m := h.marker(h.ours("pool.json")); m["cluster"] == "any" || m["cluster"] == "another" || m["node"] != h.node {
 				t.Errorf("the marker is %v", m)
 			}
@@ -257,16 +258,16 @@ func (h *host) strange(volumes []string) {
 	for i, pv := range volumes {
 		file := h.ours("volumes/" + pv + ".json")
 		text, err := os.ReadFile(file)
-		h.w.must(err)
+		h.w.Must(err)
 		uid := strings.TrimPrefix(pv, "pvc-")
 		stranger := string("12"[i]) + uid[1:]
 		if stranger == uid {
 			stranger = string("ab"[i]) + uid[1:]
 		}
 		renamed := strings.ReplaceAll(string(text), uid, stranger)
-		h.w.must(os.WriteFile(h.ours("volumes/pvc-"+stranger+".json"), []byte(renamed), 0o600))
-		h.w.must(os.Remove(file))
-		h.w.must(os.Rename(filepath.Join(h.mount, pv), filepath.Join(h.mount, "pvc-"+stranger)))
+		h.w.Must(os.WriteFile(h.ours("volumes/pvc-"+stranger+".json"), []byte(renamed), 0o600))
+		h.w.Must(os.Remove(file))
+		h.w.Must(os.Rename(filepath.Join(h.mount, pv), filepath.Join(h.mount, "pvc-"+stranger)))
 		volumes[i] = "pvc-" + stranger
 	}
 }
@@ -280,13 +281,13 @@ func TestOwnerIsLearnt(t *testing.T) {
 	h.stop()
 	h.forgetOwner()
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
-	system, err := w.Client().CoreV1().Namespaces().Get(w.ctx, "kube-system", metav1.GetOptions{})
-	w.must(err)
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	system, err := w.Client().CoreV1().Namespaces().Get(w.Ctx, "kube-system", metav1.GetOptions{})
+	w.Must(err)
 	if m := h.marker(h.ours("pool.json")); m["node"] != h.node || m["cluster"] != string(system.UID) {
 		t.Errorf("the marker is %v", m)
 	}
-	h.wantTree(whole(volumes...)...)
+	h.wantTree(pool.Of(volumes...)...)
 }
 
 // An object of any name and label for a record's claim keeps the volume, though nothing watches it.
@@ -295,30 +296,30 @@ func TestObjectOfAnotherName(t *testing.T) {
 	h := w.newHost("a").run()
 	volumes := h.emptyAndFull()
 	h.stop()
-	pv := w.volume(volumes[0])
+	pv := w.Volume(volumes[0])
 	again := pv.DeepCopy()
-	again.ObjectMeta = metav1.ObjectMeta{Name: "by-hand-" + w.namespace, Annotations: pv.Annotations}
+	again.ObjectMeta = metav1.ObjectMeta{Name: "by-hand-" + w.Namespace, Annotations: pv.Annotations}
 	again.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	again.Spec.ClaimRef.ResourceVersion = ""
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, again, metav1.CreateOptions{})
-	w.must(err)
-	w.Cleanup(func() { _ = w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, again.Name, metav1.DeleteOptions{}) })
-	w.must(w.forget(pv))
-	w.deleteClaim("empty")
-	w.eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
+	w.Must(err)
+	w.Cleanup(func() { _ = w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
+	w.Must(w.forget(pv))
+	w.DeleteClaim("empty")
+	w.Eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
 	h.run()
-	w.claim("later", w.class("later", immediate), "1Mi") // the records were compared before
-	volumes = append(volumes, w.bound("later").Name)
-	h.wantTree(whole(volumes...)...)
+	w.claim("later", w.Class("later", immediate), "1Mi") // the records were compared before
+	volumes = append(volumes, w.Bound("later").Name)
+	h.wantTree(pool.Of(volumes...)...)
 }
 
 // forget takes an object away by force, as a restore of etcd would.
 func (w *world) forget(pv *corev1.PersistentVolume) error {
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
 	if err != nil {
 		return err
 	}
-	return w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, pv.Name, metav1.DeleteOptions{})
+	return w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{})
 }
 
 // The manifests of the version before grant no look at namespaces.
@@ -334,37 +335,37 @@ func TestClusterUnknown(t *testing.T) {
 	if m := h.marker(h.ours("pool.json")); m["cluster"] != nil || m["node"] != h.node {
 		t.Errorf("the marker is %v", m)
 	}
-	w.deleteClaim("full")
-	w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
-	h.wantTree(whole(volumes[0])...)
+	w.DeleteClaim("full")
+	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+	h.wantTree(pool.Of(volumes[0])...)
 }
 
 // oldRights gives the host's daemon an identity with the rights of the version before.
 func (w *world) oldRights(h *host) {
 	w.Helper()
-	role, err := w.Client().RbacV1().ClusterRoles().Get(w.ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
-	w.must(err)
-	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	role, err := w.Client().RbacV1().ClusterRoles().Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
+	w.Must(err)
+	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	for _, rule := range role.Rules {
 		if rule.Resources[0] != "namespaces" {
 			old.Rules = append(old.Rules, rule)
 		}
 	}
-	_, err = w.Client().RbacV1().ClusterRoles().Create(w.ctx, old, metav1.CreateOptions{})
-	w.must(err)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: w.namespace}}
-	_, err = w.Client().CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, account, metav1.CreateOptions{})
-	w.must(err)
-	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+	_, err = w.Client().RbacV1().ClusterRoles().Create(w.Ctx, old, metav1.CreateOptions{})
+	w.Must(err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: w.Namespace}}
+	_, err = w.Client().CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx, account, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: old.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "old", Namespace: w.namespace}},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "old", Namespace: w.Namespace}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	file := filepath.Join(hosttest.Dir(w), "old-kubeconfig")
-	w.must(w.ServiceAccountKubeconfig(w.ctx, w.namespace, "old", "", file))
+	w.Must(w.ServiceAccountKubeconfig(w.Ctx, w.Namespace, "old", "", file))
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "kubeconfig") {
@@ -372,7 +373,7 @@ func (w *world) oldRights(h *host) {
 		}
 		lines = append(lines, line)
 	}
-	w.must(h.Configure(strings.Join(lines, "")))
+	w.Must(h.Configure(strings.Join(lines, "")))
 }
 
 // A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope says that
@@ -383,28 +384,28 @@ func TestNetworkFilesystem(t *testing.T) {
 	hosttest.SetImmutable(t, mount, true)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
 	h := w.hostAt(mount, "a", "exclusive = true")
-	w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 	h.run()
 	h.emptyAndFull()
 	volumes := h.tree()
 	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
-	w.must(h.Configure(strings.Replace(string(text), "exclusive = true", "", 1)))
-	w.must(h.Signal(syscall.SIGHUP))
+	w.Must(err)
+	w.Must(h.Configure(strings.Replace(string(text), "exclusive = true", "", 1)))
+	w.Must(h.Signal(syscall.SIGHUP))
 	h.wantClosed("NetworkFilesystem", "(fuse.sshfs, root@files:/export) can be mounted on other nodes, too")
 	for _, command := range []string{"prepare", "check"} {
 		if out, code := h.Call(command, "fast"); code == 0 || !strings.Contains(out, "can be mounted on other nodes, too") || !strings.Contains(out, `scope = "shared"`) {
 			t.Errorf("%s: exit code %d\n%s", command, code, out)
 		}
 	}
-	w.must(h.Configure(strings.Replace(string(text), "exclusive = true", `scope = "shared"`, 1)))
-	w.must(h.Signal(syscall.SIGHUP))
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(h.Configure(strings.Replace(string(text), "exclusive = true", `scope = "shared"`, 1)))
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	// And the volumes that were made with the scope before are spoken of.
-	w.eventually("check warns of the scope before", func() bool {
+	w.Eventually("check warns of the scope before", func() bool {
 		out, code := h.Call("check")
 		return code == 0 && strings.Contains(out, "warning ScopeChanged") && strings.Contains(out, "(node: 2)")
 	})
-	w.eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+	w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
 	h.wantTree(volumes...)
 }

@@ -10,12 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 func (w *world) patchVolume(name string, kind types.PatchType, patch string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, name, kind, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{})
+	w.Must(err)
 }
 
 func (w *world) retain(name string) {
@@ -25,23 +27,23 @@ func (w *world) retain(name string) {
 
 func (w *world) deleteVolume(name string) {
 	w.Helper()
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, name, metav1.DeleteOptions{}))
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
 // force is what the documents say about an object whose finalizer nobody takes off any more.
 func (w *world) force(name string) {
 	w.Helper()
 	w.patchVolume(name, types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers"}]`)
-	w.must(w.WaitVolumeGone(w.soon(), name))
+	w.Must(w.WaitVolumeGone(w.Soon(), name))
 }
 
 // cutShort makes a volume whose claim is deleted while the daemon is dead, which died when it had moved the
 // directory to the trash, or to the archive with or without the record.
 func (h *host) cutShort(pv *corev1.PersistentVolume, into string, record bool) {
 	h.w.Helper()
-	h.w.must(os.Rename(filepath.Join(h.mount, pv.Name), filepath.Join(h.ours(into), pv.Name)))
+	h.w.Must(os.Rename(filepath.Join(h.mount, pv.Name), filepath.Join(h.ours(into), pv.Name)))
 	if record {
-		h.w.must(os.Rename(h.record(pv.Name), filepath.Join(h.ours(into), pv.Name+".json")))
+		h.w.Must(os.Rename(h.record(pv.Name), filepath.Join(h.ours(into), pv.Name+".json")))
 	}
 }
 
@@ -58,7 +60,7 @@ func (h *host) wantData(path, want string) {
 func TestDecidedOtherwise(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
 	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
 		pvs[name] = h.made(name, class)
@@ -71,9 +73,9 @@ func TestDecidedOtherwise(t *testing.T) {
 		default:
 			h.cutShort(pv, "trash", false)
 		}
-		w.deleteClaim(name)
-		_, err := w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
-		w.must(err)
+		w.DeleteClaim(name)
+		_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+		w.Must(err)
 		switch name {
 		case "cleared":
 			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
@@ -88,19 +90,19 @@ func TestDecidedOtherwise(t *testing.T) {
 			all = append(all, "ours/trash/"+pv.Name, "ours/volumes/"+pv.Name+".json")
 			continue
 		}
-		all = append(all, whole(pv.Name)...)
+		all = append(all, pool.Of(pv.Name)...)
 	}
 	h.run()
 	h.wantTree(all...)
 	for _, name := range []string{"retained", "archived", "halved"} {
-		w.must(w.WaitVolumeGone(w.soon(), pvs[name].Name))
+		w.Must(w.WaitVolumeGone(w.Soon(), pvs[name].Name))
 	}
 	for _, name := range []string{"released", "cleared"} {
-		if _, err := w.WaitEvent(w.soon(), w.volume(pvs[name].Name), "VolumePutBack"); err != nil {
+		if _, err := w.WaitEvent(w.Soon(), w.Volume(pvs[name].Name), "VolumePutBack"); err != nil {
 			t.Error(err)
 		}
 	}
-	w.eventually("the two that were forced off are told", func() bool {
+	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
 	out, _ := h.Call("volumes")
@@ -120,9 +122,9 @@ func TestDecidedOtherwise(t *testing.T) {
 	h.useAgain(pvs["again"], class)
 	h.wantData(pvs["again"].Spec.HostPath.Path, "again")
 	// To remove what was forced off: its directory, and the record follows.
-	w.must(os.RemoveAll(filepath.Join(h.ours("trash"), pvs["forced"].Name)))
-	w.must(h.Signal(syscall.SIGHUP))
-	w.eventually("the record of what was removed by hand goes", func() bool {
+	w.Must(os.RemoveAll(filepath.Join(h.ours("trash"), pvs["forced"].Name)))
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Eventually("the record of what was removed by hand goes", func() bool {
 		_, err := os.Stat(h.record(pvs["forced"].Name))
 		return os.IsNotExist(err)
 	})
@@ -135,11 +137,11 @@ func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
 	pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
 	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.ctx, pv, metav1.CreateOptions{})
-	h.w.must(err)
+	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.Ctx, pv, metav1.CreateOptions{})
+	h.w.Must(err)
 	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
-	h.w.bound("used-again")
-	h.w.eventually("its directory is put back", func() bool {
+	h.w.Bound("used-again")
+	h.w.Eventually("its directory is put back", func() bool {
 		_, err := os.Stat(filepath.Join(was.Spec.HostPath.Path, "data"))
 		return err == nil
 	})
@@ -161,18 +163,18 @@ func line(text, name string) string {
 func TestArchivedComesBack(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	one, half := h.made("one", class), h.made("half", class)
 	h.Kill()
 	h.cutShort(one, "archive", true)
 	h.cutShort(half, "archive", false)
 	h.run()
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		if _, err := w.WaitEvent(w.soon(), pv, "VolumePutBack"); err != nil {
+		if _, err := w.WaitEvent(w.Soon(), pv, "VolumePutBack"); err != nil {
 			t.Error(err)
 		}
 	}
-	h.wantTree(whole(one.Name, half.Name)...)
+	h.wantTree(pool.Of(one.Name, half.Name)...)
 	h.wantData(one.Spec.HostPath.Path, "one")
 	h.wantData(half.Spec.HostPath.Path, "half")
 	if strings.Contains(h.Log(), "VolumeLost") {
@@ -180,8 +182,8 @@ func TestArchivedComesBack(t *testing.T) {
 	}
 	var all []string
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		w.deleteClaim(pv.Spec.ClaimRef.Name)
-		w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+		w.DeleteClaim(pv.Spec.ClaimRef.Name)
+		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 		all = append(all, "ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
 	}
 	h.wantTree(all...)
@@ -191,24 +193,24 @@ func TestArchivedComesBack(t *testing.T) {
 func TestArchivedByAnOlderVersion(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a", `on_delete = "archive"`, `directory = "{{.Namespace}}-{{.Claim}}-{{.PV}}"`).run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	pv, half := h.made("data", class), h.made("half", class)
 	h.Kill()
 	for _, v := range []*corev1.PersistentVolume{pv, half} {
 		directory := filepath.Base(v.Spec.HostPath.Path)
-		w.must(os.Rename(v.Spec.HostPath.Path, filepath.Join(h.ours("archive"), directory)))
+		w.Must(os.Rename(v.Spec.HostPath.Path, filepath.Join(h.ours("archive"), directory)))
 		if v == pv {
-			w.must(os.Rename(h.record(v.Name), filepath.Join(h.ours("archive"), directory+".json")))
+			w.Must(os.Rename(h.record(v.Name), filepath.Join(h.ours("archive"), directory+".json")))
 		}
 	}
 	h.run()
 	for _, v := range []*corev1.PersistentVolume{pv, half} {
-		if _, err := w.WaitEvent(w.soon(), v, "VolumePutBack"); err != nil {
+		if _, err := w.WaitEvent(w.Soon(), v, "VolumePutBack"); err != nil {
 			t.Error(err)
 		}
 		h.wantData(v.Spec.HostPath.Path, v.Spec.ClaimRef.Name)
-		w.deleteClaim(v.Spec.ClaimRef.Name)
-		w.must(w.WaitVolumeGone(w.soon(), v.Name))
+		w.DeleteClaim(v.Spec.ClaimRef.Name)
+		w.Must(w.WaitVolumeGone(w.Soon(), v.Name))
 	}
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json", "ours/archive/"+half.Name, "ours/archive/"+half.Name+".json")
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // door is a proxy before the API server that does something when a daemon reads a lease, before the read is
@@ -34,9 +35,9 @@ func (w *world) behindDoor(n *node) *door {
 	w.Helper()
 	config := w.Config()
 	target, err := url.Parse(config.Host)
-	w.must(err)
+	w.Must(err)
 	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	w.must(err)
+	w.Must(err)
 	d := &door{proxy: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}}
 	server := httptest.NewUnstartedServer(d)
 	server.EnableHTTP2 = true
@@ -44,12 +45,12 @@ func (w *world) behindDoor(n *node) *door {
 	w.Cleanup(server.CloseClientConnections)
 	file := n.Path("kubeconfig")
 	kubeconfig, err := clientcmd.LoadFromFile(file)
-	w.must(err)
+	w.Must(err)
 	for _, c := range kubeconfig.Clusters {
 		c.Server = server.URL
 		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	}
-	w.must(clientcmd.WriteToFile(*kubeconfig, file))
+	w.Must(clientcmd.WriteToFile(*kubeconfig, file))
 	return d
 }
 
@@ -75,14 +76,14 @@ func (d *door) next(do func() bool) {
 func (w *world) handOver(holder string) {
 	w.Helper()
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
-	now, err := leases.Get(w.ctx, "fast."+w.provisioner, metav1.GetOptions{})
+	now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
 	if err != nil {
 		w.Error(err)
 		return
 	}
 	term := *now.Spec.LeaseTransitions + 1
 	now.Spec.HolderIdentity, now.Spec.LeaseTransitions = &holder, &term
-	if _, err := leases.Update(w.ctx, now, metav1.UpdateOptions{}); err != nil {
+	if _, err := leases.Update(w.Ctx, now, metav1.UpdateOptions{}); err != nil {
 		w.Error(err)
 	}
 }
@@ -95,12 +96,12 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
 	door := w.behindDoor(n)
 	n.run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	for name, inTrash := range map[string]bool{"before": false, "after": true} {
 		w.holder([]*node{n}, anyNode)
 		w.claim(name, class, "1Mi")
-		pv := w.bound(name)
-		w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+		pv := w.Bound(name)
+		w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
 		lost := make(chan struct{})
 		door.next(func() bool {
 			if _, err := os.Stat(filepath.Join(n.ours("trash"), pv.Name)); inTrash != (err == nil) {
@@ -110,19 +111,19 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 			close(lost)
 			return true
 		})
-		w.deleteClaim(name)
+		w.DeleteClaim(name)
 		gone := make(chan error, 1)
-		go func() { gone <- w.WaitVolumeGone(w.ctx, pv.Name) }()
+		go func() { gone <- w.WaitVolumeGone(w.Ctx, pv.Name) }()
 		select {
 		case <-lost:
 		case err := <-gone:
 			t.Fatalf("%s: the volume was removed and the API not asked for the lease: %v", name, err)
 		}
-		w.eventually(n.node+" says that another works in the pool", func() bool {
+		w.Eventually(n.node+" says that another works in the pool", func() bool {
 			out, _ := n.Call("status")
 			return strings.Contains(out, "another works in it") || strings.Contains(out, "another_1")
 		})
-		want := whole(pv.Name)
+		want := pool.Of(pv.Name)
 		if inTrash {
 			want = []string{"ours/trash/" + pv.Name, "ours/volumes/" + pv.Name + ".json"}
 		}
@@ -130,11 +131,11 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		if got := n.tree(); !slices.Equal(got, want) {
 			t.Errorf("%s: the pool has %q, want %q", name, got, want)
 		}
-		if now := w.volume(pv.Name); len(now.Finalizers) == 0 || now.DeletionTimestamp != nil {
+		if now := w.Volume(pv.Name); len(now.Finalizers) == 0 || now.DeletionTimestamp != nil {
 			t.Errorf("%s: the object was let go: %v", name, now.Finalizers)
 		}
 		w.handOver("") // whoever had it leaves it
-		w.must(<-gone)
+		w.Must(<-gone)
 		n.wantTree()
 	}
 }

@@ -15,35 +15,14 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// plane is the control plane of all tests. TestMain starts it.
-var plane *cluster.Cluster
+// plane is the control plane of all tests.
+var plane fixture.Plane
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
-
-// shared starts the control plane with the first test that wants it. It ends with this process,
-// whose child it is.
-func shared(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	planeOnce.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		plane, planeErr = cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
-		if planeErr == nil {
-			planeErr = applyManifests(ctx)
-		}
-	})
-	if planeErr != nil {
-		t.Fatal(fmt.Errorf("the control plane: %w", planeErr))
-	}
-	return plane
-}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -113,41 +114,41 @@ func (r recipe) site(w *world, node string) *place {
 	}
 	p.mount = ours + strings.TrimPrefix(theirs, mount)
 	if p.mount != ours {
-		w.must(os.Mkdir(p.mount, 0o700))
+		w.Must(os.Mkdir(p.mount, 0o700))
 	}
 	paths := strings.NewReplacer(theirs, p.mount, mount, ours, `reserve = "10Gi"`, `reserve = "1Mi"`) // this machine is small
 	if p.samples.dir != "" {
 		p.copySamples(paths)
 	}
 	kubeconfig := filepath.Join(hosttest.Dir(w), "kubeconfig")
-	w.must(w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
+	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 	var err error
 	p.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
-		w.provisioner, p.node, kubeconfig, paths.Replace(r.toml))})
-	w.must(err)
+		w.Provisioner, p.node, kubeconfig, paths.Replace(r.toml))})
+	w.Must(err)
 	w.Cleanup(func() {
 		if w.Failed() {
 			w.Logf("the daemon's log:\n%s", p.Log())
 		}
 	})
 	admin, err := clientcmd.LoadFromFile(w.Kubeconfig())
-	w.must(err)
-	admin.Contexts[admin.CurrentContext].Namespace = w.namespace
+	w.Must(err)
+	admin.Contexts[admin.CurrentContext].Namespace = w.Namespace
 	p.kubeconfig = filepath.Join(hosttest.Dir(w), "admin")
-	w.must(clientcmd.WriteToFile(*admin, p.kubeconfig))
+	w.Must(clientcmd.WriteToFile(*admin, p.kubeconfig))
 	return p
 }
 
 // copySamples brings the sample files, with paths that this machine has.
 func (p *place) copySamples(paths *strings.Replacer) {
 	p.w.Helper()
-	p.w.must(os.CopyFS(p.dir, os.DirFS(filepath.Join("testdata", "migration", p.samples.dir))))
-	p.w.must(filepath.WalkDir(p.dir, func(file string, d os.DirEntry, err error) error {
+	p.w.Must(os.CopyFS(p.dir, os.DirFS(filepath.Join("testdata", "migration", p.samples.dir))))
+	p.w.Must(filepath.WalkDir(p.dir, func(file string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(file)
-		p.w.must(err)
+		p.w.Must(err)
 		return os.WriteFile(file, []byte(paths.Replace(string(text))), 0o600)
 	}))
 }
@@ -159,7 +160,7 @@ func (p *place) shell(line string) {
 	if _, err := os.Stat(filepath.Join(built, "kubectl")); err != nil {
 		p.w.Fatalf("no kubectl to follow the page with: %v; run: make .build/kubectl", err)
 	}
-	ctx, cancel := context.WithTimeout(p.w.ctx, limit)
+	ctx, cancel := context.WithTimeout(p.w.Ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = p.dir
@@ -181,14 +182,14 @@ func (p *place) apply(files ...string) {
 func (p *place) settle() {
 	p.w.Helper()
 	pods := p.w.Client().CoreV1().Pods("")
-	p.w.eventually("the pods that were stopped are gone", func() bool {
-		all, err := pods.List(p.w.ctx, metav1.ListOptions{})
-		p.w.must(err)
+	p.w.Eventually("the pods that were stopped are gone", func() bool {
+		all, err := pods.List(p.w.Ctx, metav1.ListOptions{})
+		p.w.Must(err)
 		done := true
 		for _, pod := range all.Items {
 			if pod.DeletionTimestamp != nil {
 				done = false
-				_ = p.w.Client().CoreV1().Pods(pod.Namespace).Delete(p.w.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+				_ = p.w.Client().CoreV1().Pods(pod.Namespace).Delete(p.w.Ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 			}
 		}
 		return done
@@ -198,12 +199,12 @@ func (p *place) settle() {
 // programs waits until pods of the system's program are there, or are not.
 func (p *place) programs(there bool) {
 	p.w.Helper()
-	p.w.eventually(fmt.Sprintf("the old program has pods: %t", there), func() bool {
+	p.w.Eventually(fmt.Sprintf("the old program has pods: %t", there), func() bool {
 		p.settle()
-		all, err := p.w.Client().CoreV1().Pods("").List(p.w.ctx, metav1.ListOptions{})
-		p.w.must(err)
+		all, err := p.w.Client().CoreV1().Pods("").List(p.w.Ctx, metav1.ListOptions{})
+		p.w.Must(err)
 		for _, pod := range all.Items {
-			if pod.Namespace != p.w.namespace {
+			if pod.Namespace != p.w.Namespace {
 				return there
 			}
 		}
@@ -228,7 +229,7 @@ func (p *place) follow(block string) {
 		case line == "systemctl restart hostpath-provisioner\n":
 			p.run()
 		case line == "systemctl stop hostpath-provisioner\n":
-			if _, code, err := p.Stop(p.w.soon()); err != nil || code != 0 {
+			if _, code, err := p.Stop(p.w.Soon()); err != nil || code != 0 {
 				p.w.Fatalf("stopping: exit code %d, %v", code, err)
 			}
 		case words[0] == "kubectl":
@@ -245,9 +246,9 @@ func (p *place) follow(block string) {
 func sample[T any](p *place, file string) *T {
 	p.w.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, file))
-	p.w.must(err)
+	p.w.Must(err)
 	object := new(T)
-	p.w.must(yaml.UnmarshalStrict(text, object))
+	p.w.Must(yaml.UnmarshalStrict(text, object))
 	return object
 }
 
@@ -255,9 +256,9 @@ func sample[T any](p *place, file string) *T {
 func (p *place) asUpstream() *storagev1.StorageClass {
 	p.w.Helper()
 	class := new(storagev1.StorageClass)
-	p.w.must(yaml.UnmarshalStrict([]byte(p.class), class))
-	theirs, err := p.w.Client().StorageV1().StorageClasses().Get(p.w.ctx, class.Name, metav1.GetOptions{})
-	p.w.must(err)
+	p.w.Must(yaml.UnmarshalStrict([]byte(p.class), class))
+	theirs, err := p.w.Client().StorageV1().StorageClasses().Get(p.w.Ctx, class.Name, metav1.GetOptions{})
+	p.w.Must(err)
 	mode := immediate
 	if class.VolumeBindingMode != nil {
 		mode = *class.VolumeBindingMode
@@ -275,20 +276,17 @@ func TestMigrationRecipes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	own, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
+	own, err := fixture.StartPlane(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer own.Stop()
-	all := &world{T: t, Cluster: own, ctx: ctx}
-	all.must(applyTo(ctx, own))
-	all.must(own.AddNode(ctx, "kube-1", nil))
+	all := &world{&fixture.Environment{T: t, Cluster: own, Ctx: ctx}}
+	all.Must(own.AddNode(ctx, "kube-1", nil))
 	for _, r := range recipes(t) {
 		t.Run(plain(r.title), func(t *testing.T) {
-			w := &world{T: t, Cluster: own, ctx: ctx}
-			namespace, err := own.NewNamespace(ctx, "recipe-")
-			w.must(err)
-			w.namespace, w.provisioner = namespace, namespace
+			w := &world{fixture.New(t, own, "recipe-")}
+			w.Ctx = ctx
 			w.migrates(r)
 		})
 	}
@@ -316,11 +314,11 @@ func (w *world) migrates(r recipe) {
 		made, same = func(name string) *corev1.PersistentVolume { return p.madeByCSI(class.Provisioner, name) }, w.asBefore
 	}
 	one, two := made("one"), made("two")
-	theirs := old.directory(one.Name, w.namespace, "one")
+	theirs := old.directory(one.Name, w.Namespace, "one")
 	p.follow(p.forward)
-	w.deleteClaim("two") // taken over: removed with its claim
-	w.must(w.WaitVolumeGone(w.soon(), two.Name))
-	kept := w.bound("one")
+	w.DeleteClaim("two") // taken over: removed with its claim
+	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	kept := w.Bound("one")
 	p.wantTree(theirs, "ours/volumes/"+kept.Name+".json")
 	if data, err := os.ReadFile(filepath.Join(p.mount, theirs, "data")); string(data) != "one" || kept.Spec.HostPath.Path != filepath.Join(p.mount, theirs) {
 		w.Errorf("taken over with %q, %v, at %s", data, err, kept.Spec.HostPath.Path)
@@ -338,25 +336,25 @@ func (p *place) works(old peer, class *storagev1.StorageClass, kept ...string) {
 	w.Helper()
 	claim := sample[corev1.PersistentVolumeClaim](p, p.claim)
 	p.apply(p.claim, p.samples.pod)
-	fresh := w.bound(claim.Name)
+	fresh := w.Bound(claim.Name)
 	if by := fresh.Annotations["pv.kubernetes.io/provisioned-by"]; by != class.Provisioner || fresh.Spec.AccessModes[0] != claim.Spec.AccessModes[0] {
 		w.Errorf("made as %q with %q", by, fresh.Spec.AccessModes)
 	}
-	ours := old.directory(fresh.Name, w.namespace, claim.Name)
+	ours := old.directory(fresh.Name, w.Namespace, claim.Name)
 	p.wantTree(append([]string{ours, "ours/volumes/" + fresh.Name + ".json"}, kept...)...)
 	pod := sample[corev1.Pod](p, p.samples.pod).Name
-	_, err := cluster.WaitFor(w.soon(), w.Client().CoreV1().Pods(w.namespace), pod, func(o *corev1.Pod) bool { return o.Spec.NodeName == p.node })
-	w.must(err)
+	_, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().Pods(w.Namespace), pod, func(o *corev1.Pod) bool { return o.Spec.NodeName == p.node })
+	w.Must(err)
 	// The last lines of their documents: pod and claim are deleted, and the directory goes.
 	p.shell("kubectl delete -f " + p.samples.pod + " -f " + p.claim)
-	w.must(w.WaitVolumeGone(w.soon(), fresh.Name))
+	w.Must(w.WaitVolumeGone(w.Soon(), fresh.Name))
 	p.wantTree(kept...)
 }
 
 // unchanged wants the object to be what it was.
 func (w *world) unchanged(pv *corev1.PersistentVolume) {
 	w.Helper()
-	now := w.volume(pv.Name)
+	now := w.Volume(pv.Name)
 	now.ResourceVersion, pv.ResourceVersion, now.ManagedFields, pv.ManagedFields = "", "", nil, nil
 	if now.String() != pv.String() {
 		w.Errorf("back as\n%s\nwas\n%s", now, pv)

@@ -19,7 +19,7 @@ func (h *host) twin(config string) *host {
 	t := &host{w: h.w, node: h.node, image: h.image, mount: h.mount}
 	var err error
 	t.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(h.w), Config: config})
-	h.w.must(err)
+	h.w.Must(err)
 	h.w.Cleanup(func() {
 		if h.w.Failed() {
 			h.w.Logf("the log of the second daemon:\n%s", t.Log())
@@ -34,14 +34,14 @@ func (h *host) twin(config string) *host {
 func TestSecondDaemonOnThePool(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	one := h.made("one", class)
 
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	second := h.twin(string(config)).run()
 	held := fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", h.PID(), h.Path("state"))
-	w.must(second.WaitStatus(w.soon(), held))
+	w.Must(second.WaitStatus(w.Soon(), held))
 	if status := h.Status(); !strings.Contains(status, "1 of 1 pool open") {
 		t.Errorf("the first daemon: %s", status)
 	}
@@ -51,23 +51,23 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	if log := second.Log(); strings.Contains(log, "reason=Provisioned") {
 		t.Errorf("the second daemon provisioned:\n%s", log)
 	}
-	w.deleteClaim("one")
-	w.must(w.WaitVolumeGone(w.soon(), one.Name))
+	w.DeleteClaim("one")
+	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
 	if _, err := os.Stat(second.Path("state", "pools", "fast.json")); !os.IsNotExist(err) {
 		t.Errorf("the second daemon remembers a pool that it never had: %v", err)
 	}
 
 	h.Kill()
-	w.must(second.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(second.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	second.made("after", class)
 
 	// And back, with a reload that gives the pool up.
-	w.must(h.Start())
-	w.must(h.WaitStatus(w.soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
-	w.must(second.Configure(strings.Replace(string(config), h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
-	w.must(second.Signal(syscall.SIGHUP))
-	w.must(h.WaitStatus(w.soon(), "1 of 1 pool open"))
-	w.must(second.WaitStatus(w.soon(), "pool fast is closed"))
+	w.Must(h.Start())
+	w.Must(h.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
+	w.Must(second.Configure(strings.Replace(string(config), h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
+	w.Must(second.Signal(syscall.SIGHUP))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	w.Must(second.WaitStatus(w.Soon(), "pool fast is closed"))
 	h.made("back", class)
 	h.Kill()
 }
@@ -77,11 +77,11 @@ func TestSecondDaemonByAnotherPath(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
+	w.Must(err)
 	door := hosttestDir(t, "door")
 	hosttest.SetImmutable(t, door, true)
 	hosttest.Mount(t, "--bind", h.mount, door)
 	second := h.twin(strings.Replace(string(config), h.mount, door, 1)).run()
-	w.must(second.WaitStatus(w.soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))
-	h.made("data", w.class("c", immediate))
+	w.Must(second.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))
+	h.made("data", w.Class("c", immediate))
 }

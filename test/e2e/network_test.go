@@ -11,8 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -39,24 +41,24 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 	for _, n := range nodes {
 		n.run()
 	}
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	w.claim("one", class, "1Mi", mode(corev1.ReadWriteMany))
-	one := w.bound("one")
+	one := w.Bound("one")
 	first := w.holder(nodes, anyNode)
 	first.unmount()
 	w.claim("two", class, "1Mi")
-	two := w.bound("two")
+	two := w.Bound("two")
 	second := w.holder(nodes, but(first))
-	w.deleteClaim("one")
-	w.must(w.WaitVolumeGone(w.soon(), one.Name))
-	second.wantTree(whole(two.Name)...)
+	w.DeleteClaim("one")
+	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	second.wantTree(pool.Of(two.Name)...)
 
-	limited := w.claim("limited", w.class("q", immediate, params("cephFSQuota", "true")), "1Mi")
+	limited := w.claim("limited", w.Class("q", immediate, fixture.Parameters("cephFSQuota", "true")), "1Mi")
 	if got := w.refused(limited, "QuotaUnsupported"); !strings.Contains(got, "ceph.quota.max_bytes") {
 		t.Errorf("message %q", got)
 	}
-	w.deleteClaim("limited")
-	second.wantTree(whole(two.Name)...)
+	w.DeleteClaim("limited")
+	second.wantTree(pool.Of(two.Name)...)
 
 	fs.Fail(unix.EACCES, hungfs.Mkdir)
 	squashed := w.claim("squashed", class, "1Mi")
@@ -64,15 +66,15 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 		t.Errorf("message %q", got)
 	}
 	fs.Fail(0, hungfs.Mkdir)
-	three := w.bound("squashed")
+	three := w.Bound("squashed")
 
 	all := []hungfs.Op{hungfs.Lookup, hungfs.Getattr, hungfs.Open, hungfs.Opendir, hungfs.Mkdir, hungfs.Create, hungfs.Statfs}
 	fs.Fail(unix.ESTALE, all...)
 	stale := w.claim("stale", class, "1Mi")
 	w.refused(stale, "PoolClosed")
 	fs.Fail(0, all...)
-	four := w.bound("stale")
-	second.wantTree(whole(two.Name, three.Name, four.Name)...)
+	four := w.Bound("stale")
+	second.wantTree(pool.Of(two.Name, three.Name, four.Name)...)
 }
 
 // The quota is on the directory when the claim is bound, by the pool's setting and by the class's.
@@ -80,11 +82,11 @@ func TestSharedQuota(t *testing.T) {
 	w := newWorld(t)
 	mount, _ := onFUSE(t, true)
 	w.newNodes(mount, []string{"a"}, "cephfs_quota = true")[0].run()
-	w.claim("limited", w.class("c", immediate), "5Mi")
-	w.claim("free", w.class("f", immediate, params("cephFSQuota", "false")), "5Mi")
+	w.claim("limited", w.Class("c", immediate), "5Mi")
+	w.claim("free", w.Class("f", immediate, fixture.Parameters("cephFSQuota", "false")), "5Mi")
 	for name, want := range map[string]string{"limited": "5242880", "free": ""} {
 		buffer := make([]byte, 64)
-		n, _ := unix.Getxattr(w.bound(name).Spec.HostPath.Path, "ceph.quota.max_bytes", buffer)
+		n, _ := unix.Getxattr(w.Bound(name).Spec.HostPath.Path, "ceph.quota.max_bytes", buffer)
 		if got := string(buffer[:max(n, 0)]); got != want {
 			t.Errorf("%s has quota %q, want %q", name, got, want)
 		}
@@ -110,9 +112,9 @@ func TestSharedNotImmutable(t *testing.T) {
 		n.remount()
 		n.run()
 	}
-	w.must(nodes[0].WaitStatus(w.soon(), "immutable"))
-	w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	w.Must(nodes[0].WaitStatus(w.Soon(), "immutable"))
+	w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	w.holder(nodes, func(n *node) bool { return n == nodes[1] })
 }
 
@@ -135,29 +137,29 @@ func TestSharedExample(t *testing.T) {
 	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")
 	for _, n := range nodes {
 		config, err := os.ReadFile(n.Path("etc", "config.toml"))
-		w.must(err)
+		w.Must(err)
 		head, _, _ := strings.Cut(string(config), "[pool.fast]")
-		w.must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
+		w.Must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
 		n.do("rm", "-rf", filepath.Join(mount, ".hostpath-provisioner"))
 	}
 	for _, n := range nodes {
-		w.must(os.RemoveAll(n.Path("state")))
-		w.must(os.Mkdir(n.Path("state"), 0o700))
+		w.Must(os.RemoveAll(n.Path("state")))
+		w.Must(os.Mkdir(n.Path("state"), 0o700))
 		if out, code := n.Call("prepare", "shared"); code != 0 {
 			t.Fatal(out)
 		}
 		n.run()
 	}
-	objects := strings.NewReplacer("provisioner: hostpath-provisioner", "provisioner: "+w.provisioner, "\nmetadata:\n", "\nmetadata:\n  namespace: "+w.namespace+"\n",
-		"name: shared", "name: "+w.namespace, "storageClassName: shared", "storageClassName: "+w.namespace, "pool: shared", "pool: shared").Replace(block("yaml"))
-	objects = strings.Replace(objects, "  namespace: "+w.namespace+"\n  name: "+w.namespace+"\nprovisioner", "  name: "+w.namespace+"\nprovisioner", 1)
-	w.must(w.Apply(w.ctx, []byte(objects)))
-	pv := w.bound("site")
+	objects := strings.NewReplacer("provisioner: hostpath-provisioner", "provisioner: "+w.Provisioner, "\nmetadata:\n", "\nmetadata:\n  namespace: "+w.Namespace+"\n",
+		"name: shared", "name: "+w.Namespace, "storageClassName: shared", "storageClassName: "+w.Namespace, "pool: shared", "pool: shared").Replace(block("yaml"))
+	objects = strings.Replace(objects, "  namespace: "+w.Namespace+"\n  name: "+w.Namespace+"\nprovisioner", "  name: "+w.Namespace+"\nprovisioner", 1)
+	w.Must(w.Apply(w.Ctx, []byte(objects)))
+	pv := w.Bound("site")
 	if pv.Spec.NodeAffinity != nil || pv.Spec.AccessModes[0] != corev1.ReadWriteMany || !strings.HasPrefix(pv.Spec.HostPath.Path, mount+"/") {
 		t.Errorf("the volume: %+v", pv.Spec)
 	}
 	for _, pod := range []string{"writer", "reader"} {
-		if _, err := w.WaitPodScheduled(w.soon(), w.namespace, pod); err != nil {
+		if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, pod); err != nil {
 			t.Error(err)
 		}
 	}

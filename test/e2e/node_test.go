@@ -26,24 +26,14 @@ func (w *world) newNodes(mount string, names []string, extra ...string) []*node 
 	w.Helper()
 	var all []*node
 	for _, name := range names {
-		n := &node{namespace: newNamespace(w.T), host: &host{w: w, node: w.namespace + "-" + name, mount: mount}}
+		n := &node{namespace: newNamespace(w.T), host: &host{w: w, node: w.Namespace + "-" + name, mount: mount}}
 		dir := hosttest.Dir(w)
 		kubeconfig := filepath.Join(dir, "kubeconfig")
-		w.must(w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
+		w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 		config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\nscope = \"shared\"\n%s\n",
-			w.provisioner, n.node, kubeconfig, mount, strings.Join(extra, "\n"))
-		var err error
-		n.Daemon, err = rig.New(rig.Options{Dir: dir, Config: config, Wrap: n.namespace.Enter()})
-		w.must(err)
-		if out, code := n.Call("prepare", "fast"); code != 0 {
-			w.Fatalf("prepare on %s: exit code %d\n%s", n.node, code, out)
-		}
-		w.must(w.AddNode(w.ctx, n.node, map[string]string{corev1.LabelHostname: "host-of-" + n.node}))
-		w.Cleanup(func() {
-			if w.Failed() {
-				w.Logf("the log of the daemon on %s:\n%s", n.node, n.Log())
-			}
-		})
+			w.Provisioner, n.node, kubeconfig, mount, strings.Join(extra, "\n"))
+		n.Daemon = w.Daemon(n.node, "fast", rig.Options{Dir: dir, Config: config, Wrap: n.namespace.Enter()})
+		w.Must(w.AddNode(w.Ctx, n.node, map[string]string{corev1.LabelHostname: "host-of-" + n.node}))
 		all = append(all, n)
 	}
 	return all
@@ -67,6 +57,6 @@ func (n *node) unmount() { n.w.Helper(); n.do("umount", n.mount) }
 func (n *node) remount() {
 	n.w.Helper()
 	out, err := exec.Command("findmnt", "--noheadings", "--output", "SOURCE", n.mount).Output()
-	n.w.must(err)
+	n.w.Must(err)
 	n.do("mount", strings.TrimSpace(string(out)), n.mount)
 }

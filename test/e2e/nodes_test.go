@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 const selectedNode = "volume.kubernetes.io/selected-node"
@@ -23,14 +24,14 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	w := newWorld(t)
 	small, large := w.newHost("small"), w.newHost("large")
 	// Fill the small one up to its reserve.
-	w.must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 78<<20), 0o600))
+	w.Must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 78<<20), 0o600))
 	small.run()
 	large.run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	for i := range 10 {
 		name := fmt.Sprint("data-", i)
 		w.claim(name, class, "1Mi")
-		pv := w.bound(name)
+		pv := w.Bound(name)
 		if got := pv.Labels["hostpath-provisioner/node"]; got != large.node {
 			t.Errorf("claim %s went to %s, want %s", name, got, large.node)
 		}
@@ -42,12 +43,12 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 func TestProvisionOnNode(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
-	for name, class := range map[string]string{"now": w.class("i", immediate), "later": w.class("w", wait)} {
+	for name, class := range map[string]string{"now": w.Class("i", immediate), "later": w.Class("w", wait)} {
 		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
-		w.bound(name)
-		b.wantTree(whole("pvc-" + string(claim.UID))...)
-		w.deleteClaim(name)
-		w.must(w.WaitVolumeGone(w.soon(), "pvc-"+string(claim.UID)))
+		w.Bound(name)
+		b.wantTree(pool.Of("pvc-" + string(claim.UID))...)
+		w.DeleteClaim(name)
+		w.Must(w.WaitVolumeGone(w.Soon(), "pvc-"+string(claim.UID)))
 		b.wantTree()
 	}
 	a.wantTree()
@@ -58,14 +59,14 @@ func TestProvisionOnNode(t *testing.T) {
 func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
-	class := w.class("c", wait)
+	class := w.Class("c", wait)
 	hosttest.Unmount(t, a.mount)
-	w.must(a.WaitStatus(w.soon(), "is closed"))
+	w.Must(a.WaitStatus(w.Soon(), "is closed"))
 	claim := w.claim("data", class, "1Mi", annotate(selectedNode, a.node))
 	// The claim was given to a, as the scheduler would; then a pod comes that may run on either.
 	w.refused(claim, "PoolClosed")
 	w.pod("user", []string{a.node, b.node}, "data")
-	pv := w.bound("data")
+	pv := w.Bound("data")
 	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 		t.Errorf("the volume is on %s, want %s", got, b.node)
 	}
@@ -78,27 +79,27 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 func TestUnknownNodeWaits(t *testing.T) {
 	w := newWorld(t)
 	h := w.bareHost(hosttest.Mkfs(t, "ext4", 96), "a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "NodeNotFound")
-	w.must(h.WaitStatus(w.soon(), "the cluster has no node"))
-	w.must(w.AddNode(w.ctx, h.node, nil))
-	w.bound("data")
+	w.Must(h.WaitStatus(w.Soon(), "the cluster has no node"))
+	w.Must(w.AddNode(w.Ctx, h.node, nil))
+	w.Bound("data")
 }
 
 // Two daemons never make the same volume, and a daemon's restart changes nothing for a bound claim.
 func TestRestartChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	pv := h.made("data", w.class("c", immediate))
+	pv := h.made("data", w.Class("c", immediate))
 	h.Kill()
 	h.run()
-	if took, code, err := h.Stop(w.soon()); err != nil || code != 0 {
+	if took, code, err := h.Stop(w.Soon()); err != nil || code != 0 {
 		t.Errorf("stopping took %s, exit code %d, %v", took, code, err)
 	}
-	h.wantTree(whole(pv.Name)...)
-	now := w.volume(pv.Name)
-	if now.ResourceVersion != w.volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
+	h.wantTree(pool.Of(pv.Name)...)
+	now := w.Volume(pv.Name)
+	if now.ResourceVersion != w.Volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", now.Status.Phase)
 	}
 }
@@ -108,26 +109,26 @@ func TestRestartChangesNothing(t *testing.T) {
 func TestMixedBinding(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("w", wait)
+	class := w.Class("w", wait)
 	w.claim("named", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.claim("waits", class, "1Mi")
 	w.claim("waits-too", class, "1Mi")
-	w.bound("named")
+	w.Bound("named")
 	w.pod("fine", []string{h.node}, "waits-too")
 	w.pod("mixed", []string{h.node}, "named", "waits")
-	w.bound("waits")
-	w.bound("waits-too")
-	pod, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, "mixed", metav1.GetOptions{})
-	w.must(err)
-	event, err := w.WaitEvent(w.soon(), pod, "MixedBinding")
-	w.must(err)
+	w.Bound("waits")
+	w.Bound("waits-too")
+	pod, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, "mixed", metav1.GetOptions{})
+	w.Must(err)
+	event, err := w.WaitEvent(w.Soon(), pod, "MixedBinding")
+	w.Must(err)
 	want := "the claims of this pod choose their nodes differently, so that their volumes can be on different nodes: named names node " +
 		h.node + ", waits waits for the pod; let all of them name the same node in kubevirt.io/provisionOnNode, or none"
 	if event.Message != want || event.Type != corev1.EventTypeWarning {
 		t.Errorf("event %s %q, want %q", event.Type, event.Message, want)
 	}
-	events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=MixedBinding"})
-	w.must(err)
+	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=MixedBinding"})
+	w.Must(err)
 	if len(events.Items) != 1 {
 		t.Errorf("%d events", len(events.Items))
 	}
@@ -137,24 +138,24 @@ func TestMixedBinding(t *testing.T) {
 func TestMixedBindingLate(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	w.claim("now", w.class("i", immediate), "1Mi")
-	w.claim("waits", w.class("w", wait), "1Mi")
-	w.bound("now")
+	w.claim("now", w.Class("i", immediate), "1Mi")
+	w.claim("waits", w.Class("w", wait), "1Mi")
+	w.Bound("now")
 	w.pod("early", []string{h.node}, "waits")
-	w.bound("waits")
-	_, _, err := h.Stop(w.ctx) // it forgets for which claims it looks
-	w.must(err)
+	w.Bound("waits")
+	_, _, err := h.Stop(w.Ctx) // it forgets for which claims it looks
+	w.Must(err)
 	h.run()
 	w.pod("late", nil, "now", "waits")
-	pod, err := w.Client().CoreV1().Pods(w.namespace).Get(w.ctx, "late", metav1.GetOptions{})
-	w.must(err)
-	nodes, err := w.Client().CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
-	w.must(err)
+	pod, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, "late", metav1.GetOptions{})
+	w.Must(err)
+	nodes, err := w.Client().CoreV1().Nodes().List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
 	// Late pods are looked for the more seldom the more nodes there are, and each test has its own.
-	ctx, cancel := context.WithTimeout(w.ctx, 2*limit+time.Duration(2*len(nodes.Items))*time.Second)
+	ctx, cancel := context.WithTimeout(w.Ctx, 2*limit+time.Duration(2*len(nodes.Items))*time.Second)
 	defer cancel()
 	event, err := w.WaitEvent(ctx, pod, "MixedBinding")
-	w.must(err)
+	w.Must(err)
 	if !strings.Contains(event.Message, "now is provided at once on any node, waits waits for the pod") {
 		t.Errorf("event %q", event.Message)
 	}

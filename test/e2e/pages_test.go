@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -32,22 +33,22 @@ func documented(t *testing.T, name string) map[string][]string {
 func TestSingleNodePage(t *testing.T) {
 	w := newWorld(t)
 	blocks := documented(t, "single-node.md")
-	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.provisioner, 1)}
-	h := r.site(w, w.namespace+"-a")
-	w.must(w.AddNode(w.ctx, h.node, nil))
+	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.Provisioner, 1)}
+	h := r.site(w, w.Namespace+"-a")
+	w.Must(w.AddNode(w.Ctx, h.node, nil))
 	var class storagev1.StorageClass
-	w.must(yaml.UnmarshalStrict([]byte(r.class), &class))
-	if class.Provisioner != w.provisioner {
+	w.Must(yaml.UnmarshalStrict([]byte(r.class), &class))
+	if class.Provisioner != w.Provisioner {
 		t.Fatalf("a class of %s", class.Provisioner)
 	}
-	w.classOf(w.namespace+"-recipe", class.Provisioner, immediate)
+	w.classOf(w.Namespace+"-recipe", class.Provisioner, immediate)
 	h.follow(blocks["sh"][0])
-	w.claim("data", w.namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
-	pv := w.bound("data")
+	w.claim("data", w.Namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
+	pv := w.Bound("data")
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Spec.NodeAffinity == nil {
 		t.Errorf("%+v", pv.Spec)
 	}
-	h.wantTree(whole(pv.Name)...)
+	h.wantTree(pool.Of(pv.Name)...)
 }
 
 // docs/nodes.md: its claim is bound without a pod, on the node that it names.
@@ -58,15 +59,15 @@ func TestNodesPage(t *testing.T) {
 	var claim corev1.PersistentVolumeClaim
 	docs := strings.Split(documented(t, "nodes.md")["yaml"][0], "---\n")
 	for i, into := range []any{&class, &claim} {
-		text := strings.NewReplacer("node-a", h.node, "hostpath-provisioner", w.provisioner, "name: waits", "name: "+w.namespace+"-waits",
-			"storageClassName: waits", "storageClassName: "+w.namespace+"-waits").Replace(docs[i])
-		w.must(yaml.UnmarshalStrict([]byte(text), into))
+		text := strings.NewReplacer("node-a", h.node, "hostpath-provisioner", w.Provisioner, "name: waits", "name: "+w.Namespace+"-waits",
+			"storageClassName: waits", "storageClassName: "+w.Namespace+"-waits").Replace(docs[i])
+		w.Must(yaml.UnmarshalStrict([]byte(text), into))
 	}
-	_, err := w.Client().StorageV1().StorageClasses().Create(w.ctx, &class, metav1.CreateOptions{})
-	w.must(err)
-	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, &claim, metav1.CreateOptions{})
-	w.must(err)
-	pv := w.bound("disk")
-	h.wantTree(whole(pv.Name)...)
+	_, err := w.Client().StorageV1().StorageClasses().Create(w.Ctx, &class, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, &claim, metav1.CreateOptions{})
+	w.Must(err)
+	pv := w.Bound("disk")
+	h.wantTree(pool.Of(pv.Name)...)
 	other.wantTree()
 }

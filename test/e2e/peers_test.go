@@ -78,8 +78,8 @@ func peerNamed(system string) peer {
 func (h *host) aliased(names ...string) *host {
 	h.w.Helper()
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.must(err)
-	h.w.must(h.Configure(fmt.Sprintf("aliases = [%s]\n%s", `"`+strings.Join(names, `", "`)+`"`, config)))
+	h.w.Must(err)
+	h.w.Must(h.Configure(fmt.Sprintf("aliases = [%s]\n%s", `"`+strings.Join(names, `", "`)+`"`, config)))
 	return h
 }
 
@@ -98,8 +98,8 @@ func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume
 	w.Helper()
 	pv := p.volume(h, name, change...)
 	dir := pv.Spec.HostPath.Path
-	w.must(os.Mkdir(dir, 0o777))
-	w.must(os.WriteFile(filepath.Join(dir, "data"), []byte(name), 0o600))
+	w.Must(os.Mkdir(dir, 0o777))
+	w.Must(os.WriteFile(filepath.Join(dir, "data"), []byte(name), 0o600))
 	return p.publish(h, pv)
 }
 
@@ -110,8 +110,8 @@ func (w *world) classOf(name, provisioner string, mode storagev1.VolumeBindingMo
 	for _, f := range change {
 		f(c)
 	}
-	_, err := w.Client().StorageV1().StorageClasses().Create(w.ctx, c, metav1.CreateOptions{})
-	w.must(err)
+	_, err := w.Client().StorageV1().StorageClasses().Create(w.Ctx, c, metav1.CreateOptions{})
+	w.Must(err)
 	return name
 }
 
@@ -119,7 +119,7 @@ func (w *world) classOf(name, provisioner string, mode storagev1.VolumeBindingMo
 func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	w := h.w
 	w.Helper()
-	class := w.namespace + "-" + name
+	class := w.Namespace + "-" + name
 	c := w.claim(name, w.classOf(class, p.provisioner, wait), "1Mi", func(c *corev1.PersistentVolumeClaim) {
 		if p.modes != nil {
 			c.Spec.AccessModes = p.modes
@@ -147,10 +147,10 @@ func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolu
 func (p peer) publish(h *host, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	w := h.w
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
-	w.must(err)
-	pv, err = w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeBound)
-	w.must(err)
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
+	w.Must(err)
+	pv, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeBound)
+	w.Must(err)
 	return pv
 }
 
@@ -166,7 +166,7 @@ func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
 	for _, pv := range volumes {
 		out = strings.ReplaceAll(out, pv.Name, "PV-of-"+pv.Spec.ClaimRef.Name)
 	}
-	out = strings.NewReplacer(h.mount, "POOL", h.node, "NODE", h.w.namespace, "NS").Replace(out)
+	out = strings.NewReplacer(h.mount, "POOL", h.node, "NODE", h.w.Namespace, "NS").Replace(out)
 	out = regexp.MustCompile(` {2,}`).ReplaceAllString(uid.ReplaceAllString(out, "PV"), "  ")
 	head, table, _ := strings.Cut(out, "STATUS\n")
 	table, rest, _ := strings.Cut(table, "\n\n")

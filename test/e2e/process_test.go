@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -25,29 +26,29 @@ func TestReload(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
 	good, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.must(err)
-	w.must(h.Configure(string(good) + "modee = \"0700\"\n"))
-	w.must(h.Signal(syscall.SIGHUP))
-	w.must(h.WaitReady(w.soon(), 2))
+	w.Must(err)
+	w.Must(h.Configure(string(good) + "modee = \"0700\"\n"))
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Must(h.WaitReady(w.Soon(), 2))
 	if status := h.Status(); !strings.Contains(status, "an older one is in force") {
 		t.Errorf("STATUS=%s", status)
 	}
 	if log := h.Log(); !strings.Contains(log, "pool.fast.modee") {
 		t.Errorf("the log does not name the bad key:\n%s", log)
 	}
-	h.made("old", w.class("c", immediate, params("pool", "fast")))
+	h.made("old", w.Class("c", immediate, fixture.Parameters("pool", "fast")))
 
-	class := w.class("d", immediate, params("pool", "slow"))
+	class := w.Class("d", immediate, fixture.Parameters("pool", "slow"))
 	claim := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "UnknownPool")
 	slow := filepath.Join(filepath.Dir(h.mount), "slow") // beside the other one: the daemon is confined to there
-	w.must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
-	w.must(os.Mkdir(slow, 0o700))
+	w.Must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
+	w.Must(os.Mkdir(slow, 0o700))
 	if out, code := h.Call("prepare", "slow"); code != 0 {
 		t.Fatal(out)
 	}
-	w.must(h.Signal(syscall.SIGHUP))
-	w.bound("new")
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Bound("new")
 	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
 		t.Error(err)
 	}
@@ -58,9 +59,9 @@ func TestReload(t *testing.T) {
 // has, and says what helps.
 func (h *host) refusesFarPool(good string) {
 	far := hosttestDir(h.w.T, "far")
-	h.w.must(h.Configure(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far)))
-	h.w.must(h.Signal(syscall.SIGHUP))
-	h.w.must(h.WaitStatus(h.w.soon(), "it has to be restarted; "))
+	h.w.Must(h.Configure(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far)))
+	h.w.Must(h.Signal(syscall.SIGHUP))
+	h.w.Must(h.WaitStatus(h.w.Soon(), "it has to be restarted; "))
 	if want := filepath.Dir(far) + " is outside of what the daemon confined itself to when it started: it has to be restarted"; !strings.Contains(h.Log(), want) {
 		h.w.T.Errorf("no %q in the log:\n%s", want, h.Log())
 	}
@@ -71,24 +72,24 @@ func (h *host) refusesFarPool(good string) {
 func TestKilledUnderChurn(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	const claims = 40
 	for i := range claims {
 		w.claim(fmt.Sprintf("c%02d", i), class, "1Mi", annotate(provisionOnNode, h.node))
 		if i%8 == 7 {
 			h.Kill()
-			w.must(h.Start())
+			w.Must(h.Start())
 		}
 		if i%2 == 1 && i > 8 {
-			w.deleteClaim(fmt.Sprintf("c%02d", i-8))
+			w.DeleteClaim(fmt.Sprintf("c%02d", i-8))
 		}
 	}
-	w.must(h.WaitReady(w.soon(), 1))
+	w.Must(h.WaitReady(w.Soon(), 1))
 	var want []string
 	list, err := w.claims()
-	w.must(err)
+	w.Must(err)
 	for _, name := range list {
-		want = append(want, whole(w.bound(name).Name)...)
+		want = append(want, pool.Of(w.Bound(name).Name)...)
 	}
 	h.wantTree(want...)
 }
@@ -101,7 +102,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 	if code == 0 || !strings.Contains(out, fmt.Sprint(h.PID())) {
 		t.Errorf("exit code %d, want a failure that names process %d:\n%s", code, h.PID(), out)
 	}
-	h.made("data", w.class("c", immediate))
+	h.made("data", w.Class("c", immediate))
 }
 
 // What the daemon says of itself while it runs, in its three mouths.
@@ -110,7 +111,7 @@ func TestStatusAndMetrics(t *testing.T) {
 	h := w.newHost("a")
 	address := h.metrics()
 	h.run()
-	h.made("data", w.class("c", immediate))
+	h.made("data", w.Class("c", immediate))
 	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
 		t.Errorf("healthz: %q", got)
 	}
@@ -132,7 +133,7 @@ func TestStatusAndMetrics(t *testing.T) {
 		}
 	}
 	hosttest.Unmount(t, h.mount)
-	w.must(h.WaitStatus(w.soon(), "0 of 1 pool open"))
+	w.Must(h.WaitStatus(w.Soon(), "0 of 1 pool open"))
 	if metrics := page(w, "http://"+address+"/metrics"); !strings.Contains(metrics, `hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`) {
 		t.Error("metrics do not say why the pool is closed")
 	}
@@ -149,26 +150,25 @@ func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	own, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
+	own, err := fixture.StartPlane(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, Cluster: own, ctx: ctx, namespace: "default", provisioner: "away"}
 	defer own.Stop()
-	w.must(applyTo(ctx, own))
+	w := &world{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
 	h := w.newHost("a")
 	address := h.metrics()
 	up := func(want string) {
 		t.Helper()
-		w.eventually("api_up "+want, func() bool {
+		w.Eventually("api_up "+want, func() bool {
 			return strings.Contains(page(w, "http://"+address+"/metrics"), "\nhostpath_provisioner_api_up "+want+"\n")
 		})
 	}
-	w.must(own.Kill())
-	w.must(h.Start())
+	w.Must(own.Kill())
+	w.Must(h.Start())
 	defer h.Kill()
-	w.must(h.WaitStarted(w.soon(), 1))
-	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	w.Must(h.WaitStarted(w.Soon(), 1))
+	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
 	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
 		t.Errorf("healthz without the API: %q", got)
@@ -176,21 +176,21 @@ func TestAPIServerAway(t *testing.T) {
 	if got := page(w, "http://"+address+"/readyz"); !strings.Contains(got, "waiting for the API") {
 		t.Errorf("readyz without the API: %q", got)
 	}
-	w.must(own.Restart(ctx))
-	w.must(h.WaitReady(w.soon(), 1))
+	w.Must(own.Restart(ctx))
+	w.Must(h.WaitReady(w.Soon(), 1))
 	up("1")
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	first := h.made("first", class)
-	w.must(own.Kill())
-	w.must(h.WaitStatus(w.soon(), "waiting for the API"))
+	w.Must(own.Kill())
+	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
-	w.must(own.Restart(ctx))
+	w.Must(own.Restart(ctx))
 	second := h.made("second", class)
 	up("1")
 	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
 		t.Errorf("readyz: %q", got)
 	}
-	h.wantTree(whole(first.Name, second.Name)...)
+	h.wantTree(pool.Of(first.Name, second.Name)...)
 }
 
 // Mistakes at start are named, and nothing runs.
@@ -226,8 +226,8 @@ func (h *host) metrics() (address string) {
 	h.w.Helper()
 	address = freeAddress(h.w.T)
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.must(err)
-	h.w.must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	h.w.Must(err)
+	h.w.Must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
 	return address
 }
 
@@ -243,9 +243,9 @@ func freeAddress(t *testing.T) string {
 func page(w *world, url string) string {
 	w.Helper()
 	response, err := http.Get(url)
-	w.must(err)
+	w.Must(err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	w.must(err)
+	w.Must(err)
 	return string(body)
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // The API server was restored to a day before these volumes were deleted, and has them and their claims
@@ -17,34 +19,34 @@ import (
 func TestComesBack(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	back, emptied, gone, stays := h.made("back", class), h.made("emptied", class), h.made("gone", class), h.made("stays", class)
 	h.Kill()
-	w.must(os.Rename(filepath.Join(h.mount, back.Name), filepath.Join(h.ours("trash"), back.Name)))
-	w.must(os.Rename(filepath.Join(h.mount, emptied.Name), filepath.Join(h.ours("trash"), emptied.Name+"~")))
-	w.must(os.RemoveAll(filepath.Join(h.mount, gone.Name)))
-	w.must(os.Remove(h.record(gone.Name)))
+	w.Must(os.Rename(filepath.Join(h.mount, back.Name), filepath.Join(h.ours("trash"), back.Name)))
+	w.Must(os.Rename(filepath.Join(h.mount, emptied.Name), filepath.Join(h.ours("trash"), emptied.Name+"~")))
+	w.Must(os.RemoveAll(filepath.Join(h.mount, gone.Name)))
+	w.Must(os.Remove(h.record(gone.Name)))
 	h.run()
 	for name, reason := range map[string]string{"back": "VolumePutBack", "emptied": "VolumeLost", "gone": "VolumeLost"} {
-		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
-		w.must(err)
-		event, err := w.WaitEvent(w.soon(), claim, reason)
-		w.must(err)
-		if !strings.Contains(event.Message, w.namespace+"/"+name) || (event.Type == corev1.EventTypeNormal) != (reason == "VolumePutBack") {
+		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, name, metav1.GetOptions{})
+		w.Must(err)
+		event, err := w.WaitEvent(w.Soon(), claim, reason)
+		w.Must(err)
+		if !strings.Contains(event.Message, w.Namespace+"/"+name) || (event.Type == corev1.EventTypeNormal) != (reason == "VolumePutBack") {
 			t.Errorf("%s: %s %q", name, event.Type, event.Message)
 		}
-		w.refusedVolume(w.volume(claim.Spec.VolumeName), reason)
+		w.refusedVolume(w.Volume(claim.Spec.VolumeName), reason)
 	}
 	if data, err := os.ReadFile(filepath.Join(back.Spec.HostPath.Path, "data")); string(data) != "back" {
 		t.Errorf("what was put back has the data %q, %v", data, err)
 	}
-	h.wantTree(append(whole(back.Name, stays.Name), "ours/trash/"+emptied.Name+"~", "ours/volumes/"+emptied.Name+".json")...)
+	h.wantTree(append(pool.Of(back.Name, stays.Name), "ours/trash/"+emptied.Name+"~", "ours/volumes/"+emptied.Name+".json")...)
 	if data, err := os.ReadFile(filepath.Join(h.ours("trash"), emptied.Name+"~", "data")); string(data) != "emptied" {
 		t.Errorf("what was left has the data %q, %v", data, err)
 	}
 	for _, pv := range []*corev1.PersistentVolume{back, emptied, gone} {
-		w.deleteClaim(pv.Spec.ClaimRef.Name)
-		w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+		w.DeleteClaim(pv.Spec.ClaimRef.Name)
+		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	}
-	h.wantTree(whole(stays.Name)...)
+	h.wantTree(pool.Of(stays.Name)...)
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -26,28 +26,25 @@ func ownWorld(t *testing.T) *world {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel)
-	own, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t), ExtraArgs: []string{"--kcm-flag=--pvclaimbinder-sync-period=2s"}})
+	own, err := fixture.StartPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Kill() })
-	w := &world{T: t, Cluster: own, ctx: ctx}
-	w.must(applyTo(ctx, own))
-	w.namespace, err = own.NewNamespace(ctx, "e2e-")
-	w.must(err)
-	w.provisioner = w.namespace
+	w := &world{fixture.New(t, own, "e2e-")}
+	w.Ctx = ctx
 	return w
 }
 
 // again kills the control plane, and starts it with what was done to its data meanwhile.
 func (w *world) again(meanwhile string) {
 	w.Helper()
-	w.must(w.Kill())
+	w.Must(w.Kill())
 	etcd := filepath.Join(w.Dir(), "etcd")
 	if out, err := exec.Command("sh", "-ec", meanwhile, "sh", etcd, etcd+"-earlier").CombinedOutput(); err != nil {
 		w.Fatalf("%v: %s", err, out)
 	}
-	w.must(w.Restart(w.ctx))
+	w.Must(w.Restart(w.Ctx))
 }
 
 const (
@@ -58,32 +55,32 @@ const (
 // reach lets the server's version grow until it is beyond one.
 func (w *world) reach(version uint64) {
 	w.Helper()
-	maps := w.Client().CoreV1().ConfigMaps(w.namespace)
-	made, err := maps.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "busy-"}}, metav1.CreateOptions{})
+	maps := w.Client().CoreV1().ConfigMaps(w.Namespace)
+	made, err := maps.Create(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "busy-"}}, metav1.CreateOptions{})
 	for i := 0; err == nil && w.number(made.ResourceVersion) <= version; i++ {
-		made, err = maps.Patch(w.ctx, made.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
+		made, err = maps.Patch(w.Ctx, made.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
 	}
-	w.must(err)
+	w.Must(err)
 }
 
 func (w *world) version() uint64 {
 	w.Helper()
-	list, err := w.Client().CoreV1().Namespaces().List(w.ctx, metav1.ListOptions{Limit: 1})
-	w.must(err)
+	list, err := w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1})
+	w.Must(err)
 	return w.number(list.ResourceVersion)
 }
 
 func (w *world) number(version string) uint64 {
 	w.Helper()
 	n, err := strconv.ParseUint(version, 10, 64)
-	w.must(err)
+	w.Must(err)
 	return n
 }
 
 // workers waits until all nodes say that the same one works in the pool, and that its lease has it.
 func (w *world) workers(nodes []*node) {
 	w.Helper()
-	w.eventually("all nodes say who works in the pool", func() bool {
+	w.Eventually("all nodes say who works in the pool", func() bool {
 		worker := w.holder(nodes, anyNode).node
 		for _, n := range nodes {
 			if out, _ := n.Call("status"); !strings.Contains(out, "open; leader "+worker) {
@@ -104,11 +101,11 @@ func TestSharedRestored(t *testing.T) {
 	for _, n := range nodes {
 		n.run()
 	}
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
-	before := w.bound("before")
+	before := w.Bound("before")
 	file := filepath.Join(before.Spec.HostPath.Path, "data")
-	w.must(os.WriteFile(file, []byte("before"), 0o600))
+	w.Must(os.WriteFile(file, []byte("before"), 0o600))
 	w.again(keepData)
 	w.workers(nodes)
 	first := w.holder(nodes, anyNode)
@@ -116,28 +113,28 @@ func TestSharedRestored(t *testing.T) {
 	second := w.holder(nodes, but(first))
 	first.run()
 	w.claim("lost", class, "1Mi")
-	w.bound("lost")
+	w.Bound("lost")
 	w.reach(w.version() + 500) // more than the components write when they start
 
 	w.again(restoreData)
 	w.claim("after", class, "1Mi")
-	w.bound("after")
+	w.Bound("after")
 	w.workers(nodes)
 	w.toldNode([]*node{second}, "or the cluster's data was restored")
 
 	for _, n := range nodes {
-		w.must(n.Signal(syscall.SIGSTOP))
+		w.Must(n.Signal(syscall.SIGSTOP))
 	}
 	known := w.version()
 	w.again(restoreData)
 	w.claim("unseen", class, "1Mi")
 	w.reach(known + 100)
 	for _, n := range nodes {
-		w.must(n.Signal(syscall.SIGCONT))
+		w.Must(n.Signal(syscall.SIGCONT))
 	}
-	w.bound("unseen")
+	w.Bound("unseen")
 	w.workers(nodes)
-	if data, err := os.ReadFile(file); string(data) != "before" || w.bound("before").Name != before.Name {
+	if data, err := os.ReadFile(file); string(data) != "before" || w.Bound("before").Name != before.Name {
 		t.Errorf("the volume of before has %q, %v", data, err)
 	}
 }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // scoped gives the host's pool another scope, and the daemon its new configuration if it runs.
 func (h *host) scoped(was, now string, running bool) {
 	h.w.Helper()
 	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.must(err)
-	h.w.must(h.Configure(strings.Replace(string(text), `scope = "`+was+`"`, `scope = "`+now+`"`, 1)))
+	h.w.Must(err)
+	h.w.Must(h.Configure(strings.Replace(string(text), `scope = "`+was+`"`, `scope = "`+now+`"`, 1)))
 	if running {
-		h.w.must(h.Signal(syscall.SIGHUP))
+		h.w.Must(h.Signal(syscall.SIGHUP))
 	}
 }
 
@@ -30,7 +31,7 @@ func TestScopeLeft(t *testing.T) {
 		t.Run(c.was+" to "+c.now, func(t *testing.T) {
 			w := newWorld(t)
 			h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "`+c.was+`"`)
-			w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+			w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 			h.run()
 			volumes := h.emptyAndFull()
 			h.scoped(c.was, c.now, true)
@@ -41,28 +42,28 @@ func TestScopeLeft(t *testing.T) {
 			if out, code := h.Call("volumes", "fast"); code != 0 || strings.Count(out, " bound") != 2 {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
-			w.deleteClaim("empty")
-			w.deleteClaim("full")
+			w.DeleteClaim("empty")
+			w.DeleteClaim("full")
 			for _, pv := range volumes {
-				_, err := cluster.WaitFor(w.soon(), w.Client().CoreV1().PersistentVolumes(), pv, func(v *corev1.PersistentVolume) bool {
+				_, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().PersistentVolumes(), pv, func(v *corev1.PersistentVolume) bool {
 					return v.Status.Phase == corev1.VolumeReleased
 				})
-				w.must(err)
+				w.Must(err)
 			}
-			claim := w.claim("later", w.class("l", immediate), "1Mi")
+			claim := w.claim("later", w.Class("l", immediate), "1Mi")
 			if c.now != "shared" { // whose claims wait for a daemon that works
-				event, err := w.WaitEvent(w.soon(), claim, "PoolClosed")
-				w.must(err)
+				event, err := w.WaitEvent(w.Soon(), claim, "PoolClosed")
+				w.Must(err)
 				if !strings.Contains(event.Message, "another scope") {
 					t.Errorf("the claim's event says %q", event.Message)
 				}
 			}
-			h.wantTree(whole(volumes...)...)
+			h.wantTree(pool.Of(volumes...)...)
 			h.scoped(c.now, c.was, true)
 			for _, pv := range volumes {
-				w.must(w.WaitVolumeGone(w.soon(), pv))
+				w.Must(w.WaitVolumeGone(w.Soon(), pv))
 			}
-			h.wantTree(whole(w.bound("later").Name)...)
+			h.wantTree(pool.Of(w.Bound("later").Name)...)
 		})
 	}
 }
@@ -73,14 +74,14 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 	t.Run("every-node", func(t *testing.T) {
 		w := newWorld(t)
 		h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "node"`)
-		w.must(w.AddNode(w.ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+		w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 		h.run()
 		volumes := h.emptyAndFull()
 		h.scoped("node", "every-node", true)
-		w.eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
-		w.deleteClaim("full")
-		w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
-		h.wantTree(whole(volumes[0])...)
+		w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+		w.DeleteClaim("full")
+		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+		h.wantTree(pool.Of(volumes[0])...)
 	})
 	t.Run("shared", func(t *testing.T) {
 		w := newWorld(t)
@@ -91,18 +92,18 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		volumes := a.emptyAndFull()
 		a.stop()
 		a.scoped("node", "shared", false)
-		w.deleteClaim("full")
+		w.DeleteClaim("full")
 		b.run() // the lease is its, and the other node's volume no watch of its brings
-		w.must(w.WaitVolumeGone(w.soon(), volumes[1]))
-		b.wantTree(whole(volumes[0])...)
+		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+		b.wantTree(pool.Of(volumes[0])...)
 		if out, code := b.Call("volumes", "fast"); code != 0 || !strings.Contains(out, " bound") {
 			t.Errorf("volumes: exit code %d\n%s", code, out)
 		}
 		a.run()
 		b.stop()
 		w.holder(nodes, func(n *node) bool { return n == a })
-		w.deleteClaim("empty")
-		w.must(w.WaitVolumeGone(w.soon(), volumes[0]))
+		w.DeleteClaim("empty")
+		w.Must(w.WaitVolumeGone(w.Soon(), volumes[0]))
 		a.wantTree()
 	})
 }

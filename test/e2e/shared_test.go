@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // threeNodes share one ext4 filesystem and their daemons run.
@@ -37,7 +38,7 @@ func (w *world) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
-	_, err := cluster.WaitFor(w.soon(), leases, "fast."+w.provisioner, func(l *coordinationv1.Lease) bool {
+	_, err := cluster.WaitFor(w.Soon(), leases, "fast."+w.Provisioner, func(l *coordinationv1.Lease) bool {
 		for _, n := range nodes {
 			if id := l.Spec.HolderIdentity; id != nil && strings.HasPrefix(*id, n.node+"_") && l.Annotations["hostpath-provisioner/speaks"] == "" && is(n) {
 				found = n
@@ -46,7 +47,7 @@ func (w *world) holder(nodes []*node, is func(*node) bool) *node {
 		}
 		return false
 	})
-	w.must(err)
+	w.Must(err)
 	return found
 }
 
@@ -60,25 +61,25 @@ func TestShared(t *testing.T) {
 	w := newWorld(t)
 	nodes := w.threeNodes()
 	leader := w.holder(nodes, anyNode)
-	now, later := w.class("i", immediate), w.class("w", wait)
+	now, later := w.Class("i", immediate), w.Class("w", wait)
 	many := w.claim("many", now, "10Mi", mode(corev1.ReadWriteMany))
 	w.claim("read", now, "10Mi", mode(corev1.ReadOnlyMany))
 	for _, n := range nodes {
-		w.claim("of-"+strings.TrimPrefix(n.node, w.namespace+"-"), later, "1Mi")
-		w.pod("on-"+strings.TrimPrefix(n.node, w.namespace+"-"), []string{n.node}, "of-"+strings.TrimPrefix(n.node, w.namespace+"-"))
+		w.claim("of-"+strings.TrimPrefix(n.node, w.Namespace+"-"), later, "1Mi")
+		w.pod("on-"+strings.TrimPrefix(n.node, w.Namespace+"-"), []string{n.node}, "of-"+strings.TrimPrefix(n.node, w.Namespace+"-"))
 	}
 	w.claim("named", later, "1Mi", annotate(provisionOnNode, nodes[1].node))
 	var all []string
 	for _, name := range []string{"many", "read", "of-a", "of-b", "of-c", "named"} {
-		pv := w.bound(name)
+		pv := w.Bound(name)
 		all = append(all, pv.Name)
 		if pv.Spec.NodeAffinity != nil || pv.Labels["hostpath-provisioner/node"] != "" || pv.Labels["hostpath-provisioner/scope"] != "shared" {
 			t.Errorf("%s: affinity %v, labels %v", name, pv.Spec.NodeAffinity, pv.Labels)
 		}
 	}
-	leader.wantTree(whole(all...)...)
-	event, err := w.WaitEvent(w.soon(), many, "Provisioned")
-	w.must(err)
+	leader.wantTree(pool.Of(all...)...)
+	event, err := w.WaitEvent(w.Soon(), many, "Provisioned")
+	w.Must(err)
 	if want := "volume pvc-" + string(many.UID) + " is in shared pool fast, for pods on each node that has it"; event.Message != want || event.Source.Host != leader.node {
 		t.Errorf("%s said %q", event.Source.Host, event.Message)
 	}
@@ -89,14 +90,14 @@ func TestShared(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"many", "read", "named"} {
-		w.deleteClaim(name)
+		w.DeleteClaim(name)
 	}
 	for _, i := range []int{0, 1, 5} {
-		w.must(w.WaitVolumeGone(w.soon(), all[i]))
+		w.Must(w.WaitVolumeGone(w.Soon(), all[i]))
 	}
-	leader.wantTree(whole(all[2:5]...)...)
+	leader.wantTree(pool.Of(all[2:5]...)...)
 	for _, n := range nodes {
-		w.eventually(n.node+" says that "+leader.node+" works in the pool", func() bool {
+		w.Eventually(n.node+" says that "+leader.node+" works in the pool", func() bool {
 			out, _ := n.Call("status")
 			return strings.Contains(out, "open; leader "+leader.node)
 		})
@@ -108,30 +109,30 @@ func TestShared(t *testing.T) {
 func TestSharedMountLost(t *testing.T) {
 	w := newWorld(t)
 	nodes := w.threeNodes()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
 	w.claim("before", class, "1Mi")
-	before := w.bound("before")
+	before := w.Bound("before")
 	began := time.Now()
 	first.unmount()
 	w.claim("meanwhile", class, "1Mi")
-	meanwhile := w.bound("meanwhile")
+	meanwhile := w.Bound("meanwhile")
 	t.Logf("claim to Bound while the leader's mount was lost: %s", time.Since(began).Round(time.Millisecond))
 	second := w.holder(nodes, but(first))
-	w.deleteClaim("before")
-	w.must(w.WaitVolumeGone(w.soon(), before.Name))
-	second.wantTree(whole(meanwhile.Name)...)
+	w.DeleteClaim("before")
+	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	second.wantTree(pool.Of(meanwhile.Name)...)
 	// It comes back and takes over again when all others are gone.
 	first.remount()
-	w.must(first.WaitStatus(w.soon(), "1 of 1 pool open"))
+	w.Must(first.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	for _, n := range nodes {
 		if n != first {
 			n.unmount()
 		}
 	}
 	w.holder(nodes, func(n *node) bool { return n == first })
-	w.deleteClaim("meanwhile")
-	w.must(w.WaitVolumeGone(w.soon(), meanwhile.Name))
+	w.DeleteClaim("meanwhile")
+	w.Must(w.WaitVolumeGone(w.Soon(), meanwhile.Name))
 	first.wantTree()
 }
 
@@ -139,14 +140,14 @@ func TestSharedMountLost(t *testing.T) {
 func TestSharedLeaderKilled(t *testing.T) {
 	w := newWorld(t)
 	nodes := w.threeNodes()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
 	began := time.Now()
 	first.Kill()
 	w.claim("data", class, "1Mi")
-	pv := w.bound("data")
+	pv := w.Bound("data")
 	t.Logf("claim to Bound after the leader was killed: %s", time.Since(began).Round(time.Millisecond))
-	w.holder(nodes, but(first)).wantTree(whole(pv.Name)...)
+	w.holder(nodes, but(first)).wantTree(pool.Of(pv.Name)...)
 }
 
 // A daemon that starts again on its node goes on at once: it need not wait for its own lease.
@@ -158,8 +159,8 @@ func TestSharedLeaderRestarts(t *testing.T) {
 	nodes[0].Kill()
 	began := time.Now()
 	nodes[0].run()
-	w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
 }
 
@@ -168,31 +169,31 @@ func TestSharedLeaderRestarts(t *testing.T) {
 func TestSharedPausedLeader(t *testing.T) {
 	w := newWorld(t)
 	nodes := w.threeNodes()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	want := map[string]*corev1.PersistentVolume{}
 	for round := range 3 {
 		leader := w.holder(nodes, anyNode)
 		old, names := w.burst(round, class, 6), []string(nil)
-		w.bound(old[0])
+		w.Bound(old[0])
 		for i, name := range old { // in the making, made, or going
 			if i%2 == 0 {
-				w.deleteClaim(name)
+				w.DeleteClaim(name)
 			} else {
 				names = append(names, name)
 			}
 		}
-		w.must(leader.Signal(syscall.SIGSTOP))
+		w.Must(leader.Signal(syscall.SIGSTOP))
 		names = append(names, w.burst(round+10, class, 6)...)
 		for _, name := range names {
-			pv := w.bound(name) // by another one
-			w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+			pv := w.Bound(name) // by another one
+			w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
 			want[name] = pv
 		}
 		w.holder(nodes, but(leader))
-		w.must(leader.Signal(syscall.SIGCONT))
+		w.Must(leader.Signal(syscall.SIGCONT))
 		w.claim(fmt.Sprintf("after-%d", round), class, "1Mi")
-		pv := w.bound(fmt.Sprintf("after-%d", round))
-		w.must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
+		pv := w.Bound(fmt.Sprintf("after-%d", round))
+		w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
 		want[fmt.Sprintf("after-%d", round)] = pv
 	}
 	var all []string
@@ -203,7 +204,7 @@ func TestSharedPausedLeader(t *testing.T) {
 		}
 		all = append(all, pv.Name)
 	}
-	nodes[0].wantTree(whole(all...)...)
+	nodes[0].wantTree(pool.Of(all...)...)
 }
 
 // burst creates claims without waiting.
@@ -221,9 +222,9 @@ func (w *world) burst(round int, class string, n int) []string {
 func TestSharedAllClosed(t *testing.T) {
 	w := newWorld(t)
 	nodes := w.threeNodes()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
-	before := w.bound("before")
+	before := w.Bound("before")
 	for _, n := range nodes {
 		n.unmount()
 	}
@@ -231,19 +232,19 @@ func TestSharedAllClosed(t *testing.T) {
 	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "no node can work in it; here ") || !strings.Contains(got, "is not a mount point") {
 		t.Errorf("message %q", got)
 	}
-	w.deleteClaim("before")
+	w.DeleteClaim("before")
 	w.refusedVolume(before, "PoolClosed")
-	said, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
-	w.must(err)
+	said, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
+	w.Must(err)
 	if len(said.Items) != 1 {
 		t.Errorf("it was said %d times", len(said.Items))
 	}
 	began := time.Now()
 	nodes[2].remount()
-	pv := w.bound("data")
+	pv := w.Bound("data")
 	t.Logf("mount to Bound: %s", time.Since(began).Round(time.Millisecond))
-	w.must(w.WaitVolumeGone(w.soon(), before.Name))
-	nodes[2].wantTree(whole(pv.Name)...)
+	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	nodes[2].wantTree(pool.Of(pv.Name)...)
 }
 
 // Another filesystem is mounted on one node: it is fine in itself, and not the one the others work in.
@@ -261,14 +262,14 @@ func TestSharedOtherStorage(t *testing.T) {
 		t.Fatal(out)
 	}
 	wrong.run()
-	if _, err := w.WaitEvent(w.soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
+	if _, err := w.WaitEvent(w.Soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
 		t.Error(err)
 	}
 	right.unmount()
-	claim := w.claim("data", w.class("c", immediate), "1Mi")
+	claim := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.refused(claim, "PoolClosed")
 	right.remount()
-	right.wantTree(whole(w.bound("data").Name)...)
+	right.wantTree(pool.Of(w.Bound("data").Name)...)
 	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
 }
 

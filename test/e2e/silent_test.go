@@ -9,12 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // unhurried is a context for what another node does half a minute after one that does nothing, and later where
 // the cluster has many nodes, as that of all tests together.
 func (w *world) unhurried() context.Context {
-	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Minute)
 	w.Cleanup(cancel)
 	return ctx
 }
@@ -22,7 +24,7 @@ func (w *world) unhurried() context.Context {
 func (w *world) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 	w.Helper()
 	event, err := w.WaitEvent(w.unhurried(), c, reason)
-	w.must(err)
+	w.Must(err)
 	if event.Message != message || event.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s %q, want %q", event.Type, event.Message, message)
 	}
@@ -34,9 +36,9 @@ func (w *world) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 func TestNodesThatDoNothing(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
-	now, later := w.class("i", immediate), w.class("w", wait)
-	gone := w.namespace + "-gone"
-	w.must(a.Signal(syscall.SIGSTOP))
+	now, later := w.Class("i", immediate), w.Class("w", wait)
+	gone := w.Namespace + "-gone"
+	w.Must(a.Signal(syscall.SIGSTOP))
 
 	w.claim("taken", now, "1Mi", annotate(selectedNode, a.node))
 	w.claim("taken-by-none", now, "1Mi", annotate(selectedNode, gone))
@@ -50,29 +52,29 @@ func TestNodesThatDoNothing(t *testing.T) {
 	w.pod("user", []string{b.node}, "lost")
 	var made []string
 	for _, name := range []string{"taken", "taken-by-none", "lost"} {
-		claim, err := w.WaitClaimBound(w.unhurried(), w.namespace, name)
-		w.must(err)
-		pv := w.volume(claim.Spec.VolumeName)
+		claim, err := w.WaitClaimBound(w.unhurried(), w.Namespace, name)
+		w.Must(err)
+		pv := w.Volume(claim.Spec.VolumeName)
 		if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 			t.Errorf("claim %s: the volume is on %s", name, got)
 		}
 		made = append(made, pv.Name)
 		if name != "lost" {
-			if _, err := w.WaitEvent(w.soon(), claim, "TakenOver"); err != nil {
+			if _, err := w.WaitEvent(w.Soon(), claim, "TakenOver"); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	// The scheduler's word stands: it is for the pod.
-	left, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, "silent", metav1.GetOptions{})
-	w.must(err)
+	left, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "silent", metav1.GetOptions{})
+	w.Must(err)
 	if left.Annotations[selectedNode] != a.node || left.Spec.VolumeName != "" {
 		t.Errorf("the claim of the node that stands still: %v, volume %q", left.Annotations, left.Spec.VolumeName)
 	}
-	b.wantTree(whole(made...)...)
+	b.wantTree(pool.Of(made...)...)
 
-	w.must(a.Signal(syscall.SIGCONT))
-	pv := w.bound("silent")
-	a.wantTree(whole(pv.Name)...)
-	b.wantTree(whole(made...)...)
+	w.Must(a.Signal(syscall.SIGCONT))
+	pv := w.Bound("silent")
+	a.wantTree(pool.Of(pv.Name)...)
+	b.wantTree(pool.Of(made...)...)
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
@@ -25,23 +27,23 @@ const classBeta = "volume.beta.kubernetes.io/storage-class"
 func TestClassByAnnotation(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	kept := w.class("kept", immediate, policy(corev1.PersistentVolumeReclaimRetain))
-	forbidden := w.class("forbidden", immediate)
-	_, err := w.Client().CoreV1().ResourceQuotas(w.namespace).Create(w.ctx, &corev1.ResourceQuota{
+	kept := w.Class("kept", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
+	forbidden := w.Class("forbidden", immediate)
+	_, err := w.Client().CoreV1().ResourceQuotas(w.Namespace).Create(w.Ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "classes"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(forbidden + ".storageclass.storage.k8s.io/persistentvolumeclaims"): resource.MustParse("0")}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	w.claim("data", forbidden, "1Mi", annotate(classBeta, kept), on)
-	pv := w.bound("data")
+	pv := w.Bound("data")
 	if pv.Spec.StorageClassName != kept || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("the volume is of class %s with policy %s, want that of the annotation, %s with Retain",
 			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
 	}
-	w.deleteClaim("data")
-	_, err = w.WaitVolumePhase(w.soon(), pv.Name, corev1.VolumeReleased)
-	w.must(err)
+	w.DeleteClaim("data")
+	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
 	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
 		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
 	}
@@ -51,7 +53,7 @@ func TestClassByAnnotation(t *testing.T) {
 func TestSizesBeyondNumbers(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
 		claim := w.claim(name, class, size, on)
@@ -60,10 +62,10 @@ func TestSizesBeyondNumbers(t *testing.T) {
 		}
 	}
 	w.claim("tiny", class, "1500m", on) // a byte and a half
-	pv := w.bound("tiny")
-	h.wantTree(whole(pv.Name)...)
+	pv := w.Bound("tiny")
+	h.wantTree(pool.Of(pv.Name)...)
 	record, err := os.ReadFile(h.ours("volumes/" + pv.Name + ".json"))
-	w.must(err)
+	w.Must(err)
 	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {
 		t.Errorf("the record is %s", record)
 	}
@@ -74,19 +76,19 @@ func TestSizesBeyondNumbers(t *testing.T) {
 func TestAttributesClass(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class, gold := w.class("c", immediate), "gold"
+	class, gold := w.Class("c", immediate), "gold"
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	claim := w.claim("gold", class, "1Mi", on, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &gold })
 	if got := w.refused(claim, "AttributesClassUnsupported"); !strings.Contains(got, `"gold"`) {
 		t.Errorf("%q", got)
 	}
 	w.claim("plain", class, "1Mi", on)
-	pv := w.bound("plain")
+	pv := w.Bound("plain")
 	pv.Spec.VolumeAttributesClassName = &gold
-	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a hostPath volume with an attributes class: %v; then it could be supported", err)
 	}
-	h.wantTree(whole(pv.Name)...)
+	h.wantTree(pool.Of(pv.Name)...)
 }
 
 // What a tenant writes into an annotation reaches log and events on one line and no longer than a name.
@@ -95,7 +97,7 @@ func TestLongWords(t *testing.T) {
 	h := w.newHost("a").run()
 	long := "line\n" + strings.Repeat("x", 200<<10)
 	change := []func(*corev1.PersistentVolumeClaim){annotate(classBeta, long), annotate("kubevirt.io/provisionOnNode", h.node),
-		annotate("volume.kubernetes.io/storage-provisioner", w.provisioner), annotate("volume.beta.kubernetes.io/storage-provisioner", w.provisioner)}
+		annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner), annotate("volume.beta.kubernetes.io/storage-provisioner", w.Provisioner)}
 	for i := range 20 {
 		claim := w.claim(fmt.Sprint("long-", i), "none", "1Mi", change...)
 		if got := w.refused(claim, "ClassNotFound"); len(got) > 1024 || strings.Contains(got, "\n") {
@@ -113,19 +115,19 @@ func TestLongWords(t *testing.T) {
 func TestTooLargeOnce(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	claim := w.claim("large", class, "1Ti", on)
 	w.refused(claim, "NotEnoughSpace")
 	for i := range 3 { // a daemon that begins anew remembers nothing, and each time it has other words
-		w.must(os.WriteFile(fmt.Sprintf("%s/fill-%d", h.mount, i), make([]byte, 8<<20), 0o600))
-		w.must(h.Signal(syscall.SIGHUP))
-		w.eventually("it is said again", func() bool { return strings.Count(h.Log(), "reason=NotEnoughSpace") >= i+2 })
+		w.Must(os.WriteFile(fmt.Sprintf("%s/fill-%d", h.mount, i), make([]byte, 8<<20), 0o600))
+		w.Must(h.Signal(syscall.SIGHUP))
+		w.Eventually("it is said again", func() bool { return strings.Count(h.Log(), "reason=NotEnoughSpace") >= i+2 })
 	}
 	w.claim("after", class, "1Mi", on)
-	w.bound("after")
-	events, err := w.Client().CoreV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
-	w.must(err)
+	w.Bound("after")
+	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
+	w.Must(err)
 	if len(events.Items) != 1 {
 		t.Errorf("%d events, want one: %+v", len(events.Items), events.Items)
 	}
@@ -146,15 +148,15 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 		n = more
 	}
 	large := annotate("large", strings.Repeat("x", 250<<10))
-	ours := annotate("volume.kubernetes.io/storage-provisioner", w.provisioner)
+	ours := annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner)
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {
 			for i := worker; i < n; i += 8 {
-				c := cluster.Claim(w.namespace, fmt.Sprint("hostile-", i), "none", "1Mi")
+				c := cluster.Claim(w.Namespace, fmt.Sprint("hostile-", i), "none", "1Mi")
 				large(c)
 				ours(c)
-				if _, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, c, metav1.CreateOptions{}); err != nil {
+				if _, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, c, metav1.CreateOptions{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -165,18 +167,18 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 	told := func(daemons int) func() bool { // of 1000 at most: the others are left out
 		return func() bool { return strings.Count(h.Log(), "reason=ClassNotFound") >= daemons*min(n, 1000) }
 	}
-	w.eventually("all are looked at", told(1))
+	w.Eventually("all are looked at", told(1))
 	followed := h.memory()
 	h.Kill()
 	h.run()
-	w.eventually("all are looked at again", told(2))
+	w.Eventually("all are looked at again", told(2))
 	t.Logf("%d claims of 250 KiB: resident %s, while they came %s, begun with them %s", n, idle, followed, h.memory())
 	for _, m := range []memory{followed, h.memory()} {
 		if m.most > memoryMax {
 			t.Errorf("%s resident, want at most %d MiB", m, memoryMax)
 		}
 	}
-	w.must(w.Client().CoreV1().PersistentVolumeClaims(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	w.Must(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).DeleteCollection(w.Ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // memory is a process's resident memory in MiB, now and at most (proc(5), VmRSS and VmHWM).
@@ -187,6 +189,6 @@ func (m memory) String() string { return fmt.Sprintf("%d MiB (%d at most)", m.no
 func (h *host) memory() memory {
 	h.w.Helper()
 	status, err := process.Status(h.PID())
-	h.w.must(err)
+	h.w.Must(err)
 	return memory{status["VmRSS"] >> 10, status["VmHWM"] >> 10}
 }

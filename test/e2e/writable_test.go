@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A pool's directory that others can write to closes the pool, also under a daemon that works in it;
@@ -14,10 +15,10 @@ import (
 func TestWritablePool(t *testing.T) {
 	w := newWorld(t)
 	h := w.newHost("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	before := h.made("before", class)
-	w.must(os.Chmod(h.mount, 0o777))
-	w.must(h.WaitStatus(w.soon(), "pool fast is closed: "+h.mount+" has mode 0777"))
+	w.Must(os.Chmod(h.mount, 0o777))
+	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed: "+h.mount+" has mode 0777"))
 	waits := w.claim("waits", class, "1Mi")
 	w.refused(waits, "PoolClosed")
 	if out, code := h.Call("check", "fast"); code == 0 || !strings.Contains(out, "closed: WritableByOthers") || !strings.Contains(out, "hostpath-provisioner prepare fast") {
@@ -26,26 +27,26 @@ func TestWritablePool(t *testing.T) {
 	if out, code := h.Call("prepare", "fast"); code != 0 || !strings.Contains(out, "changed the mode of "+h.mount+" from 0777 to 0755") {
 		t.Errorf("prepare: exit code %d\n%s", code, out)
 	}
-	after := w.bound("waits")
-	h.wantTree(whole(before.Name, after.Name)...)
+	after := w.Bound("waits")
+	h.wantTree(pool.Of(before.Name, after.Name)...)
 }
 
 // A second pool that a bind mount puts into a volume of the first stays closed, and the first works.
 func TestPoolInsideAnother(t *testing.T) {
 	w := newWorld(t)
 	again := filepath.Join(hosttest.Dir(t), "again")
-	w.must(os.Mkdir(again, 0o700))
+	w.Must(os.Mkdir(again, 0o700))
 	h := w.newHost("a", "default = true\n[pool.second]\nrequire_mount = false", `path = "`+again+`"`)
 	inside := filepath.Join(h.mount, "volume", "deep")
-	w.must(os.MkdirAll(inside, 0o700))
+	w.Must(os.MkdirAll(inside, 0o700))
 	hosttest.Mount(t, "--bind", inside, again)
 	if out, code := h.Call("prepare", "second"); code == 0 || !strings.Contains(out, "share directories of one filesystem by a bind mount") {
 		t.Errorf("prepare: exit code %d\n%s", code, out)
 	}
 	h.run()
-	w.must(h.WaitStatus(w.soon(), "1 of 2 pools open"))
+	w.Must(h.WaitStatus(w.Soon(), "1 of 2 pools open"))
 	if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "pool second: PoolsOverlap: ") {
 		t.Errorf("check: exit code %d\n%s", code, out)
 	}
-	h.made("first", w.class("c", immediate))
+	h.made("first", w.Class("c", immediate))
 }

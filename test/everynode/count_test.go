@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // counter is a proxy before the API server that counts requests by what they are about.
@@ -29,10 +31,10 @@ func (w *world) counted() *counter {
 	w.Helper()
 	config := w.Config()
 	target, err := url.Parse(config.Host)
-	w.must(err)
+	w.Must(err)
 	// The daemons bring their own tokens: nothing of the administrator's but the server's certificate.
 	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	w.must(err)
+	w.Must(err)
 	c := &counter{counts: map[string]int{}, paths: map[string]int{}}
 	c.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -114,25 +116,25 @@ func TestFiftyNodes(t *testing.T) {
 	hosts := make([]*host, nodes)
 	for i := range hosts {
 		hosts[i] = w.host(fmt.Sprint("n", i), setting{tmpfs: true})
-		w.must(hosts[i].Start())
+		w.Must(hosts[i].Start())
 	}
 	for _, h := range hosts {
-		w.must(h.WaitReady(w.soon(), 1))
+		w.Must(h.WaitReady(w.Soon(), 1))
 		w.Cleanup(h.Kill)
 	}
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	w.onEach(hosts) // the class has reached everybody
 	warm := w.claim("warm", class, "1Mi")
 	w.onEach(hosts, warm)
-	w.deleteClaim("warm")
+	w.DeleteClaim("warm")
 	w.onEach(hosts)
-	w.must(w.WaitVolumeGone(w.soon(), warm))
+	w.Must(w.WaitVolumeGone(w.Soon(), warm))
 
 	counter.take()
 	var pvs []string
 	for i := range claims {
 		pvs = append(pvs, w.claim(fmt.Sprint("data-", i), class, "1Mi"))
-		w.bound(fmt.Sprint("data-", i))
+		w.Bound(fmt.Sprint("data-", i))
 	}
 	w.onEach(hosts, pvs...)
 	made := counter.take()
@@ -145,11 +147,11 @@ func TestFiftyNodes(t *testing.T) {
 	}
 
 	for i := range claims {
-		w.deleteClaim(fmt.Sprint("data-", i))
+		w.DeleteClaim(fmt.Sprint("data-", i))
 	}
 	w.onEach(hosts)
 	for _, pv := range pvs {
-		w.must(w.WaitVolumeGone(w.soon(), pv))
+		w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	}
 	gone := counter.take()
 	t.Logf("%d claims on %d nodes removed with: %s", claims, nodes, words(gone))
@@ -170,6 +172,6 @@ func TestFiftyNodes(t *testing.T) {
 func (w *world) onEach(hosts []*host, pvs ...string) {
 	w.Helper()
 	for _, h := range hosts {
-		h.wantTree(whole(pvs...)...)
+		h.wantTree(pool.Of(pvs...)...)
 	}
 }

@@ -20,7 +20,7 @@ import (
 func page(w *world, language string) string {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md"))
-	w.must(err)
+	w.Must(err)
 	m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindStringSubmatch(string(text))
 	if m == nil {
 		w.Fatalf("the page has no block of %s", language)
@@ -38,19 +38,19 @@ func TestPage(t *testing.T) {
 		hosts = append(hosts, h.run())
 		w.label(h.node, "storage", "agents")
 	}
-	w.must(w.Apply(w.ctx, []byte(page(w, "yaml"))))
-	w.namespace = metav1.NamespaceDefault // where kubectl apply puts them
-	pv := w.bound("agent-state")
+	w.Must(w.Apply(w.Ctx, []byte(page(w, "yaml"))))
+	w.Namespace = metav1.NamespaceDefault // where kubectl apply puts them
+	pv := w.Bound("agent-state")
 	w.wantVolume(pv)
 	w.scheduled("agent", hosts...)
 	w.onEach(hosts, pv.Name)
 	w.deleteDaemonSet("agent")
 	w.endPods("agent")
-	w.deleteClaim("agent-state")
-	w.must(w.WaitVolumeGone(w.soon(), pv.Name))
+	w.DeleteClaim("agent-state")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	w.onEach(hosts)
-	leases, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"})
-	w.must(err)
+	leases, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"})
+	w.Must(err)
 	if !slices.ContainsFunc(leases.Items, func(l coordinationv1.Lease) bool { return l.Name == pv.Name }) {
 		t.Errorf("there is no tombstone of %s", pv.Name)
 	}
@@ -59,9 +59,9 @@ func TestPage(t *testing.T) {
 // label is kubectl label node.
 func (w *world) label(node, key, value string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType,
+	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value), metav1.PatchOptions{})
-	w.must(err)
+	w.Must(err)
 }
 
 // onThisMachine is the page's configuration with this host's names and paths.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // That an object is absent is no proof that its claim is gone. These tests make it absent in each
@@ -22,30 +24,30 @@ import (
 func (h *host) kept(pvs ...string) {
 	h.w.Helper()
 	h.told(pvs)
-	h.wantTree(whole(pvs...)...)
+	h.wantTree(pool.Of(pvs...)...)
 }
 
 // meant waits until the daemon says that the pool is another cluster's, and says that it is this one's.
 func (h *host) meant() {
 	h.w.Helper()
-	h.w.must(h.WaitStatus(h.w.soon(), "is a pool of the cluster with the UID"))
+	h.w.Must(h.WaitStatus(h.w.Soon(), "is a pool of the cluster with the UID"))
 	if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
 		h.w.Fatalf("prepare: exit code %d\n%s", code, out)
 	}
-	h.w.must(h.WaitStatus(h.w.soon(), "1 of 1 pool open"))
+	h.w.Must(h.WaitStatus(h.w.Soon(), "1 of 1 pool open"))
 }
 
 // keptBeside is kept where there is another volume, too.
 func (h *host) keptBeside(other string, pvs ...string) {
 	h.w.Helper()
 	h.told(pvs)
-	h.wantTree(whole(append(pvs, other)...)...)
+	h.wantTree(pool.Of(append(pvs, other)...)...)
 }
 
 func (h *host) told(pvs []string) {
 	h.w.Helper()
 	for _, pv := range pvs {
-		h.w.eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
+		h.w.Eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
 			for line := range strings.Lines(h.Log()) {
 				if strings.Contains(line, "reason=Orphaned") && strings.Contains(line, pv) {
 					return true
@@ -60,16 +62,16 @@ func (h *host) told(pvs []string) {
 func TestFinalizerTakenOff(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	for _, h := range hosts {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 		h.published(pv)
 		h.Kill()
 	}
-	w.must(os.Remove(hosts[2].in(pv, "data"))) // a pod may have one that is empty as well
-	w.deleteClaim("data")
+	w.Must(os.Remove(hosts[2].in(pv, "data"))) // a pod may have one that is empty as well
+	w.DeleteClaim("data")
 	w.forceOff(pv)
 	for _, h := range hosts {
 		h.run()
@@ -84,9 +86,9 @@ func TestFinalizerTakenOff(t *testing.T) {
 func (w *world) forceOff(pv string) {
 	w.Helper()
 	w.deleteVolume(pv)
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	w.must(err)
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	w.Must(err)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 }
 
 const unpublished = `"unpublished": true`
@@ -94,7 +96,7 @@ const unpublished = `"unpublished": true`
 // published waits until the record says nothing else.
 func (h *host) published(pv string) {
 	h.w.Helper()
-	h.w.eventually("the record of "+pv+" says that it has an object", func() bool {
+	h.w.Eventually("the record of "+pv+" says that it has an object", func() bool {
 		text, err := os.ReadFile(filepath.Join(h.ours("volumes"), pv+".json"))
 		return err == nil && !strings.Contains(string(text), unpublished)
 	})
@@ -105,10 +107,10 @@ func (h *host) published(pv string) {
 func TestNeverPublished(t *testing.T) {
 	w := newWorld(t)
 	h := w.host("a").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	empty, full := w.claim("empty", class, "1Mi"), w.claim("full", class, "1Mi")
-	w.bound("empty")
-	w.bound("full")
+	w.Bound("empty")
+	w.Bound("full")
 	h.published(empty)
 	h.published(full)
 	h.write(full)
@@ -116,9 +118,9 @@ func TestNeverPublished(t *testing.T) {
 	for name, pv := range map[string]string{"empty": empty, "full": full} {
 		record := filepath.Join(h.ours("volumes"), pv+".json")
 		text, err := os.ReadFile(record)
-		w.must(err)
-		w.must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
-		w.deleteClaim(name)
+		w.Must(err)
+		w.Must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
+		w.DeleteClaim(name)
 		w.forceOff(pv)
 	}
 	h.run()
@@ -132,29 +134,29 @@ func TestNeverPublished(t *testing.T) {
 func TestObjectMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	a, off := w.host("a").run(), w.host("b").run()
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	object := w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	object := w.Bound("data")
 	for _, h := range []*host{a, off} {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 	}
 	off.Kill()
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	a.wantTree()
 	object.ObjectMeta = metav1.ObjectMeta{Name: pv}
 	object.Spec.ClaimRef, object.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimRetain
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.ctx, object, metav1.CreateOptions{})
-	w.must(err)
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, object, metav1.CreateOptions{})
+	w.Must(err)
 	counter := w.counted()
-	w.must(w.kubeconfig(off.kubeconfig))
+	w.Must(w.kubeconfig(off.kubeconfig))
 	off.run()
-	w.eventually("the daemon asks for the object", func() bool { return counter.asked(pv) })
-	off.Stop(w.soon()) // which lets work under way end
-	off.wantTree(whole(pv)...)
+	w.Eventually("the daemon asks for the object", func() bool { return counter.asked(pv) })
+	off.Stop(w.Soon()) // which lets work under way end
+	off.wantTree(pool.Of(pv)...)
 	off.wantData(pv)
 	w.deleteVolume(pv)
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	off.run()
 	off.wantTree()
 }
@@ -164,37 +166,37 @@ func TestObjectMadeAgain(t *testing.T) {
 // what a pod has not written to yet. Back at its own, it catches up.
 func TestAnotherCluster(t *testing.T) {
 	t.Parallel()
-	other, err := newPlane(t)
+	other, err := fixture.StartPlane(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Stop()
-	w := worldOn(t, shared(t))
+	w := worldOn(t, plane.Get(t))
 	a, moved := w.host("a").run(), w.host("b").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
-	w.bound("data")
-	w.bound("empty")
+	w.Bound("data")
+	w.Bound("empty")
 	for _, h := range []*host{a, moved} {
-		h.wantTree(whole(pv, empty)...)
+		h.wantTree(pool.Of(pv, empty)...)
 		h.write(pv)
 		h.published(empty)
 	}
 	moved.Kill()
-	w.deleteClaim("data")
-	w.deleteClaim("empty")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
-	w.must(w.WaitVolumeGone(w.soon(), empty))
+	w.DeleteClaim("data")
+	w.DeleteClaim("empty")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.Must(w.WaitVolumeGone(w.Soon(), empty))
 	own, err := os.ReadFile(moved.kubeconfig)
-	w.must(err)
-	w.must(other.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
-	w.must(other.AddNode(w.ctx, moved.node, nil))
+	w.Must(err)
+	w.Must(other.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
+	w.Must(other.AddNode(w.Ctx, moved.node, nil))
 	moved.run()
 	moved.meant()
 	moved.kept(pv, empty)
 	moved.wantData(pv)
 	moved.Kill()
-	w.must(os.WriteFile(moved.kubeconfig, own, 0o600))
+	w.Must(os.WriteFile(moved.kubeconfig, own, 0o600))
 	moved.run()
 	moved.meant()
 	moved.wantTree()
@@ -205,38 +207,38 @@ func TestAnotherCluster(t *testing.T) {
 // restore takes back together with the deletion: its volume is there again.
 func TestRestored(t *testing.T) {
 	t.Parallel()
-	plane, err := newPlane(t)
+	plane, err := fixture.StartPlane(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plane.Stop()
 	w := worldOn(t, plane)
 	on, off := w.host("a").run(), w.host("b").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	old := w.claim("old", class, "1Mi")
-	w.bound("old")
+	w.Bound("old")
 	w.onEach([]*host{on, off}, old)
-	w.must(plane.Kill())
+	w.Must(plane.Kill())
 	backup := filepath.Join(plane.Dir(), "etcd-backup")
 	copyTree(w, etcdOf(plane), backup)
-	w.must(plane.Restart(w.ctx))
+	w.Must(plane.Restart(w.Ctx))
 
 	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
-	w.bound("data")
-	w.bound("empty")
+	w.Bound("data")
+	w.Bound("empty")
 	for _, h := range []*host{on, off} {
-		h.wantTree(whole(old, pv, empty)...)
+		h.wantTree(pool.Of(old, pv, empty)...)
 		h.write(pv)
 		h.published(empty)
 	}
 	off.Kill()
-	w.deleteClaim("old")
-	w.must(w.WaitVolumeGone(w.soon(), old))
-	on.wantTree(whole(pv, empty)...)
-	w.must(plane.Kill())
-	w.must(os.RemoveAll(etcdOf(plane)))
+	w.DeleteClaim("old")
+	w.Must(w.WaitVolumeGone(w.Soon(), old))
+	on.wantTree(pool.Of(pv, empty)...)
+	w.Must(plane.Kill())
+	w.Must(os.RemoveAll(etcdOf(plane)))
 	copyTree(w, backup, etcdOf(plane))
-	w.must(plane.Restart(w.ctx))
+	w.Must(plane.Restart(w.Ctx))
 	// A watch finds out by itself that the server's data is older, within minutes (kube.StaleAfter);
 	// a start finds out at once.
 	on.Kill()
@@ -262,27 +264,27 @@ func copyTree(w *world, from, to string) {
 func TestWriterDied(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	for _, h := range hosts {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 	}
-	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.ctx, &coordinationv1.Lease{
+	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
 			Annotations: map[string]string{"hostpath-provisioner/claim-uid": strings.TrimPrefix(pv, "pvc-")},
 		},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 	for _, h := range hosts {
 		h.Kill()
 		h.run()
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.wantData(pv)
 	}
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	w.onEach(hosts)
 }
 
@@ -292,28 +294,28 @@ func TestWriterDied(t *testing.T) {
 func TestPartComesBack(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	for i, name := range []string{"", pv, pv + "~"} {
 		h := hosts[i]
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 		h.Kill()
 		if name != "" {
-			w.must(os.Rename(h.in(pv), filepath.Join(h.ours("trash"), name)))
+			w.Must(os.Rename(h.in(pv), filepath.Join(h.ours("trash"), name)))
 		}
 		h.run()
 	}
 	w.event(pv, "VolumePutBack", hosts[1])
 	w.event(pv, "NodeDirectoryRemoved", hosts[2])
 	for _, h := range hosts[:2] {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.wantData(pv)
 	}
 	hosts[2].wantTree("ours/trash/"+pv+"~", "ours/volumes/"+pv+".json")
 	hosts[2].wantData(filepath.Join(".hostpath-provisioner", "trash", pv+"~"))
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	for _, h := range hosts {
 		h.wantTree()
 	}

@@ -2,13 +2,9 @@ package everynode
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -38,7 +34,7 @@ type setting struct {
 // host makes the Node object and a prepared pool. The daemon does not run yet.
 func (w *world) host(name string, settings ...setting) *host {
 	w.Helper()
-	w.must(w.AddNode(w.ctx, w.namespace+"-"+name, map[string]string{nodeLabel: w.namespace}))
+	w.Must(w.AddNode(w.Ctx, w.Namespace+"-"+name, map[string]string{nodeLabel: w.Namespace}))
 	return w.machine(name, settings...)
 }
 
@@ -49,7 +45,7 @@ func (w *world) machine(name string, settings ...setting) *host {
 	if s.path == "" {
 		s.path = w.pool
 	}
-	h := &host{w: w, node: w.namespace + "-" + name, path: s.path, namespace: hosttest.NewNamespace(w, "")}
+	h := &host{w: w, node: w.Namespace + "-" + name, path: s.path, namespace: hosttest.NewNamespace(w, "")}
 	h.mount = func() { h.inside("mount", "-t", "tmpfs", "-o", "mode=0700,size=16m", "pool", h.path) }
 	if !s.tmpfs {
 		image := hosttest.Mkfs(w, "ext4", 48)
@@ -60,14 +56,6 @@ func (w *world) machine(name string, settings ...setting) *host {
 	}
 	h.mount()
 	h.configure(s)
-	if out, code := h.Call("prepare", cmp.Or(s.pool, "fast")); code != 0 {
-		w.Fatalf("prepare: exit code %d\n%s", code, out)
-	}
-	w.Cleanup(func() {
-		if w.Failed() {
-			w.Logf("the log of the daemon on %s:\n%s", h.node, h.Log())
-		}
-	})
 	return h
 }
 
@@ -75,15 +63,13 @@ func (w *world) machine(name string, settings ...setting) *host {
 func (h *host) configure(s setting) {
 	w, dir := h.w, hosttest.Dir(h.w)
 	h.kubeconfig = filepath.Join(dir, "kubeconfig")
-	w.must(w.kubeconfig(h.kubeconfig))
+	w.Must(w.kubeconfig(h.kubeconfig))
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\nscope = \"every-node\"\npath = %q\n%s\n",
-		w.provisioner, h.node, h.kubeconfig, h.path, s.extra)
+		w.Provisioner, h.node, h.kubeconfig, h.path, s.extra)
 	if s.raw != "" {
 		config = h.onThisMachine(s.raw)
 	}
-	var err error
-	h.Daemon, err = rig.New(rig.Options{Dir: dir, Config: config, Wrap: h.namespace.Enter()})
-	w.must(err)
+	h.Daemon = w.Daemon(h.node, cmp.Or(s.pool, "fast"), rig.Options{Dir: dir, Config: config, Wrap: h.namespace.Enter()})
 }
 
 // inside runs a command in the host's mount namespace.
@@ -95,23 +81,16 @@ func (h *host) inside(args ...string) {
 // unmount closes the pool, and waits until the daemon knows if one runs.
 func (h *host) unmount() {
 	h.w.Helper()
-	h.w.eventually("nobody looks into the pool of "+h.node, func() bool {
+	h.w.Eventually("nobody looks into the pool of "+h.node, func() bool {
 		return h.namespace.Command("umount", h.path).Run() == nil
 	})
-	h.w.must(h.WaitStatus(h.w.soon(), "is closed"))
+	h.w.Must(h.WaitStatus(h.w.Soon(), "is closed"))
 }
 
 // run starts the daemon and waits until it is ready. It ends with the test.
 func (h *host) run() *host {
 	h.w.Helper()
-	h.w.must(h.Run(h.w.soon()))
-	h.w.Cleanup(func() {
-		select {
-		case <-h.Exited():
-		default:
-			h.Kill()
-		}
-	})
+	h.w.Run(h.Daemon)
 	return h
 }
 
@@ -125,7 +104,7 @@ func (h *host) ours(dir string) string { return h.in(".hostpath-provisioner", di
 // write puts the node's name into the volume's directory, as a pod there would.
 func (h *host) write(pv string) {
 	h.w.Helper()
-	h.w.must(os.WriteFile(h.in(pv, "data"), []byte(h.node), 0o600))
+	h.w.Must(os.WriteFile(h.in(pv, "data"), []byte(h.node), 0o600))
 }
 
 // wantData looks for what write wrote, at a path below the pool.
@@ -137,46 +116,8 @@ func (h *host) wantData(dir string) {
 	}
 }
 
-// tree is everything in a pool but the marker and what mkfs makes, with records and directories by
-// name: the whole world of a host's pool. "ours/..." is below .hostpath-provisioner.
-func (h *host) tree() []string {
-	h.w.Helper()
-	var all []string
-	for prefix, dir := range map[string]string{"": h.in(), "ours/staging/": h.ours("staging"), "ours/trash/": h.ours("trash"), "ours/volumes/": h.ours("volumes"), "ours/archive/": h.ours("archive")} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			h.w.Fatal(err)
-		}
-		for _, e := range entries {
-			if e.Name() != "lost+found" && e.Name() != ".hostpath-provisioner" {
-				all = append(all, prefix+e.Name())
-			}
-		}
-	}
-	slices.Sort(all)
-	return all
-}
+// tree is the names of everything in the pool (pool.Tree).
+func (h *host) tree() []string { h.w.Helper(); return h.w.Tree(h.in()) }
 
 // wantTree waits until the pool holds exactly these.
-func (h *host) wantTree(want ...string) {
-	h.w.Helper()
-	slices.Sort(want)
-	var got []string
-	for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
-		if got = h.tree(); slices.Equal(got, want) {
-			return
-		}
-		if time.Now().After(end) {
-			h.w.Fatalf("the pool of %s has\n  %s\nwant\n  %s", h.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-		}
-	}
-}
-
-// whole is what the tree has for these volumes: a directory and a record each.
-func whole(pvs ...string) []string {
-	var all []string
-	for _, pv := range pvs {
-		all = append(all, pv, "ours/volumes/"+pv+".json")
-	}
-	return all
-}
+func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.in(), want...) }

@@ -9,6 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
@@ -16,12 +19,12 @@ import (
 func TestDaemonSet(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	pv := w.claim("data", w.class("c", wait), "1Mi")
+	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	w.daemonSet("agent", "data")
 	w.scheduled("agent", hosts...)
-	w.wantVolume(w.bound("data"))
+	w.wantVolume(w.Bound("data"))
 	for _, h := range hosts {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 	}
 	for _, h := range hosts {
@@ -31,8 +34,8 @@ func TestDaemonSet(t *testing.T) {
 		}
 	}
 	w.deleteDaemonSet("agent")
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	for _, h := range hosts {
 		h.wantTree()
 	}
@@ -61,19 +64,19 @@ func (w *world) wantVolume(pv *corev1.PersistentVolume) {
 func TestImmediate(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	var pvs []string
 	for _, name := range []string{"one", "two", "three", "four"} {
 		pvs = append(pvs, w.claim(name, class, "1Mi"))
-		w.wantVolume(w.bound(name))
+		w.wantVolume(w.Bound(name))
 	}
 	for _, h := range hosts {
-		h.wantTree(whole(pvs...)...)
+		h.wantTree(pool.Of(pvs...)...)
 	}
-	w.deleteClaim("one")
-	w.must(w.WaitVolumeGone(w.soon(), pvs[0]))
+	w.DeleteClaim("one")
+	w.Must(w.WaitVolumeGone(w.Soon(), pvs[0]))
 	for _, h := range hosts {
-		h.wantTree(whole(pvs[1:]...)...)
+		h.wantTree(pool.Of(pvs[1:]...)...)
 	}
 }
 
@@ -81,18 +84,18 @@ func TestImmediate(t *testing.T) {
 func TestJoinsLater(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.host("a").run(), w.host("b").run()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	gone, kept := w.claim("gone", class, "1Mi"), w.claim("kept", class, "1Mi")
-	w.bound("gone")
-	w.bound("kept")
-	w.deleteClaim("gone")
-	w.must(w.WaitVolumeGone(w.soon(), gone))
+	w.Bound("gone")
+	w.Bound("kept")
+	w.DeleteClaim("gone")
+	w.Must(w.WaitVolumeGone(w.Soon(), gone))
 	w.daemonSet("agent", "kept")
 	w.scheduled("agent", a, b)
 	c := w.host("c").run()
 	w.scheduled("agent", c)
 	for _, h := range []*host{a, b, c} {
-		h.wantTree(whole(kept)...)
+		h.wantTree(pool.Of(kept)...)
 	}
 }
 
@@ -100,24 +103,24 @@ func TestJoinsLater(t *testing.T) {
 func TestOff(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	off, class := hosts[2], w.class("c", immediate)
+	off, class := hosts[2], w.Class("c", immediate)
 	before := w.claim("before", class, "1Mi")
-	w.bound("before")
+	w.Bound("before")
 	for _, h := range hosts {
-		h.wantTree(whole(before)...)
+		h.wantTree(pool.Of(before)...)
 		h.write(before)
 	}
 	off.Kill()
 	during := w.claim("during", class, "1Mi")
-	w.bound("during")
-	w.deleteClaim("before")
-	w.must(w.WaitVolumeGone(w.soon(), before))
+	w.Bound("during")
+	w.DeleteClaim("before")
+	w.Must(w.WaitVolumeGone(w.Soon(), before))
 	again := w.claim("before", class, "1Mi") // another claim of the same name is no reason to keep it
-	w.bound("before")
+	w.Bound("before")
 	off.wantData(before)
 	off.run()
 	for _, h := range hosts {
-		h.wantTree(whole(during, again)...)
+		h.wantTree(pool.Of(during, again)...)
 	}
 	if log := off.Log(); !strings.Contains(log, "DeletedLate") {
 		t.Errorf("the log does not say that a volume was removed because it went meanwhile:\n%s", log)
@@ -129,35 +132,35 @@ func TestOff(t *testing.T) {
 func TestClosedPool(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	shut, class := hosts[1], w.class("c", immediate)
+	shut, class := hosts[1], w.Class("c", immediate)
 	early := w.claim("early", class, "1Mi")
-	w.bound("early")
+	w.Bound("early")
 	for _, h := range hosts {
-		h.wantTree(whole(early)...)
+		h.wantTree(pool.Of(early)...)
 		h.write(early)
 	}
 	shut.unmount()
 	late := w.claim("late", class, "1Mi")
-	w.bound("late")
+	w.Bound("late")
 	for _, pv := range []string{early, late} {
 		w.event(pv, "PoolClosed", shut, "node "+shut.node+" has no directory for this volume", "not a mount point")
 	}
-	hosts[0].wantTree(whole(early, late)...)
+	hosts[0].wantTree(pool.Of(early, late)...)
 	shut.wantTree()
 	shut.mount()
-	shut.wantTree(whole(early, late)...)
+	shut.wantTree(pool.Of(early, late)...)
 	shut.wantData(early)
 	for _, pv := range []string{early, late} {
 		w.event(pv, "NodeDirectoryReady", shut)
 	}
 	// And when a claim goes: the others let the object go, this one follows when it can.
 	shut.unmount()
-	w.deleteClaim("early")
+	w.DeleteClaim("early")
 	w.event(early, "PoolClosed", shut, shut.node, "nothing is removed until that is fixed")
-	w.must(w.WaitVolumeGone(w.soon(), early))
-	hosts[0].wantTree(whole(late)...)
+	w.Must(w.WaitVolumeGone(w.Soon(), early))
+	hosts[0].wantTree(pool.Of(late)...)
 	shut.mount()
-	shut.wantTree(whole(late)...)
+	shut.wantTree(pool.Of(late)...)
 }
 
 // The node that the scheduler chose first cannot: after a while another one helps, and the pods of the
@@ -166,20 +169,20 @@ func TestChosenNodeCannot(t *testing.T) {
 	w := newWorld(t)
 	a := w.host("a").run()
 	b := w.host("b") // a node of the set without a daemon
-	pv := w.claim("data", w.class("c", wait), "1Mi")
+	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	pod := w.podOn("first", b, "data")
-	w.eventually("the claim is given to "+b.node, func() bool {
-		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Get(w.ctx, "data", metav1.GetOptions{})
-		w.must(err)
+	w.Eventually("the claim is given to "+b.node, func() bool {
+		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "data", metav1.GetOptions{})
+		w.Must(err)
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
-	w.wantVolume(w.bound("data"))
-	_, err := w.WaitPodScheduled(w.soon(), w.namespace, pod)
-	w.must(err)
-	a.wantTree(whole(pv)...)
+	w.wantVolume(w.Bound("data"))
+	_, err := w.WaitPodScheduled(w.Soon(), w.Namespace, pod)
+	w.Must(err)
+	a.wantTree(pool.Of(pv)...)
 	b.wantTree()
 	b.run()
-	b.wantTree(whole(pv)...)
+	b.wantTree(pool.Of(pv)...)
 }
 
 // Another path for the pool is told at the volume, and nothing is made there.
@@ -187,13 +190,13 @@ func TestOtherPath(t *testing.T) {
 	w := newWorld(t)
 	a := w.host("a").run()
 	other := w.host("b", setting{path: mountPoint(t)})
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	other.run()
 	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
 	other.wantTree()
-	w.deleteClaim("data")
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	a.wantTree()
 }
 
@@ -203,26 +206,26 @@ func TestRetainAndArchive(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
 	off := hosts[2]
-	retained := w.claim("retained", w.class("r", immediate, policy(corev1.PersistentVolumeReclaimRetain)), "1Mi")
-	archived := w.claim("archived", w.class("a", immediate, params("onDelete", "archive")), "1Mi")
-	w.bound("retained")
-	w.bound("archived")
+	retained := w.claim("retained", w.Class("r", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)), "1Mi")
+	archived := w.claim("archived", w.Class("a", immediate, fixture.Parameters("onDelete", "archive")), "1Mi")
+	w.Bound("retained")
+	w.Bound("archived")
 	for _, h := range hosts {
-		h.wantTree(whole(retained, archived)...)
+		h.wantTree(pool.Of(retained, archived)...)
 		h.write(retained)
 		h.write(archived)
 	}
 	off.Kill()
-	w.deleteClaim("archived")
-	w.deleteClaim("retained")
-	w.must(w.WaitVolumeGone(w.soon(), archived))
-	_, err := w.WaitVolumePhase(w.soon(), retained, corev1.VolumeReleased)
-	w.must(err)
+	w.DeleteClaim("archived")
+	w.DeleteClaim("retained")
+	w.Must(w.WaitVolumeGone(w.Soon(), archived))
+	_, err := w.WaitVolumePhase(w.Soon(), retained, corev1.VolumeReleased)
+	w.Must(err)
 	w.deleteVolume(retained)
-	w.must(w.WaitVolumeGone(w.soon(), retained))
+	w.Must(w.WaitVolumeGone(w.Soon(), retained))
 	off.run()
 	for _, h := range hosts {
-		h.wantTree(append(whole(retained), "ours/archive/"+archived, "ours/archive/"+archived+".json")...)
+		h.wantTree(append(pool.Of(retained), "ours/archive/"+archived, "ours/archive/"+archived+".json")...)
 		h.wantData(retained)
 		h.wantData(".hostpath-provisioner/archive/" + archived)
 	}
@@ -233,23 +236,23 @@ func TestRetainAndArchive(t *testing.T) {
 func TestRetainedWhileOff(t *testing.T) {
 	w := newWorld(t)
 	a, off := w.host("a").run(), w.host("b").run()
-	pv := w.claim("data", w.class("c", immediate), "1Mi")
-	w.bound("data")
+	pv := w.claim("data", w.Class("c", immediate), "1Mi")
+	w.Bound("data")
 	for _, h := range []*host{a, off} {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
 	}
 	off.Kill()
 	w.retain(pv)
-	w.deleteClaim("data")
-	_, err := w.WaitVolumePhase(w.soon(), pv, corev1.VolumeReleased)
-	w.must(err)
+	w.DeleteClaim("data")
+	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
+	w.Must(err)
 	w.deleteVolume(pv)
-	w.must(w.WaitVolumeGone(w.soon(), pv))
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	off.run()
-	w.eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "Retained") })
+	w.Eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "Retained") })
 	for _, h := range []*host{a, off} {
-		h.wantTree(whole(pv)...)
+		h.wantTree(pool.Of(pv)...)
 		h.wantData(pv)
 	}
 }
@@ -258,14 +261,14 @@ func TestRetainedWhileOff(t *testing.T) {
 func TestKilledInBetween(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
-	class := w.class("c", immediate)
+	class := w.Class("c", immediate)
 	var left []string
 	for i := range 18 {
 		name := "claim-" + string(rune('a'+i))
 		pv := w.claim(name, class, "1Mi")
 		if i%3 != 2 {
-			w.bound(name)
-			w.deleteClaim(name)
+			w.Bound(name)
+			w.DeleteClaim(name)
 		} else {
 			left = append(left, pv)
 		}
@@ -277,14 +280,14 @@ func TestKilledInBetween(t *testing.T) {
 	}
 	slices.Sort(left)
 	for _, h := range hosts {
-		h.wantTree(whole(left...)...)
+		h.wantTree(pool.Of(left...)...)
 	}
-	w.eventually("the volume objects are those that are claimed", func() bool {
-		list, err := w.Client().CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
-		w.must(err)
+	w.Eventually("the volume objects are those that are claimed", func() bool {
+		list, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
+		w.Must(err)
 		var there []string
 		for _, pv := range list.Items {
-			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.provisioner {
+			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
 				there = append(there, pv.Name)
 			}
 		}

@@ -12,57 +12,14 @@
 package everynode
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-var (
-	plane     *cluster.Cluster
-	planeOnce sync.Once
-	planeErr  error
-)
-
-// shared starts the control plane with the first test that wants it. It ends with this process,
-// whose child it is.
-func shared(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	planeOnce.Do(func() { plane, planeErr = newPlane(t) })
-	if planeErr != nil {
-		t.Fatal(fmt.Errorf("the control plane: %w", planeErr))
-	}
-	return plane
-}
-
-// newPlane is a control plane in which the daemons have the rights that the product asks for.
-func newPlane(t *testing.T) (*cluster.Cluster, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: hosttest.Dir(t)})
-	if err != nil {
-		return nil, err
-	}
-	manifests, err := exec.CommandContext(ctx, binary(), "manifests").Output()
-	if err != nil {
-		return nil, fmt.Errorf("hostpath-provisioner manifests: %w", err)
-	}
-	return c, c.Apply(ctx, manifests)
-}
-
-func binary() string {
-	if b := os.Getenv("HOSTPATH_PROVISIONER"); b != "" {
-		return b
-	}
-	return filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
-}
+// plane is the control plane of all tests but those that kill theirs.
+var plane fixture.Plane

@@ -1,7 +1,6 @@
 package everynode
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,12 +17,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const (
 	// limit is for one wait: long enough for a busy machine, short enough to be told.
-	limit     = 60 * time.Second
+	limit     = fixture.Limit
 	nodeLabel = "test" // the nodes of a test's namespace
 
 	immediate = storagev1.VolumeBindingImmediate
@@ -32,33 +32,21 @@ const (
 
 // world is one test's part of the cluster.
 type world struct {
-	*testing.T
-	*cluster.Cluster
-	ctx         context.Context
-	provisioner string
-	namespace   string
-	pool        string // the path of the pool, the same on every host
-	address     string // of the API server, in place of its own
-	authority   []byte // for its certificate
+	*fixture.Environment
+	pool      string // the path of the pool, the same on every host
+	address   string // of the API server, in place of its own
+	authority []byte // for its certificate
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	return worldOn(t, shared(t))
+	return worldOn(t, plane.Get(t))
 }
 
 func worldOn(t *testing.T, c *cluster.Cluster) *world {
 	t.Helper()
-	w := &world{T: t, Cluster: c}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-	t.Cleanup(cancel)
-	w.ctx = ctx
-	namespace, err := w.NewNamespace(ctx, "every")
-	w.must(err)
-	w.namespace, w.provisioner = namespace, namespace
-	w.pool = mountPoint(t)
-	return w
+	return &world{Environment: fixture.New(t, c, "every"), pool: mountPoint(t)}
 }
 
 // mountPoint is what an operator makes for a pool, before anything is mounted on it.
@@ -72,23 +60,9 @@ func mountPoint(t *testing.T) string {
 	return dir
 }
 
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-// soon is a context for one wait.
-func (w *world) soon() context.Context {
-	ctx, cancel := context.WithTimeout(w.ctx, limit)
-	w.Cleanup(cancel)
-	return ctx
-}
-
 // kubeconfig writes a daemon's.
 func (w *world) kubeconfig(file string) error {
-	if err := w.ServiceAccountKubeconfig(w.ctx, "hostpath-provisioner", "hostpath-provisioner", "", file); err != nil || w.address == "" {
+	if err := w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", file); err != nil || w.address == "" {
 		return err
 	}
 	config, err := clientcmd.LoadFromFile(file)
@@ -101,95 +75,55 @@ func (w *world) kubeconfig(file string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// class makes a StorageClass of this test's provisioner.
-func (w *world) class(name string, mode storagev1.VolumeBindingMode, change ...func(*storagev1.StorageClass)) string {
-	w.Helper()
-	c := cluster.StorageClass(w.namespace+"-"+name, w.provisioner, mode)
-	for _, f := range change {
-		f(c)
-	}
-	_, err := w.Client().StorageV1().StorageClasses().Create(w.ctx, c, metav1.CreateOptions{})
-	w.must(err)
-	return c.Name
-}
-
-func policy(p corev1.PersistentVolumeReclaimPolicy) func(*storagev1.StorageClass) {
-	return func(c *storagev1.StorageClass) { c.ReclaimPolicy = &p }
-}
-
-func params(kv ...string) func(*storagev1.StorageClass) {
-	return func(c *storagev1.StorageClass) {
-		c.Parameters = map[string]string{}
-		for i := 0; i < len(kv); i += 2 {
-			c.Parameters[kv[i]] = kv[i+1]
-		}
-	}
-}
-
 // claim creates a claim and answers the name that its volume will have.
 func (w *world) claim(name, class, size string) string {
 	w.Helper()
-	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, cluster.Claim(w.namespace, name, class, size), metav1.CreateOptions{})
-	w.must(err)
+	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, cluster.Claim(w.Namespace, name, class, size), metav1.CreateOptions{})
+	w.Must(err)
 	return "pvc-" + string(made.UID)
-}
-
-func (w *world) deleteClaim(name string) {
-	w.Helper()
-	w.must(w.Client().CoreV1().PersistentVolumeClaims(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}))
-}
-
-// bound waits for the claim and answers its volume.
-func (w *world) bound(name string) *corev1.PersistentVolume {
-	w.Helper()
-	c, err := w.WaitClaimBound(w.soon(), w.namespace, name)
-	w.must(err)
-	pv, err := w.Client().CoreV1().PersistentVolumes().Get(w.ctx, c.Spec.VolumeName, metav1.GetOptions{})
-	w.must(err)
-	return pv
 }
 
 func (w *world) deleteVolume(name string) {
 	w.Helper()
-	w.must(w.Client().CoreV1().PersistentVolumes().Delete(w.ctx, name, metav1.DeleteOptions{}))
+	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
 // daemonSet makes a real one on the nodes of this test, each of whose pods uses the claim.
 func (w *world) daemonSet(name, claim string) {
 	w.Helper()
 	labels := map[string]string{"app": name}
-	pod := cluster.Pod(w.namespace, name, claim)
-	pod.Spec.NodeSelector = map[string]string{nodeLabel: w.namespace}
-	_, err := w.Client().AppsV1().DaemonSets(w.namespace).Create(w.ctx, &appsv1.DaemonSet{
+	pod := cluster.Pod(w.Namespace, name, claim)
+	pod.Spec.NodeSelector = map[string]string{nodeLabel: w.Namespace}
+	_, err := w.Client().AppsV1().DaemonSets(w.Namespace).Create(w.Ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
 		},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	w.Must(err)
 }
 
 // deleteDaemonSet removes it and its pods.
 func (w *world) deleteDaemonSet(name string) {
 	w.Helper()
 	now := metav1.DeletePropagationForeground
-	w.must(w.Client().AppsV1().DaemonSets(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{PropagationPolicy: &now}))
+	w.Must(w.Client().AppsV1().DaemonSets(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{PropagationPolicy: &now}))
 }
 
 // endPods says that a set's pods have ended, as a kubelet would once their grace period is over.
 func (w *world) endPods(set string) {
 	w.Helper()
-	w.must(w.Client().CoreV1().Pods(w.namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+	w.Must(w.Client().CoreV1().Pods(w.Namespace).DeleteCollection(w.Ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
 		metav1.ListOptions{LabelSelector: "app=" + set}))
 }
 
 // scheduled waits until each host has a pod of the set.
 func (w *world) scheduled(set string, hosts ...*host) {
 	w.Helper()
-	w.eventually("each node has its pod", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{LabelSelector: "app=" + set})
-		w.must(err)
+	w.Eventually("each node has its pod", func() bool {
+		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{LabelSelector: "app=" + set})
+		w.Must(err)
 		on := map[string]bool{}
 		for _, p := range pods.Items {
 			on[p.Spec.NodeName] = true
@@ -203,10 +137,10 @@ func (w *world) event(pv, reason string, from *host, parts ...string) {
 	w.Helper()
 	var said []string
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		list, err := w.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.ctx, metav1.ListOptions{
+		list, err := w.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.Ctx, metav1.ListOptions{
 			FieldSelector: fields.Set{"involvedObject.name": pv}.AsSelector().String(),
 		})
-		w.must(err)
+		w.Must(err)
 		said = nil
 		for _, e := range list.Items {
 			said = append(said, e.Source.Host+" "+e.Reason+": "+e.Message)
@@ -221,35 +155,24 @@ func (w *world) event(pv, reason string, from *host, parts ...string) {
 	}
 }
 
-// eventually waits for a condition that nobody tells of: it is looked at again after each short
-// pause, until the limit.
-func (w *world) eventually(what string, is func() bool) {
-	w.Helper()
-	for end := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("not within %s: %s", limit, what)
-		}
-	}
-}
-
 // podOn makes a pod that may run on one node only, as a DaemonSet's do.
 func (w *world) podOn(name string, h *host, claims ...string) string {
 	w.Helper()
-	p := cluster.Pod(w.namespace, name, claims...)
+	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{h.node}}},
 		}}},
 	}}
-	_, err := w.Client().CoreV1().Pods(w.namespace).Create(w.ctx, p, metav1.CreateOptions{})
-	w.must(err)
+	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
+	w.Must(err)
 	return name
 }
 
 // retain changes a volume's policy as an operator would.
 func (w *world) retain(pv string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.ctx, pv, types.MergePatchType,
+	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType,
 		[]byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), metav1.PatchOptions{})
-	w.must(err)
+	w.Must(err)
 }

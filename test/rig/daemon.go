@@ -24,7 +24,7 @@ import (
 
 // Options say which daemon to run.
 type Options struct {
-	Binary string // empty: $HOSTPATH_PROVISIONER, else .build/hostpath-provisioner in the repository
+	Binary string // empty: that of Binary
 	Dir    string // its configuration, state, runtime directory and log go here
 	Config string // the whole config.toml
 	Env    []string
@@ -64,13 +64,18 @@ func Root() string {
 	return "."
 }
 
+// Binary is the daemon's binary: $HOSTPATH_PROVISIONER, else .build/hostpath-provisioner in the repository.
+func Binary() string {
+	if b := os.Getenv("HOSTPATH_PROVISIONER"); b != "" {
+		return b
+	}
+	return filepath.Join(Root(), ".build", "hostpath-provisioner")
+}
+
 // New prepares the directories and the configuration; nothing runs yet.
 func New(o Options) (*Daemon, error) {
 	if o.Binary == "" {
-		o.Binary = os.Getenv("HOSTPATH_PROVISIONER")
-	}
-	if o.Binary == "" {
-		o.Binary = filepath.Join(Root(), ".build", "hostpath-provisioner")
+		o.Binary = Binary()
 	}
 	if _, err := os.Stat(o.Binary); err != nil {
 		return nil, fmt.Errorf("%w (build it with: make .build/hostpath-provisioner)", err)
