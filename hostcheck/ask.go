@@ -80,9 +80,9 @@ func space(fd int) (Space, error) {
 }
 
 // marker reads the marker; an error is the filesystem's, not the marker's.
-func marker(fd int, deep bool) (MarkerFact, error) {
+func marker(fd int, expensive bool) (MarkerFact, error) {
 	read := ReadMarker
-	if deep {
+	if expensive {
 		read = readMarkerDirect
 	}
 	m, err := read(fd)
@@ -169,7 +169,7 @@ func plainName(encoded string) string {
 	return b.String()
 }
 
-func (l *looker) lookAtDevice(f *Facts, v view) {
+func (l *gatherer) lookAtDevice(f *Facts, v view) {
 	if f.Device.Path = deviceNode(v.want.Device); f.Device.Path == "" {
 		return
 	}
@@ -195,7 +195,7 @@ func deviceNumber(path string) string {
 
 // askDevice asks the filesystem itself for its UUID, which no stale link of udev can get wrong, and a btrfs
 // for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
-func (l *looker) askDevice(f *Facts, fd int, e enter) {
+func (l *gatherer) askDevice(f *Facts, fd int, e enter) {
 	btrfs := newView(l.expect, *f).on.FSType == "btrfs"
 	byUUID := strings.HasPrefix(tagged(l.expect.Device), "UUID=")
 	if l.expect.Device == "" || !btrfs && !byUUID {

@@ -12,7 +12,7 @@ import (
 // askedOf probes a pool in a process without CAP_SYS_ADMIN, whose question gets this answer.
 func (p *pool) askedOf(t *testing.T, answer Bare) (r Report) {
 	t.Helper()
-	l := looker{expect: p.expect, who: "somebody", ask: func(point string, within time.Duration) Bare {
+	l := gatherer{expect: p.expect, who: "somebody", ask: func(point string, within time.Duration) Bare {
 		if point != p.expect.MountPoint || within <= 0 {
 			t.Errorf("asked for %s within %s", point, within)
 		}
@@ -81,7 +81,7 @@ func TestAsked(t *testing.T) {
 func TestNobodyToAsk(t *testing.T) {
 	p := newPool(t)
 	var f Facts
-	withoutAdmin(t, func() { f = (&looker{expect: p.expect}).facts(func(string, Facts) {}) })
+	withoutAdmin(t, func() { f = (&gatherer{expect: p.expect}).facts(func(string, Facts) {}) })
 	if r := Check(p.expect, f); strings.Join(reasons(r), " ") != ReasonLookNotPermitted || r.Open() {
 		t.Errorf("%+v", r)
 	}

@@ -33,7 +33,7 @@ type trigger struct {
 //
 // Only opening it as a directory does it: O_PATH alone is served from the automounter's empty directory
 // (follow_automount in fs/namei.c), which would pass for a filesystem without a marker.
-func (l *looker) automount(f *Facts, v view, e enter) view {
+func (l *gatherer) automount(f *Facts, v view, e enter) view {
 	place := l.expect.place()
 	if l.auto.again(l.time()) {
 		e("waiting for the automount of "+place, *f)

@@ -49,11 +49,11 @@ func BenchmarkProbe(b *testing.B) {
 	}
 }
 
-// BenchmarkProbeDeep is what a look costs that also looks under the mount and at the device.
-func BenchmarkProbeDeep(b *testing.B) {
+// BenchmarkProbeExpensive is what a look costs that also looks under the mount and at the device.
+func BenchmarkProbeExpensive(b *testing.B) {
 	p := benchPool(b)
 	for b.Loop() {
-		p.look.deep = deepLook{}
+		p.look.expensive = expensiveFacts{}
 		p.Probe(context.Background())
 	}
 }

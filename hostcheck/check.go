@@ -30,7 +30,7 @@ func Check(e Expect, f Facts) Report {
 // without a look for its marker, nothing tells whose filesystem it is.
 func (v view) unseen(r Report) (Finding, bool) {
 	_, closed := r.first(Close)
-	seen := v.placed && v.saw.Path.Kind == Directory && v.saw.Path.Identity != mounts.Identity{} && v.saw.Marker.Looked
+	seen := v.placed && v.facts.Path.Kind == Directory && v.facts.Path.Identity != mounts.Identity{} && v.facts.Marker.Looked
 	return when(!closed && !seen, Close, ReasonNotSeen, "%s was not checked: its marker was not read", v.want.Path)
 }
 
@@ -38,7 +38,7 @@ func (v view) unseen(r Report) (Finding, bool) {
 // the two.
 type view struct {
 	want    Expect
-	saw     Facts
+	facts   Facts
 	on      mounts.Mount   // covers the mount point; the path, where no mount is required
 	pathOn  mounts.Mount   // covers the path
 	root    mounts.Mount   // covers "/"
@@ -51,7 +51,7 @@ type view struct {
 }
 
 func newView(e Expect, f Facts) view {
-	v := view{want: e, saw: f, reserve: reserve(e, f.Space.Size)}
+	v := view{want: e, facts: f, reserve: reserve(e, f.Space.Size)}
 	place := e.place()
 	var known bool
 	v.on, known = mounts.Covering(f.Mounts, place)
@@ -77,11 +77,11 @@ func (e Expect) place() string {
 
 // fill writes into the report what is known of the pool itself.
 func (v view) fill(r *Report) {
-	r.Identity, r.Marker, r.Mark = v.saw.Path.Identity, v.saw.Marker.Marker.ID, v.saw.Marker.Marker
+	r.Identity, r.Marker, r.Mark = v.facts.Path.Identity, v.facts.Marker.Marker.ID, v.facts.Marker.Marker
 	r.Device = number(v.pathOn.Major, v.pathOn.Minor)
-	s := v.saw.Space
+	s := v.facts.Space
 	r.Size, r.Available, r.Inodes, r.InodesFree, r.Reserve = s.Size, s.Available, s.Inodes, s.InodesFree, v.reserve
-	r.Labelled = v.saw.Label.Looked
+	r.Labelled = v.facts.Label.Looked
 	if s.Available > v.reserve {
 		r.Free = s.Available - v.reserve
 	}

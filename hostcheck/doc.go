@@ -1,4 +1,4 @@
-// Package hostcheck answers one question about a pool: is this host what it must be, so that
+// Package hostcheck reports whether this host is what a pool needs it to be, so that
 // volumes may be made there? It gathers facts, and an ordered list of pure rules turns them into a
 // report; every reason in a report is born in one rule.
 //

@@ -87,7 +87,7 @@ const (
 	CannotTell   Trouble = "cannotTell"
 	NotPermitted Trouble = "notPermitted"
 	LookFailed   Trouble = "failed"
-	// NoAnswer: whoever was asked to look had not answered for as long as an asker waits.
+	// NoAnswer: the service that was asked to look had not answered within the time that an asker waits.
 	NoAnswer Trouble = "noAnswer"
 )
 

@@ -101,7 +101,7 @@ func TestProbeTellsWhatItKnows(t *testing.T) {
 	fs, p := hungPool(t)
 	fs.Silence()
 	hosttest.SetImmutable(t, openDoor(t, p.dir), false)
-	p.look.deep = deepLook{}
+	p.look.expensive = expensiveFacts{}
 	r := p.probeFor(t, time.Second)
 	if got := strings.Join(reasons(r), " "); got != "NotAnswering NotImmutable" {
 		t.Fatalf("%s: %+v", got, r)

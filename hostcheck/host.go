@@ -59,7 +59,7 @@ func execStart(text string) (command string) {
 	return command
 }
 
-// ours says whether a command runs this program; "-", "@", ":", "+" and "!" before a path are
+// ours reports whether a command runs this program; "-", "@", ":", "+" and "!" before a path are
 // systemd's (systemd.service(5)).
 func ours(command string) bool {
 	program, _, _ := strings.Cut(strings.TrimLeft(command, "-@:+!"), " ")

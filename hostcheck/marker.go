@@ -47,7 +47,7 @@ var (
 	ErrMarkerDamaged = errors.New("the marker cannot be understood")
 )
 
-// NewMarker makes a marker with an ID that nobody else has.
+// NewMarker makes a marker with an ID that no other marker has.
 func NewMarker(pool string, created time.Time) Marker {
 	return Marker{Version: markerNow, Pool: pool, ID: rand.Text(), Created: created.UTC().Truncate(time.Second)}
 }

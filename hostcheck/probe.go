@@ -14,36 +14,36 @@ const patience = 10 * time.Second
 //
 // A look is a goroutine, because a hung filesystem gives its thread back only when it answers. There
 // is never more than one: a look that begins while another is under way waits for it, together with
-// all that come meanwhile, and is one look for all of them. So whoever calls Probe gets what was
+// all that come meanwhile, and is one look for all of them. So each caller of Probe gets what was
 // seen after the call, and a pool that hangs costs one thread, however often it is asked.
 type Prober struct {
 	expect Expect
-	look   looker
+	look   gatherer
 
 	mu      sync.Mutex
-	current *round // looks now
-	next    *round // waits for current
+	current *call  // looks now
+	next    *call  // waits for current
 	cluster string // in place of the expected one, if it is not empty
 }
 
-// round is one look for everybody who asked before it began.
-type round struct {
+// call is one look for all callers that asked before it began.
+type call struct {
 	done  chan struct{}
 	facts Facts // once done is closed
-	at    atomic.Pointer[stage]
+	at    atomic.Pointer[step]
 }
 
-// stage is how far a round got.
-type stage struct {
+// step is how far a call got.
+type step struct {
 	facts    Facts
 	question string
 	since    time.Time
 }
 
 // NewProber makes a prober; it looks at nothing before Probe.
-func NewProber(e Expect) *Prober { return &Prober{expect: e, look: looker{expect: e}} }
+func NewProber(e Expect) *Prober { return &Prober{expect: e, look: gatherer{expect: e}} }
 
-// How long whoever is asked to look may take: where the answer decides whether the pool is good, and where it is a
+// How long the process that is asked to look may take: where the answer decides whether the pool is good, and where it is a
 // warning.
 const (
 	answerWithin  = 30 * time.Second
@@ -58,7 +58,7 @@ func (p *Prober) Asking(who string, ask func(point string, within time.Duration)
 	return p
 }
 
-// Probe looks at the pool now and answers by the context's deadline (without one, in 10 s): a pool
+// Probe looks at the pool now and returns by the context's deadline (without one, in 10 s): a pool
 // that has not answered by then is reported NotAnswering, with what was learnt before. It recovers
 // by itself once the filesystem answers.
 func (p *Prober) Probe(ctx context.Context) Report {
@@ -110,24 +110,24 @@ func (p *Prober) facts(ctx context.Context) Facts {
 	}
 }
 
-// join finds the round that begins after now.
-func (p *Prober) join() *round {
+// join finds the call that begins after now.
+func (p *Prober) join() *call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == nil {
-		p.current = newRound()
+		p.current = newCall()
 		go p.run(p.current)
 		return p.current
 	}
 	if p.next == nil {
-		p.next = newRound()
+		p.next = newCall()
 	}
 	return p.next
 }
 
-func newRound() *round { return &round{done: make(chan struct{})} }
+func newCall() *call { return &call{done: make(chan struct{})} }
 
-func (p *Prober) run(r *round) {
+func (p *Prober) run(r *call) {
 	for r != nil {
 		r.facts = p.look.facts(r.enter)
 		close(r.done)
@@ -135,7 +135,7 @@ func (p *Prober) run(r *round) {
 	}
 }
 
-func (p *Prober) advance() *round {
+func (p *Prober) advance() *call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current, p.next = p.next, nil
@@ -143,12 +143,12 @@ func (p *Prober) advance() *round {
 }
 
 // enter notes what is asked next, with what is known before the answer.
-func (r *round) enter(question string, known Facts) {
-	r.at.Store(&stage{facts: known, question: question, since: time.Now()})
+func (r *call) enter(question string, known Facts) {
+	r.at.Store(&step{facts: known, question: question, since: time.Now()})
 }
 
-// unanswered is what is known when time is up: from the round that keeps ours waiting, or ours.
-func (p *Prober) unanswered(ours *round) Facts {
+// unanswered is what is known when time is up: from the call that keeps ours waiting, or ours.
+func (p *Prober) unanswered(ours *call) Facts {
 	p.mu.Lock()
 	blocking := p.current
 	p.mu.Unlock()

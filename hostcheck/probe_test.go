@@ -307,7 +307,7 @@ func TestProbeShutDownFilesystem(t *testing.T) {
 }
 
 // A disk that is gone goes on answering from the page cache. A look past the cache finds out, within
-// deepEvery.
+// expensiveEvery.
 func TestProbeYankedDisk(t *testing.T) {
 	p := newPool(t)
 	fd, err := unix.Open(p.dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -317,11 +317,11 @@ func TestProbeYankedDisk(t *testing.T) {
 	p.sees(t, "before")
 	must(t, os.Truncate(p.image.File, 0)) // the loop device answers every read with EIO now
 	p.sees(t, "from the cache")
-	p.look.now = func() time.Time { return time.Now().Add(deepEvery) }
+	p.look.now = func() time.Time { return time.Now().Add(expensiveEvery) }
 	p.sees(t, "from the device", ReasonUnreadable)
 }
 
-// The look under the mount is not repeated while the same mounts stand there and deepEvery has not
+// The look under the mount is not repeated while the same mounts stand there and expensiveEvery has not
 // passed; what is not good is looked at again at once.
 func TestProbeDeepIsKept(t *testing.T) {
 	p := newPool(t)
@@ -337,9 +337,9 @@ func TestProbeDeepIsKept(t *testing.T) {
 	p.sees(t, "at first")
 	hosttest.SetImmutable(t, bare, false)
 	p.sees(t, "kept")
-	now = start.Add(deepEvery - 1)
+	now = start.Add(expensiveEvery - 1)
 	p.sees(t, "still kept")
-	now = start.Add(deepEvery)
+	now = start.Add(expensiveEvery)
 	p.sees(t, "looked again", ReasonNotImmutable)
 	hosttest.SetImmutable(t, bare, true)
 	p.sees(t, "a repair is seen at once")
@@ -392,7 +392,7 @@ func TestProbeInAStorm(t *testing.T) {
 		switch found {
 		case "", ReasonNotMounted, ReasonMountsChanging:
 		default:
-			t.Errorf("saw %q %d times", found, seen[found])
+			t.Errorf("facts %q %d times", found, seen[found])
 		}
 	}
 	if seen[""] == 0 || seen[ReasonNotMounted] == 0 {

@@ -12,7 +12,7 @@ const (
 	ReasonNotMounted           = "NotMounted"           // nothing is mounted at mount_point
 	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
 	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount
-	ReasonRootSquashed         = "RootSquashed"         // the file server takes this host's root for somebody else
+	ReasonRootSquashed         = "RootSquashed"         // the file server takes this host's root for another user
 	ReasonWrongMount           = "WrongMount"           // another mount is between them mount_point and path, or on path
 	ReasonMountsChanging       = "MountsChanging"       // the mounts changed during the check
 	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one

@@ -23,7 +23,7 @@ func TestRefusedMarker(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o000); err != nil {
 		t.Fatal(err)
 	}
-	for name, deep := range map[string]bool{"from the cache": false, "from the server": true} {
+	for name, expensive := range map[string]bool{"from the cache": false, "from the server": true} {
 		t.Run(name, func(t *testing.T) {
 			var f Facts
 			done := make(chan struct{})
@@ -32,8 +32,8 @@ func TestRefusedMarker(t *testing.T) {
 				runtime.LockOSThread() // for good: the thread ends with the goroutine, and what it may not do with it
 				withoutOverride(t)
 				fd, err := mounts.Open(dir, unix.O_PATH)
-				l := looker{expect: Expect{Path: dir, MountPoint: dir}}
-				l.gatherPool(&f, fd, err, func(string, Facts) {}, deep)
+				l := gatherer{expect: Expect{Path: dir, MountPoint: dir}}
+				l.gatherPool(&f, fd, err, func(string, Facts) {}, expensive)
 			}()
 			<-done
 			if !f.Refused || !strings.HasSuffix(f.Failed, "/pool.json: permission denied") {

@@ -14,7 +14,7 @@ type Immutability string
 const (
 	ImmutableRequire Immutability = "require" // without it the gate closes
 	ImmutableWarn    Immutability = "warn"
-	ImmutableOff     Immutability = "off" // nobody looks
+	ImmutableOff     Immutability = "off" // it is not looked at
 )
 
 // Expect is what the operator says a pool is.
@@ -105,7 +105,7 @@ type Report struct {
 	Reserve   uint64          `json:"reserve"`   // bytes
 	Free      uint64          `json:"free"`      // bytes that new volumes may take: Available less Reserve, never below zero
 	Inodes    uint64          `json:"inodes"`    // 0 where the filesystem does not count them (btrfs)
-	// InodesFree counts those that anybody may take.
+	// InodesFree counts those that any user may take.
 	InodesFree uint64        `json:"inodesFree"`
 	Labelled   bool          `json:"labelled,omitempty"` // the pool's files have SELinux labels
 	Took       time.Duration `json:"-"`
@@ -123,13 +123,13 @@ func (r Report) Without(accepted func(reason string) bool) Report {
 	return r
 }
 
-// Open says whether volumes may be made: nothing found closes the pool or calls it full.
+// Open reports whether volumes may be made: nothing found closes the pool or calls it full.
 func (r Report) Open() bool {
 	_, closed := r.Closed()
 	return !closed
 }
 
-// Removable says whether volumes may be removed: as Open, but a full pool counts as good, because
+// Removable reports whether volumes may be removed: as Open, but a full pool counts as good, because
 // removing is how it gets better.
 func (r Report) Removable() bool {
 	_, found := r.first(Close)

@@ -29,7 +29,7 @@ var rules = []rule{
 }
 
 func mountTableUnreadable(v view) (Finding, bool) {
-	return when(v.saw.MountError != "", Close, ReasonMountTableUnreadable, "%s", v.saw.MountError)
+	return when(v.facts.MountError != "", Close, ReasonMountTableUnreadable, "%s", v.facts.MountError)
 }
 
 // entryRule judges a path and what was found there.
@@ -40,7 +40,7 @@ func onMountPoint(r entryRule) rule {
 		if !v.want.RequireMount {
 			return Finding{}, false
 		}
-		return r(v.want.MountPoint, v.saw.MountPoint)
+		return r(v.want.MountPoint, v.facts.MountPoint)
 	}
 }
 
@@ -49,11 +49,11 @@ func onMountPoint(r entryRule) rule {
 func onPath(r entryRule) rule {
 	return func(v view) (Finding, bool) {
 		if v.want.RequireMount && v.want.Path == v.want.MountPoint {
-			if _, said := r(v.want.MountPoint, v.saw.MountPoint); said {
+			if _, said := r(v.want.MountPoint, v.facts.MountPoint); said {
 				return Finding{}, false
 			}
 		}
-		return r(v.want.Path, v.saw.Path)
+		return r(v.want.Path, v.facts.Path)
 	}
 }
 
@@ -76,13 +76,13 @@ func unreadable(path string, e Entry) (Finding, bool) {
 // notAutomounted: an automount point whose filesystem has not come. What is seen there is the automounter's
 // own empty directory, never the pool.
 func notAutomounted(v view) (Finding, bool) {
-	return when(v.waits && v.saw.Automount.Error != "", Close, ReasonNotAutomounted,
-		"%s is an automount point, and nothing is mounted there: %s", described(v.on), v.saw.Automount.Error)
+	return when(v.waits && v.facts.Automount.Error != "", Close, ReasonNotAutomounted,
+		"%s is an automount point, and nothing is mounted there: %s", described(v.on), v.facts.Automount.Error)
 }
 
 func notMounted(v view) (Finding, bool) {
-	there := v.saw.MountPoint.Kind == Directory || v.saw.MountPoint.Kind == Unseen
-	tableSeen := len(v.saw.Mounts) > 0 || v.saw.MountError == "" && v.saw.Unanswered == ""
+	there := v.facts.MountPoint.Kind == Directory || v.facts.MountPoint.Kind == Unseen
+	tableSeen := len(v.facts.Mounts) > 0 || v.facts.MountError == "" && v.facts.Unanswered == ""
 	return when(v.want.RequireMount && tableSeen && there && !v.mounted && !v.waits, Close, ReasonNotMounted,
 		"%s is not a mount point: it lies on %s", v.want.MountPoint, described(v.on))
 }
@@ -101,24 +101,24 @@ func mountedOnItself(v view) (Finding, bool) {
 	n := len(v.stack)
 	twice := n > 1 && v.stack[n-1].Major == v.stack[n-2].Major && v.stack[n-1].Minor == v.stack[n-2].Minor &&
 		v.stack[n-1].Root == v.stack[n-2].Root
-	under, top := v.saw.Under.Identity, v.saw.MountPoint.Identity
+	under, top := v.facts.Under.Identity, v.facts.MountPoint.Identity
 	same := top.Inode != 0 && under.Inode == top.Inode && under.DevMajor == top.DevMajor && under.DevMinor == top.DevMinor
 	return when(v.want.RequireMount && v.mounted && (twice || same), Close, ReasonMountedOnItself,
 		"%s is mounted over itself, so that an unmount would not be seen", v.want.MountPoint)
 }
 
-// squashing are the filesystems whose servers can take a host's root for somebody else: root_squash of
+// squashing are the filesystems whose servers can take a host's root for another user: root_squash of
 // exports(5), of the capabilities of CephFS clients, server.root-squash of Gluster volumes.
 var squashing = []string{"nfs", "nfs4", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs"}
 
 func (v view) squashed() bool {
-	return v.placed && v.saw.Refused && slices.Contains(squashing, v.on.FSType)
+	return v.placed && v.facts.Refused && slices.Contains(squashing, v.on.FSType)
 }
 
 func rootSquashed(v view) (Finding, bool) {
-	said := v.saw.Failed
+	said := v.facts.Failed
 	if said == "" {
-		said = v.want.Path + ": " + v.saw.Path.Error
+		said = v.want.Path + ": " + v.facts.Path.Error
 	}
 	return when(v.squashed(), Close, ReasonRootSquashed,
 		"the file server of %s does not let this host's root in (root_squash): %s", v.on.Point, said)
@@ -126,7 +126,7 @@ func rootSquashed(v view) (Finding, bool) {
 
 func wrongMount(v view) (Finding, bool) {
 	bad := v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID
-	if !bad && v.saw.Path.Kind == OtherMount {
+	if !bad && v.facts.Path.Kind == OtherMount {
 		return when(true, Close, ReasonWrongMount, "%s does not lie on %s: another mount is between them", v.want.Path, described(v.on))
 	}
 	return when(bad, Close, ReasonWrongMount, "%s lies on %s, not on %s", v.want.Path, described(v.pathOn), described(v.on))
@@ -135,7 +135,7 @@ func wrongMount(v view) (Finding, bool) {
 // mountsChanging compares what was opened with what the table says: two looks at two moments.
 func mountsChanging(v view) (Finding, bool) {
 	other := func(e Entry) bool { return e.Kind == Directory && e.MountID != v.on.ID }
-	return when(v.placed && (v.want.RequireMount && other(v.saw.MountPoint) || other(v.saw.Path)), Close, ReasonMountsChanging,
+	return when(v.placed && (v.want.RequireMount && other(v.facts.MountPoint) || other(v.facts.Path)), Close, ReasonMountsChanging,
 		"the mounts at %s changed during the check", v.want.Path)
 }
 
@@ -145,7 +145,7 @@ func wrongFilesystem(v view) (Finding, bool) {
 }
 
 func deviceMissing(v view) (Finding, bool) {
-	d := v.saw.Device
+	d := v.facts.Device
 	return when(v.placed && d.Path != "" && d.UUID == "" && d.Expected == "", Close, ReasonDeviceMissing,
 		"this host has no device %s (%s)", v.want.Device, d.Path)
 }
@@ -157,7 +157,7 @@ func wrongDevice(v view) (Finding, bool) {
 
 // deviceNotUnique: which of them is mounted cannot be told, nor which will be after the next boot.
 func deviceNotUnique(v view) (Finding, bool) {
-	t := v.saw.Device.Twins
+	t := v.facts.Device.Twins
 	return when(v.placed && len(t) > 1, Close, ReasonDeviceNotUnique,
 		"several devices of this host are %s: %s", v.want.Device, strings.Join(t, ", "))
 }
@@ -166,7 +166,7 @@ func deviceNotUnique(v view) (Finding, bool) {
 // numbers: of the mount, and of the node that the mount names, because btrfs has a number of its own; a
 // btrfs on several devices is as good by any of them.
 func deviceDiffers(v view) bool {
-	d, want := v.saw.Device, v.want.Device
+	d, want := v.facts.Device, v.want.Device
 	uuid, byUUID := strings.CutPrefix(tagged(want), "UUID=")
 	switch {
 	case want == "":
@@ -184,11 +184,11 @@ func deviceDiffers(v view) bool {
 func number(major, minor uint32) string { return fmt.Sprintf("%d:%d", major, minor) }
 
 func readOnly(v view) (Finding, bool) {
-	return when(v.placed && (v.on.ReadOnly() || v.saw.Space.ReadOnly), Close, ReasonReadOnly, "%s is read-only", described(v.on))
+	return when(v.placed && (v.on.ReadOnly() || v.facts.Space.ReadOnly), Close, ReasonReadOnly, "%s is read-only", described(v.on))
 }
 
 func notAnswering(v view) (Finding, bool) {
-	return when(v.saw.Unanswered != "", Close, ReasonNotAnswering, "%s: no answer for %s", v.saw.Unanswered, roughly(v.saw.Waited))
+	return when(v.facts.Unanswered != "", Close, ReasonNotAnswering, "%s: no answer for %s", v.facts.Unanswered, roughly(v.facts.Waited))
 }
 
 // roughly keeps a message from changing with every look.
@@ -200,5 +200,5 @@ func roughly(d time.Duration) time.Duration {
 }
 
 func failing(v view) (Finding, bool) {
-	return when(v.saw.Failed != "" && !v.squashed(), Close, ReasonUnreadable, "%s", v.saw.Failed)
+	return when(v.facts.Failed != "" && !v.squashed(), Close, ReasonUnreadable, "%s", v.facts.Failed)
 }

@@ -47,13 +47,13 @@ func networkFilesystem(v view) (Finding, bool) {
 }
 
 func otherNode(v view) (Finding, bool) {
-	m := v.saw.Marker.Marker
+	m := v.facts.Marker.Marker
 	return when(v.markerLooked() && v.want.Node != "" && m.Node != "" && m.Node != v.want.Node, Close, ReasonOtherNode,
 		"%s is a pool of node %q, and this node's name is %q", v.want.Path, m.Node, v.want.Node)
 }
 
 func otherCluster(v view) (Finding, bool) {
-	m := v.saw.Marker.Marker
+	m := v.facts.Marker.Marker
 	bad := v.markerLooked() && v.want.Cluster != "" && m.Cluster != "" && m.Cluster != ClusterAny && m.Cluster != v.want.Cluster
 	return when(bad, Close, ReasonOtherCluster,
 		"%s is a pool of the cluster with the UID %s, and the kubeconfig leads to the cluster with the UID %s", v.want.Path, m.Cluster, v.want.Cluster)

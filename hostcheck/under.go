@@ -82,12 +82,12 @@ func openOn(m mounts.Mount, dir string) (int, error) {
 	return fd, nil
 }
 
-func (l *looker) under(f *Facts, v view, deep bool, e enter) Under {
+func (l *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 	if v.want.Immutable == ImmutableOff {
 		return Under{}
 	}
-	if !deep {
-		return l.deep.under
+	if !expensive {
+		return l.expensive.under
 	}
 	if len(v.stack) == 0 { // mounted on nothing: the root, which rootFilesystem refuses
 		return Under{}
@@ -111,7 +111,7 @@ func (l *looker) under(f *Facts, v view, deep bool, e enter) Under {
 // then the table's generation differs at the next look, and nothing that was kept counts. The process that is asked
 // has to begin its look after it was asked. A mount that is not shared is seen in neither namespace, or in the one
 // that is newer: then the two directories differ (TestStorm in daemon/mountpoint).
-func (l *looker) asked(f *Facts, v view, e enter) Under {
+func (l *gatherer) asked(f *Facts, v view, e enter) Under {
 	question := fmt.Sprintf("asking %s what lies under %s", l.who, v.want.MountPoint)
 	e(question, *f)
 	within := answerWithin

@@ -63,7 +63,7 @@ provisioner: PROVISIONER
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Delete
 ---
-# The same, but data outlives its claim until somebody removes the volume.
+# The same, but data outlives its claim until the volume is removed.
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:

@@ -39,12 +39,12 @@ func Type(label string) string {
 // at, as restorecon(8) does not without -F: no policy for containers asks for them.
 type Want struct {
 	Type string
-	// AnyLevel: categories are somebody else's business. kubelet gives a volume of source "local" those
-	// of its pod; of source "hostPath" nobody does, and other levels than s0 keep pods out.
+	// AnyLevel: categories are not the daemon's. kubelet gives a volume of source "local" those
+	// of its pod; of source "hostPath" no program does, and other levels than s0 keep pods out.
 	AnyLevel bool
 }
 
-// Fits says whether a label is good enough. A file without a label has none that is.
+// Fits reports whether a label is good enough. A file without a label has none that is.
 func (w Want) Fits(label string) bool {
 	if Type(label) != w.Type {
 		return false
@@ -80,7 +80,7 @@ func Mode() string {
 	}
 }
 
-// Knows says whether the kernel's policy has this file type. Without SELinux it has none.
+// Knows reports whether the kernel's policy has this file type. Without SELinux it has none.
 //
 // The library's call, where SELinux is off, writes a file named "context" into the working directory
 // and reports success: it is made only when SELinux is on.
@@ -88,7 +88,7 @@ func Knows(fileType string) bool {
 	return Enabled() && lib.SecurityCheckContext(Label(fileType)) == nil
 }
 
-// Lacks says whether the kernel's policy is sure not to have this file type. It is not the opposite of
+// Lacks reports whether the kernel's policy is sure not to have this file type. It is not the opposite of
 // Knows: in a service whose /sys is read-only (ProtectKernelTunables=) the kernel cannot be asked, and
 // neither holds.
 func Lacks(fileType string) bool {
@@ -135,5 +135,5 @@ func Set(fd int, label string) error {
 }
 
 // at names the calling thread's descriptor: /proc/self is the process's first thread, which has a table
-// of descriptors of its own once somebody called unshare(CLONE_FILES) on it.
+// of descriptors of its own once unshare(CLONE_FILES) was called on it.
 func at(fd int) string { return fmt.Sprintf("/proc/thread-self/fd/%d", fd) }

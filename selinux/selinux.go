@@ -17,7 +17,7 @@ import (
 // DefaultType is the type that container_t may read and write (container-selinux, container.te).
 const DefaultType = "container_file_t"
 
-// Enabled says whether this kernel enforces or logs by an SELinux policy (selinuxfs is mounted).
+// Enabled reports whether this kernel enforces or logs by an SELinux policy (selinuxfs is mounted).
 func Enabled() bool { return lib.GetEnabled() }
 
 // CreatedAs calls fn, and everything that fn creates on its own goroutine has the label. Without
@@ -33,7 +33,7 @@ func CreatedAs(label string, fn func() error) error {
 }
 
 // createdAs keeps a thread whose label could not be taken back locked, so that the runtime ends it
-// with its goroutine (runtime.LockOSThread) and nobody else creates files with that label. The
+// with its goroutine (runtime.LockOSThread) and no other goroutine creates files with that label. The
 // caller's goroutine is not the one that is spent for it.
 func createdAs(set func(label string) error, label string, fn func() error) error {
 	done := make(chan error, 1)

@@ -132,7 +132,7 @@ func capability(name string) string {
 	return "CapabilityBoundingSet=" + name + "\nAmbientCapabilities=" + name
 }
 
-// rulers are directories and sockets of what runs programs as root for whoever may connect. DAC_OVERRIDE
+// rulers are directories and sockets of what runs programs as root for each user who may connect. DAC_OVERRIDE
 // may. A path that is missing when the service starts is not hidden when it comes ("-"); the daemon's own
 // filter of system calls refuses connections to any.
 var rulers = []string{

@@ -16,7 +16,7 @@ import (
 // Notifier sends states to the service manager, over the socket that NOTIFY_SOCKET names
 // (sd_notify(3)). Its zero value is ready; it is safe for concurrent use. Where there is no socket
 // nothing is sent and nothing is wrong. An error says that the manager could not be told, which
-// nobody but the log needs to know.
+// an error is of interest for the log alone.
 type Notifier struct{}
 
 // Ready says that start-up or a reload has finished, with a status line for people. It also resets the
@@ -27,7 +27,7 @@ func (Notifier) Ready(status string) error { return send("READY=1", line(status)
 func (Notifier) Status(status string) error { return send(line(status)) }
 
 // Reloading says that the configuration is being read again; Ready ends it. The time is for
-// Type=notify-reload (systemd 253 and later), which would otherwise take an answer to an earlier
+// Type=notify-reload (systemd 253 and later), which would otherwise take the response to an earlier
 // SIGHUP for this one; older managers ignore it.
 func (Notifier) Reloading() error {
 	return send("RELOADING=1", strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))

@@ -36,7 +36,7 @@ type adoption struct {
 // kubeletDirectory is where kubelet keeps the sockets of drivers, unless it has another --root-dir.
 const kubeletDirectory = "/var/lib/kubelet"
 
-// wrong says what contradicts itself on the command line.
+// wrong returns what contradicts itself on the command line.
 func (a adoption) wrong() error {
 	told := a.overrides.HasData || a.overrides.Released || a.overrides.Outside || len(a.overrides.Stopped) > 0
 	switch {

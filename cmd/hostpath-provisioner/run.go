@@ -67,7 +67,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// run is the program: it answers the exit code.
+// run is the program; it returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{stdout: stdout, stderr: stderr, now: time.Now}
 	return p.run(args, stdin)

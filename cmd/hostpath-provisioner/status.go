@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// errNoDaemon says that nobody could tell a status.
+// errNoDaemon says that there is no daemon whose status could be printed.
 var errNoDaemon = errors.New("the daemon is not running")
 
 func (p *program) statusCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func (p *program) status() (daemon.Status, error) {
 	return s, nil
 }
 
-// wellOf says whether everything works: the API, and all pools.
+// wellOf reports whether everything works: the API, and all pools.
 func wellOf(s daemon.Status) bool {
 	for _, pool := range s.Pools {
 		if !pool.Open {

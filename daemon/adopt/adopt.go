@@ -193,7 +193,7 @@ type survey struct {
 	recorded  map[string]string          // by directory: the volume whose record has it
 	begun     []string                   // volumes whose records have the object that was replaced
 	running   map[string]string          // by provisioner: what shows that its program runs
-	notKnown  string                     // why nobody can tell
+	notKnown  string                     // why that is not known
 }
 
 func (o Options) survey(ctx context.Context) (*survey, error) {
@@ -235,7 +235,7 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	return s, err
 }
 
-// lookForPrograms asks who of the other programs runs. Whoever may not look at pods cannot tell.
+// lookForPrograms looks for other provisioners that run. Without the right to list pods that is not known.
 func (s *survey) lookForPrograms(ctx context.Context) {
 	provisioners := map[string]bool{}
 	if s.Driver != "" {

@@ -54,7 +54,7 @@ type csiVolume struct {
 	lost  bool // the driver's object is gone, or going: whatever is decided, another one has to be made
 }
 
-// takeOver decides about one volume and does it, anew as often as somebody else changes the object.
+// takeOver decides about one volume and does it, anew as often as another client changes the object.
 func (s *survey) takeOver(ctx context.Context, name string) Row {
 	for try := 1; ; try++ {
 		v, row, err := s.csiVolume(ctx, name)
@@ -231,7 +231,7 @@ func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.
 	return o.API.PatchVolume(ctx, v, rules.HoldPatch(v, o.Pool, o.Node))
 }
 
-// clear deletes a held object, if nobody changed it since, and takes off the finalizers that would keep it: Kubernetes'
+// clear deletes a held object, if it was not changed since, and takes off the finalizers that would keep it: Kubernetes'
 // own as long as its claim is bound, a provisioner's for ever. Nil is an object that is gone.
 func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error {
 	if held == nil {

@@ -98,7 +98,7 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 	return notes, errors.Join(err, o.forget(ctx, v, err))
 }
 
-// idle wants that no pod has the object in use, and says whether the claim is gone. Without an object no pod
+// idle wants that no pod has the object in use, and reports whether the claim is gone. Without an object no pod
 // could have started.
 func (o Options) idle(ctx context.Context, v record.Record, now *corev1.PersistentVolume) (gone bool, err error) {
 	r := v

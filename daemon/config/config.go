@@ -36,8 +36,8 @@ const (
 
 // Config is a whole, valid configuration.
 type Config struct {
-	Provisioner string   // StorageClass.provisioner that the daemon answers to
-	Aliases     []string // further ones that it answers to, nil for none
+	Provisioner string   // StorageClass.provisioner that the daemon serves
+	Aliases     []string // further ones that it serves, nil for none
 	Node        string   // name of this host's Node object
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases

@@ -200,7 +200,7 @@ func checkPath(s string) error {
 // pathMax is PATH_MAX of linux/limits.h, with the byte that ends a path.
 const pathMax = 4096
 
-// under says whether p is dir or lies below it. Both are clean.
+// under reports whether p is dir or lies below it. Both are clean.
 func under(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

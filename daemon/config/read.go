@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxFile bounds one configuration file in bytes: nobody writes more by hand.
+// maxFile bounds one configuration file in bytes: no file that is written by hand is larger.
 const maxFile = 1 << 20
 
 // setting is one key of one file: its path ("pool", "fast", "path"), value and line. A table that

@@ -42,7 +42,7 @@ func (o Options) automount(ctx context.Context) error {
 
 const autofs = "autofs"
 
-// mountPoint makes the mount point and its immutable flag, and says whether something is mounted
+// mountPoint makes the mount point and its immutable flag, and reports whether something is mounted
 // there. Where it is, the bare directory below is reached without unmounting (mounts.Under).
 func (o Options) mountPoint(r *Result) (mounted bool, err error) {
 	point := o.Pool.MountPoint
@@ -141,7 +141,7 @@ func surprise(name string, err error) error {
 }
 
 // flag sets chattr +i on the bare directory. One that has the flag already may hold something: an
-// administrator's note for whoever finds it unmounted.
+// administrator's note for those who find it unmounted.
 func (o Options) flag(r *Result, bare *os.File) error {
 	if o.Pool.Immutable == config.ImmutableOff {
 		return nil

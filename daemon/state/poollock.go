@@ -42,7 +42,7 @@ type holding struct {
 	State string `json:"stateDirectory"`
 }
 
-// LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that somebody else has it.
+// LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that another process has it.
 // stateDir is for his message. The kernel gives the lock back when the process ends (flock(2)).
 func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 	// Only what is above may be believed: the runtime directory is the daemon's.
@@ -59,7 +59,7 @@ func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 		if l.Held() {
 			return l, l.sign(stateDir)
 		}
-		l.Release() // somebody removed the file between the open and the lock
+		l.Release() // the file was removed between the open and the lock
 	}
 }
 
@@ -68,7 +68,7 @@ func lockFile(dir *os.File, name string) (*PoolLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Whoever can read a file can lock it. One of an older version could be read by every user of the host.
+	// A user who can read a file can lock it. One of an older version could be read by every user of the host.
 	_ = f.Chmod(0o600) // its owner or root can; to another user it is no lock of his
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
@@ -81,8 +81,8 @@ func lockFile(dir *os.File, name string) (*PoolLock, error) {
 	return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 }
 
-// Held says whether the lock still counts: that its file is the one that the next daemon would find.
-// Whoever removes the directory, as systemd does with a stopped service's, takes the lock away.
+// Held reports whether the lock still counts: whether its file is the one that the next daemon would find.
+// Removing the directory, as systemd does with a stopped service's, takes the lock away.
 func (l *PoolLock) Held() bool {
 	ours, err := l.file.Stat()
 	if err != nil {

@@ -59,7 +59,7 @@ func walk(table []Mount, path string) []Mount {
 	return chain
 }
 
-// follows says whether m is mounted on the last mount of the chain; at the start of the chain,
+// follows reports whether m is mounted on the last mount of the chain; at the start of the chain,
 // whether it is mounted on nothing that the table shows.
 func follows(m Mount, chain, table []Mount) bool {
 	if len(chain) > 0 {
@@ -68,7 +68,7 @@ func follows(m Mount, chain, table []Mount) bool {
 	return !slices.ContainsFunc(table, func(o Mount) bool { return o.ID == m.Parent && o.ID != m.ID })
 }
 
-// beneath says whether path is dir or below it. Both are clean.
+// beneath reports whether path is dir or below it. Both are clean.
 func beneath(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }

@@ -1,4 +1,4 @@
-// Package mounts answers questions about the mounts that this process sees: which ones there are,
+// Package mounts reads the mounts that this process sees: which ones there are,
 // which one a path lies on, whether that changed, which directory an open descriptor is, and what
 // lies under a mount point.
 //
@@ -28,7 +28,7 @@ type Mount struct {
 	SuperOptions string `json:"superOptions"`
 }
 
-// ReadOnly says whether the mount or its whole filesystem is read-only, as the table was read.
+// ReadOnly reports whether the mount or its whole filesystem is read-only, as the table was read.
 // A filesystem that goes read-only by itself, after an error, does not change the table's poll mark.
 func (m Mount) ReadOnly() bool {
 	return hasOption(m.Options, "ro") || hasOption(m.SuperOptions, "ro")

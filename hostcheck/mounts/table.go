@@ -18,7 +18,7 @@ type Table struct {
 	valid      bool
 }
 
-// OpenTable opens /proc/self/mountinfo. The table is closed by Close, or when nobody refers to it.
+// OpenTable opens /proc/self/mountinfo. The table is closed by Close, or when it is garbage collected.
 //
 // It is opened past the os package: that would add it to the runtime's own epoll set, whose poll
 // clears the kernel's change mark, and changes would be missed (TestWatchMissesNothing is red with
@@ -65,7 +65,7 @@ func (t *Table) Mounts() ([]Mount, uint64, error) {
 }
 
 // read reads until nothing changed in between: the kernel hands the table out a page at a time and
-// takes its lock for each. While somebody mounts without pause the last reading must do; its mark
+// takes its lock for each. While mounts change without pause the last reading must do; its mark
 // stays set, so that the next call reads again.
 func (t *Table) read() error {
 	for range 8 {
@@ -73,7 +73,7 @@ func (t *Table) read() error {
 		if err != nil {
 			return fmt.Errorf("reading /proc/self/mountinfo: %w", err)
 		}
-		// The strings of the table share these bytes, which nobody writes to any more.
+		// The strings of the table share these bytes, which are not written to any more.
 		if t.mounts, err = parse(unsafe.String(unsafe.SliceData(data), len(data))); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
-// pollTable says whether the table changed since it was opened or polled last (mounts_poll in
+// pollTable reports whether the table changed since it was opened or polled last (mounts_poll in
 // fs/proc_namespace.c: the mark belongs to the descriptor, and polling takes it).
 func pollTable(fd int) (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}

@@ -45,7 +45,7 @@ func Under(m, parent Mount) (int, error) {
 	defer unix.Close(tree)
 	fd, err := OpenBeneath(tree, name, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, unix.EXDEV) {
-		// Somebody mounted there just now, and the clone is a peer of its shared original.
+		// A filesystem was mounted there just now, and the clone is a peer of its shared original.
 		err = ErrMoved
 	}
 	if err != nil {
@@ -91,7 +91,7 @@ func OpenBeneath(dir int, path string, flags uint64) (int, error) {
 	return openat2(dir, path, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
 }
 
-// openat2 also repeats EAGAIN, which RESOLVE_BENEATH answers when a rename or mount anywhere on the
+// openat2 also repeats EAGAIN, which RESOLVE_BENEATH returns when a rename or mount anywhere on the
 // machine got in the way of its walk (openat2(2)).
 func openat2(dir int, path string, flags, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}

@@ -47,7 +47,7 @@ func watch(ctx context.Context, table, wake int, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		_, err := retry(func() (int, error) { return unix.Poll(fds, -1) })
 		if err != nil {
-			// Out of memory is all that is left (poll(2)). Whoever listens then looks every second.
+			// Out of memory is all that is left (poll(2)). The listener then looks every second.
 			pause(ctx, time.Second)
 		}
 		if err == nil && fds[0].Revents == 0 {

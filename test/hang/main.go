@@ -16,7 +16,7 @@
 // does: then the daemon's own threads are all gone after SIGTERM, and what the kernel holds is not.
 // Last, a disk is yanked that still answers from the page cache: the file behind a loop device is cut off.
 // Only a read past the cache shows it, which is what the daemon does with the marker at every look that
-// is 5 s after the last such one (hostcheck, deepEvery).
+// is 5 s after the last such one (hostcheck, expensiveEvery).
 //
 // It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among the
 // calls because the daemon does not make it where there is no SELinux.

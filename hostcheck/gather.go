@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// deepEvery is how old the costly part of a look may be: the look under the mount point, which makes
-// the kernel wait for a grace period of RCU when it drops the cloned mount (BenchmarkProbeDeep), and
+// expensiveEvery is how old the costly part of a look may be: the look under the mount point, which makes
+// the kernel wait for a grace period of RCU when it drops the cloned mount (BenchmarkProbeExpensive), and
 // the marker read past the page cache, which moves a disk.
 //
 // Keeping the first for that long is safe. The flag under the mount point says what would happen if
@@ -19,24 +19,24 @@ import (
 // kernel says that the mount table changed, and whenever it says so nothing that was kept counts.
 // It takes the kernel's word and not a comparison of the mounts, because an unmount and a mount
 // between two looks give the same numbers again (TestProbeFollowsTheMount). Only "immutable" is
-// kept: whoever sets the flag is believed at once.
-const deepEvery = 5 * time.Second
+// kept: a flag that was set is seen at once.
+const expensiveEvery = 5 * time.Second
 
-// looker gathers the facts of one pool, one look at a time.
-type looker struct {
-	expect Expect
-	table  *mounts.Table
-	seen   uint64 // generation of the table that was read last
-	deep   deepLook
-	auto   trigger
-	who    string           // whom ask asks
-	now    func() time.Time // nil: time.Now
+// gatherer gathers the facts of one pool, one look at a time.
+type gatherer struct {
+	expect    Expect
+	table     *mounts.Table
+	seen      uint64 // generation of the table that was read last
+	expensive expensiveFacts
+	auto      trigger
+	who       string           // whom ask asks
+	now       func() time.Time // nil: time.Now
 
-	ask func(point string, within time.Duration) Bare // nil: nobody can be asked
+	ask func(point string, within time.Duration) Bare // nil: there is no other process to ask
 }
 
-// deepLook is the costly part of an earlier look.
-type deepLook struct {
+// expensiveFacts is the costly part of an earlier look.
+type expensiveFacts struct {
 	at         time.Time
 	generation uint64 // of the mount table
 	under      Under
@@ -47,7 +47,7 @@ type enter func(question string, known Facts)
 
 // facts looks at the pool; again, if the mounts changed between the look at the table and the look
 // at the directories.
-func (l *looker) facts(e enter) Facts {
+func (l *gatherer) facts(e enter) Facts {
 	var f Facts
 	for range 4 {
 		f = Facts{}
@@ -67,7 +67,7 @@ func stale(e Expect, f Facts) bool {
 	return f.Under.Trouble == LookFailed || other(f.MountPoint) || v.mounted && other(f.Path)
 }
 
-func (l *looker) gather(f *Facts, e enter) {
+func (l *gatherer) gather(f *Facts, e enter) {
 	e("reading the mount table", *f)
 	f.Mounts = l.mounts(f)
 	v := newView(l.expect, *f)
@@ -87,7 +87,7 @@ func (l *looker) gather(f *Facts, e enter) {
 	l.gatherPool(f, fd, err, e, l.freshly())
 }
 
-func (l *looker) mounts(f *Facts) []mounts.Mount {
+func (l *gatherer) mounts(f *Facts) []mounts.Mount {
 	var err error
 	if l.table == nil {
 		l.table, err = mounts.OpenTable()
@@ -104,11 +104,11 @@ func (l *looker) mounts(f *Facts) []mounts.Mount {
 
 // gatherMounted looks under the mount point before it looks at it: what lies under it is known even
 // while the mounted filesystem hangs.
-func (l *looker) gatherMounted(f *Facts, v view, e enter) {
-	deep := l.freshly()
+func (l *gatherer) gatherMounted(f *Facts, v view, e enter) {
+	expensive := l.freshly()
 	e("looking under "+v.want.MountPoint, *f)
 	if v.mounted {
-		f.Under = l.under(f, v, deep, e)
+		f.Under = l.under(f, v, expensive, e)
 	}
 	e("opening "+v.want.MountPoint, *f)
 	top, err := mounts.Open(v.want.MountPoint, unix.O_PATH)
@@ -133,14 +133,14 @@ func (l *looker) gatherMounted(f *Facts, v view, e enter) {
 	}
 	e("opening "+v.want.Path, *f)
 	fd, err := mounts.OpenBeneath(top, rel, unix.O_PATH)
-	l.gatherPool(f, fd, err, e, deep)
+	l.gatherPool(f, fd, err, e, expensive)
 	if f.Marker.Looked {
-		l.keep(v, f.Under, deep)
+		l.keep(v, f.Under, expensive)
 	}
 }
 
 // gatherPool asks the pool's directory, open at fd, which it closes.
-func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
+func (l *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bool) {
 	f.Path = entry(fd, err)
 	if err != nil {
 		f.Refused = refused(err)
@@ -160,33 +160,33 @@ func (l *looker) gatherPool(f *Facts, fd int, err error, e enter, deep bool) {
 	f.Label = label(newView(l.expect, *f).pathOn, l.expect.SELinuxType, fd)
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)
-	if f.Marker, err = marker(fd, deep); err != nil {
+	if f.Marker, err = marker(fd, expensive); err != nil {
 		f.Failed, f.Refused = question+": "+cause(err), refused(err)
 	}
 }
 
-// refused is what nobody on this host says to root.
+// refused reports whether an error says that root lacks a permission. On a local filesystem it never does: a file server refused.
 func refused(err error) bool {
 	return unix.Geteuid() == 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM))
 }
 
-// freshly says whether the costly part has to be looked at anew.
-func (l *looker) freshly() bool {
-	age := l.time().Sub(l.deep.at)
-	return age < 0 || age >= deepEvery || l.seen != l.deep.generation
+// freshly reports whether the costly part has to be looked at anew.
+func (l *gatherer) freshly() bool {
+	age := l.time().Sub(l.expensive.at)
+	return age < 0 || age >= expensiveEvery || l.seen != l.expensive.generation
 }
 
-func (l *looker) keep(v view, u Under, deep bool) {
-	if !deep {
+func (l *gatherer) keep(v view, u Under, expensive bool) {
+	if !expensive {
 		return
 	}
-	l.deep = deepLook{}
+	l.expensive = expensiveFacts{}
 	if u.Immutable || v.want.Immutable == ImmutableOff {
-		l.deep = deepLook{at: l.time(), generation: l.seen, under: u}
+		l.expensive = expensiveFacts{at: l.time(), generation: l.seen, under: u}
 	}
 }
 
-func (l *looker) time() time.Time {
+func (l *gatherer) time() time.Time {
 	if l.now != nil {
 		return l.now()
 	}
