@@ -127,7 +127,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		return f, h
 	}
 	f.Class = class
-	f.Pool, f.Refusal = c.Resolve(class, c.planPools())
+	f.Pool, f.Refusal = c.Resolve(class, c.pools)
 	if f.Refusal == nil {
 		r := c.rooms[f.Pool.Name]
 		h, _ = r.disk.Open(ctx)

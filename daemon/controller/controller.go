@@ -65,6 +65,7 @@ type Controller struct {
 	classes  classOwners
 	turns    turns
 	binding  *binding.Warner
+	pools    []plan.Pool // that are configured here
 	here     here
 }
 
@@ -102,6 +103,9 @@ func New(o Options) *Controller {
 		Volumes: func() []*corev1.PersistentVolume { return c.World.Volumes.List() },
 		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
 	})
+	for _, p := range o.Pools {
+		c.pools = append(c.pools, p.Pool)
+	}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		c.rooms[p.Name] = &room{
@@ -308,19 +312,11 @@ func (c *Controller) poolOf(claim *corev1.PersistentVolumeClaim) string {
 	if !known {
 		return ""
 	}
-	pool, refusal := c.Resolve(class, c.planPools())
+	pool, refusal := c.Resolve(class, c.pools)
 	if refusal != nil {
 		return ""
 	}
 	return pool.Name
-}
-
-func (c *Controller) planPools() []plan.Pool {
-	pools := make([]plan.Pool, 0, len(c.Pools))
-	for _, p := range c.Pools {
-		pools = append(pools, p.Pool)
-	}
-	return pools
 }
 
 func claimItem(c *corev1.PersistentVolumeClaim) item {

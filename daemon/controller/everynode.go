@@ -35,7 +35,7 @@ func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
 // already keeps what it has.
 func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := e.c.World.Classes.Get(plan.VolumeClass(pv)); known {
-		if pool, refusal := e.c.Resolve(class, e.c.planPools()); refusal == nil && pool.Name == e.r.Name {
+		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.r.Name {
 			return pool
 		}
 	}

@@ -113,7 +113,8 @@ func (s Self) translate(class *storagev1.StorageClass, pools []Pool) (*storagev1
 	default:
 		return class, nil
 	}
-	ours := class.DeepCopy()
+	copied := *class // all but the parameters is read alone, and this is asked several times for each claim
+	ours := &copied
 	ours.Parameters = map[string]string{}
 	for _, theirs := range slices.Sorted(maps.Keys(class.Parameters)) {
 		key, why := system.parameter(theirs)
