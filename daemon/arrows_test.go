@@ -11,7 +11,7 @@ import (
 const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 
 // arrows are all imports that the project's own packages may make of each other. A package that is
-// not here may not exist: where does the new room belong?
+// not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
 	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/mountpoint", "daemon/plan", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},

@@ -37,7 +37,7 @@ type Options struct {
 	Reload     <-chan os.Signal // read the configuration again; may be nil
 	// MetricsSocket listens already, for the metrics, in place of the configured address; may be nil.
 	MetricsSocket *os.File
-	// Answers reports whether a path's filesystem answers, without letting this process wait for it; nil: all do.
+	// Answers reports whether a path's filesystem responds, without letting this process wait for it; nil: all do.
 	Answers func(path string) bool
 }
 
@@ -299,7 +299,7 @@ func (d *daemon) feedWatchdog(ctx context.Context) {
 	}
 	watched := interval > 0
 	if !watched {
-		interval = 30 * time.Second // nobody is fed, and health still wants the ping
+		interval = 30 * time.Second // there is no watchdog, and health still needs the ping
 	}
 	every := time.NewTicker(interval / 3)
 	defer every.Stop()

@@ -24,7 +24,7 @@
 // A volume of another provisioner becomes one of ours by adopt: rules.ForAdoption decides, volume.Adopt
 // writes the record, the label on its object brings it to the daemon.
 //
-// A volume of scope every-node: one node, by turns, makes the object and lets it go; plan.ForPart decides
+// A volume of scope every-node: one node makes the object and one removes it, after a staggered delay (package everynode); plan.ForPart decides
 // about each node's own directory, and a tombstone tells the nodes that were off that its claim is gone.
 //
 // A shared pool is worked in by the daemon that holds its Lease (package leadership); whatever one

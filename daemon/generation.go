@@ -24,7 +24,7 @@ import (
 
 const (
 	tick     = 10 * time.Second // how often a pool is looked at without a mount event
-	deadline = 5 * time.Second  // within which it has to answer
+	deadline = 5 * time.Second  // within which it has to respond
 	workers  = 64               // claims of one pool at once (controller.Options): nearly all wait for the API server
 )
 
@@ -95,9 +95,9 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
 		Self: self, Identity: identity(cfg.Node),
-		Pools: d.pools(cfg, func() string { return g.controller.Cluster() }),
-		World: controller.World{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
-		API:   g.client, Speaker: g.client, Observer: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
+		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
+		API:     g.client, Events: g.client, Metrics: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	})
 	return g, nil
@@ -122,7 +122,7 @@ func (g *generation) run(ctx context.Context) {
 	checked, started := make(chan struct{}), make(chan struct{})
 	all.Go(func() { g.becomeReady(ctx, checked, started) })
 	g.controller.Run(ctx, checked, started)
-	// What was said and not yet written still reaches the claims, if the API answers.
+	// What was said and not yet written still reaches the claims, if the API server responds.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	all.Wait()

@@ -31,8 +31,8 @@ func newPoolLocks(dir, stateDir string) *poolLocks {
 	return &poolLocks{dir: dir, stateDir: stateDir, held: map[place]poolLock{}}
 }
 
-// guard takes the lock of the pool that was seen, or sees to it that it is still held. What stands in
-// the way closes the pool.
+// guard takes the lock of the pool that was probed, or verifies that it is still held. An error
+// closes the pool.
 func (l *poolLocks) guard(r *hostcheck.Report) {
 	err := l.take(place{r.Pool, r.Path}, r.Marker)
 	if err == nil {
@@ -63,7 +63,7 @@ func (l *poolLocks) take(pool place, marker string) error {
 	return nil
 }
 
-// keep lets go of all pools but these.
+// keep releases the locks of all pools but these.
 func (l *poolLocks) keep(pools map[place]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

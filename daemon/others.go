@@ -8,7 +8,7 @@ import (
 )
 
 // How many claims of other nodes that have no volume yet are held: all of them in a cluster whose daemons work.
-// Who may make claims in one namespace cannot use up the room for all.
+// A user who may make claims in one namespace cannot use up the memory for all.
 const (
 	othersOfNamespace = 256
 	othersInAll       = 4096
@@ -21,7 +21,7 @@ type others struct {
 	mu     sync.Mutex
 	held   map[types.UID]string // the namespaces
 	spaces map[string]int       // how many of each
-	missed bool                 // some were not held for want of room
+	missed bool                 // some were not held for lack of memory
 }
 
 func newOthers(is func(*corev1.PersistentVolumeClaim) bool) *others {
@@ -47,7 +47,7 @@ func (o *others) admit(c *corev1.PersistentVolumeClaim) bool {
 	return true
 }
 
-// changed is told of each claim that is held, and reports whether those for which there was no room should be read
+// changed is called with each claim that is held, and reports whether those that were not held should be read
 // again.
 func (o *others) changed(was, now *corev1.PersistentVolumeClaim) (again bool) {
 	if was == nil || now != nil && o.is(now) {

@@ -36,7 +36,7 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 	}
 }
 
-// pools are the configured pools with their hands and eyes.
+// pools are the configured pools, each with its storage and its prober.
 func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
@@ -83,7 +83,7 @@ type prober struct {
 	stateDir   string
 	locks      *poolLocks
 	hands      *volume.Pool
-	deadline   time.Duration // for an answer
+	deadline   time.Duration // for a response
 	outside    func(path string) *RestartError
 	unit       Unit
 	remembered hostcheck.Marker
@@ -116,17 +116,17 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	return report.Without(p.pool.Accepts)
 }
 
-// waiting is a call of the pool's hands that waits for an answer, for less than the deadline, so that
+// waiting is a call of the pool's hands that waits for a response, for less than the deadline, so that
 // the pool is closed within it.
 func (p *prober) waiting() volume.Waiting { return p.hands.Waiting(p.deadline * 3 / 4) }
 
-// counts says whether a call that waits closes the pool: one that waits on a mount which is not the
+// counts reports whether a call that waits closes the pool: one that waits on a mount which is not the
 // pool's any more does not.
 func (p *prober) counts(w volume.Waiting, r hostcheck.Report) bool {
 	return w.For > 0 && w.Where == r.Identity && r.Removable()
 }
 
-// impatient ends a look early when a call gets no answer: nobody need wait any longer to know. Where it
+// impatient ends a look early when a call gets no response: no need to wait any longer to know. Where it
 // is known already, or the last look waits still, the look only sees whether that is over.
 func (p *prober) impatient(ctx context.Context) (context.Context, context.CancelFunc) {
 	glance := p.deadline / 20

@@ -56,7 +56,7 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 // identity is this daemon as the holder of leases: the node, and this host's run since its kernel
 // started. A daemon that starts again takes over from itself at once: pools are locked on their host
 // (state.LockPool), so that the one before is gone. Another host that was given the same node's name
-// by mistake is somebody else.
+// by mistake is another holder.
 func identity(node string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(boot) < 8 {
@@ -65,7 +65,7 @@ func identity(node string) string {
 	return node + "_" + string(boot[:8])
 }
 
-// nodeOf is the node in an identity, "" in what is none: whoever may write leases may write anything there.
+// nodeOf is the node in an identity, "" in what is none: a program that may write leases may write anything there.
 func nodeOf(identity string) string {
 	node := identity[:max(0, strings.LastIndexByte(identity, '_'))]
 	if len(validation.IsDNS1123Subdomain(node)) > 0 {
@@ -75,7 +75,7 @@ func nodeOf(identity string) string {
 }
 
 // allVolumes is everything that watchVolumes brings.
-func (g *generation) allVolumes() controller.Store[*corev1.PersistentVolume] {
+func (g *generation) allVolumes() controller.Lister[*corev1.PersistentVolume] {
 	all := merged[*corev1.PersistentVolume]{g.volumes}
 	for _, s := range g.common {
 		all = append(all, s)
@@ -84,7 +84,7 @@ func (g *generation) allVolumes() controller.Store[*corev1.PersistentVolume] {
 }
 
 // merged is several stores that have no object in common.
-type merged[T any] []controller.Store[T]
+type merged[T any] []controller.Lister[T]
 
 // Get is part of controller.Store.
 func (m merged[T]) Get(key string) (found T, known bool) {
@@ -105,7 +105,7 @@ func (m merged[T]) List() []T {
 	return all
 }
 
-// ofAllNodes says whether a claim's class leads to a pool whose claims concern every daemon.
+// ofAllNodes reports whether a claim's class leads to a pool whose claims concern every daemon.
 func (g *generation) ofAllNodes(c *corev1.PersistentVolumeClaim) bool {
 	if len(g.common) == 0 { // the usual case, asked for each claim of the cluster
 		return false

@@ -35,7 +35,7 @@ const longestTask = 2 * time.Minute
 // Ping sends an item through each queue of claims and of volumes, so that one without work makes progress, too.
 // Purges are left out: to empty one directory may take hours.
 func (c *Controller) Ping() {
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		r.claims.Add(item{})
 		r.volumes.Add(item{})
 	}
@@ -46,7 +46,7 @@ func (c *Controller) Ping() {
 // server that does not respond is no reason to be restarted.
 func (c *Controller) Alive(now time.Time, patience time.Duration) error {
 	loop := patience + c.Tick + c.Deadline
-	for name, r := range c.rooms {
+	for name, r := range c.workers {
 		for _, part := range []struct {
 			what  string
 			at    *progress

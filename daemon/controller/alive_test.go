@@ -18,11 +18,11 @@ func TestAlive(t *testing.T) {
 		t.Errorf("before anything began: %v", err)
 	}
 	all := map[string]*progress{}
-	for name, r := range c.rooms {
+	for name, r := range c.workers {
 		all["pool \""+name+"\": no progress of its claim workers"] = &r.claimed
 		all["pool \""+name+"\": no progress of its volume workers"] = &r.looked
 	}
-	all["pool \"fast\": no progress of its loop"] = &c.rooms["fast"].turned
+	all["pool \"fast\": no progress of its loop"] = &c.workers["fast"].turned
 	for stuck, p := range all {
 		for _, other := range all {
 			other.Store(now.Add(much).UnixNano())

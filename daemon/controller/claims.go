@@ -17,14 +17,14 @@ import (
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
-func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration, error) {
-	claim, wanted := c.World.Claims.Get(i.namespace + "/" + i.name)
+func (c *Controller) claim(ctx context.Context, r *poolWorker, i item) (time.Duration, error) {
+	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid {
 		c.gone(i)
 		return 0, nil
 	}
-	if home := c.rooms[c.poolOf(claim)]; home != r {
-		// Its class became known, or changed, while it waited: never in two rooms at once.
+	if home := c.workers[c.poolNameOf(claim)]; home != r {
+		// Its class became known, or changed, while it waited: it never has two workers at once.
 		home.claims.Add(i)
 		return 0, nil
 	}
@@ -52,7 +52,7 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 			return wait, nil
 		}
 	}
-	if !c.sayClaim(claim, verdict, facts.Pool.Name) {
+	if !c.reportClaim(claim, verdict, facts.Pool.Name) {
 		return report.LimitedRetry, nil
 	}
 	if held := c.said.Held(i.uid); held > 0 && (verdict.After == 0 || held < verdict.After) {
@@ -61,14 +61,14 @@ func (c *Controller) claim(ctx context.Context, r *room, i item) (time.Duration,
 	return verdict.After, nil
 }
 
-// decide gathers what a decision depends on, and asks for it: once more where the first answer depends on what
+// decide gathers what a decision depends on, and asks for it: once more where the first verdict depends on what
 // has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
 	facts, h := c.claimFacts(ctx, claim)
 	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
-		facts.Taken, facts.Lag = c.turns.lately(time.Now())
-		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.turns.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
+		facts.Taken, facts.Lag = c.stagger.lately(time.Now())
+		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.stagger.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
 	}
 	verdict := plan.ForClaim(facts)
 	if verdict.Action == plan.Inquire {
@@ -118,18 +118,18 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
 		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
 	}
-	if node, known := c.World.Nodes.Get(c.Node); known {
+	if node, known := c.Listers.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
 	}
-	f.Volume, _ = c.World.Volumes.Get(plan.VolumeName(claim))
-	class, known := c.World.Classes.Get(plan.ClassName(claim))
+	f.Volume, _ = c.Listers.Volumes.Get(plan.VolumeName(claim))
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
 	if !known {
 		return f, h
 	}
 	f.Class = class
 	f.Pool, f.Refusal = c.Resolve(class, c.pools)
 	if f.Refusal == nil {
-		r := c.rooms[f.Pool.Name]
+		r := c.workers[f.Pool.Name]
 		h, _ = r.disk.Open(ctx)
 		reason, why := h.State.Closed()
 		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
@@ -145,7 +145,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
 	if pool := c.inFlight.forget(i.uid); pool != "" {
-		signal(c.rooms[pool].recheck)
+		signal(c.workers[pool].recheck)
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	if err != nil {
 		return 0, err // plan's badName answered this before
 	}
-	r, pv := c.rooms[f.Pool.Name], plan.NewVolume(f, name)
+	r, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
 	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
 	// Noted before, because a call that was left alone in a hung pool may still make it.
@@ -169,7 +169,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	}
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
-		return 0, c.apiTrouble(report.Claim(f.Claim), err)
+		return 0, c.apiFailed(report.Claim(f.Claim), err)
 	}
 	if existing != nil {
 		if plan.MadeElsewhere(existing, pv) {
@@ -182,8 +182,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 		}
 	}
 	took := c.inFlight.published(string(f.Claim.UID))
-	c.Observer.Claim(r.Name, plan.ReasonProvisioned, took)
-	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
+	c.Metrics.Claim(r.Name, plan.ReasonProvisioned, took)
+	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
 		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
@@ -193,13 +193,13 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 // of a claim that a restored server has forgotten would be released at once, and then removed, together
 // with what was in the directory before. What became of the claim the watch says when it is there again.
 func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if c.World.Claims.Watched() {
-		now, kept := c.World.Claims.Get(claim.Namespace + "/" + claim.Name)
+	if c.Listers.Claims.Watched() {
+		now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name)
 		return !kept || plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
 	}
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	if err != nil {
-		return false, c.apiTrouble(report.Claim(claim), err)
+		return false, c.apiFailed(report.Claim(claim), err)
 	}
 	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
 }
@@ -234,7 +234,7 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.
-func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFacts, err error) (time.Duration, error) {
+func (c *Controller) createFailed(ctx context.Context, r *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
 	signal(r.kick)
 	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
 		return 0, err
@@ -243,7 +243,7 @@ func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFact
 	if errors.Is(err, volume.ErrNoQuota) {
 		reason = plan.ReasonNoQuota
 	}
-	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
+	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
 		Message: "node " + f.Node + ": " + err.Error()}, r.Name)
 	return 0, err
 }
@@ -251,20 +251,20 @@ func (c *Controller) createFailed(ctx context.Context, r *room, f plan.ClaimFact
 // nameTaken: the object of our name is not the one that this node would make. It may be for the same claim,
 // of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
 // stays for as long as the object does, and then goes by its record.
-func (c *Controller) nameTaken(r *room, f plan.ClaimFacts, difference string) time.Duration {
+func (c *Controller) nameTaken(r *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
 	c.inFlight.published(string(f.Claim.UID))
-	c.sayClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
+	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
 		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, r.Name)
 	return time.Minute
 }
 
-// sayClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is
+// reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is
 // false, if there was too much to say of the namespace.
-func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
+func (c *Controller) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
 	if v.Reason == "" || !c.said.New(string(claim.UID), v.Reason+" "+v.Message) {
 		return true
 	}
-	if v.Action != plan.Provision && !c.maySay(claim.Namespace) {
+	if v.Action != plan.Provision && !c.mayWarn(claim.Namespace) {
 		c.said.Retract(string(claim.UID))
 		return false
 	}
@@ -277,15 +277,15 @@ func (c *Controller) sayClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdic
 		kind = corev1.EventTypeNormal
 		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name)
 	default:
-		c.Observer.Claim(pool, v.Reason, 0)
+		c.Metrics.Claim(pool, v.Reason, 0)
 		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
 	}
-	c.Speaker.Event(report.Claim(claim), kind, v.Reason, v.Message)
+	c.Events.Event(report.Claim(claim), kind, v.Reason, v.Message)
 	return true
 }
 
-// maySay reports whether a warning about an object of a namespace may be written now, and logs that some are not.
-func (c *Controller) maySay(namespace string) bool {
+// mayWarn reports whether a warning about an object of a namespace may be written now, and logs that some are not.
+func (c *Controller) mayWarn(namespace string) bool {
 	allowed, logIt := c.limiter.Allow(namespace, time.Now())
 	if logIt {
 		c.Log.Warn("there is too much to say about claims of one namespace: some of it is said later", "namespace", namespace)
@@ -293,12 +293,12 @@ func (c *Controller) maySay(namespace string) bool {
 	return allowed
 }
 
-// apiTrouble passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
+// apiFailed passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
 // told; the others are retried, and package kube reports an API that is away.
-func (c *Controller) apiTrouble(ref corev1.ObjectReference, err error) error {
-	if report.Permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.maySay(ref.Namespace)) {
+func (c *Controller) apiFailed(ref corev1.ObjectReference, err error) error {
+	if report.Permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.mayWarn(ref.Namespace)) {
 		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
-		c.Speaker.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
+		c.Events.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
 	}
 	return err
 }

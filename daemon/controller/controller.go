@@ -33,20 +33,20 @@ type PoolParts struct {
 	Opened func(marker hostcheck.Marker) error
 }
 
-// Options is the controllers' world.
+// Options are the controllers'. All fields are needed.
 type Options struct {
 	plan.Self
 	Identity string // of this daemon as the holder of leases: one for the host's time since it started
 	Pools    []PoolParts
-	World    World
+	Listers  Listers
 	API      API
-	Speaker  Speaker
-	Observer Observer
+	Events   Events
+	Metrics  Metrics
 	Gate     *gate.Gate
 	Mounts   <-chan struct{} // something changed in the mount table
 	Log      *slog.Logger
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
-	// take to answer. Both must be positive.
+	// take to respond. Both must be positive.
 	Tick, Deadline time.Duration
 	// Workers is how many claims of one pool are worked on at once; twice as many while more than twice
 	// as many wait.
@@ -56,21 +56,21 @@ type Options struct {
 // Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
 type Controller struct {
 	Options
-	rooms    map[string]*room // by pool; "" takes claims whose class resolves to no pool
+	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
 	inFlight inFlight
 	begun    begun.Set
 	said     report.Dedup
 	limiter  report.Limiter
 	nodes    nodeCount
 	classes  classOwners
-	turns    turns
+	stagger  stagger
 	binding  *binding.Warner
 	pools    []plan.Pool // that are configured here
 	here     here
 }
 
-// room is one pool's queues. That of "" takes what belongs to no configured pool.
-type room struct {
+// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to no configured pool.
+type poolWorker struct {
 	PoolParts
 	claims    queue
 	volumes   queue
@@ -96,11 +96,11 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, rooms: map[string]*room{}, nodes: nodeCount{number: 2}}
+	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2}}
 	c.binding = binding.New(binding.Options{
-		API: o.API, Events: o.Speaker, Log: o.Log, Allow: c.maySay,
-		Classes: func() []*storagev1.StorageClass { return c.World.Classes.List() },
-		Volumes: func() []*corev1.PersistentVolume { return c.World.Volumes.List() },
+		API: o.API, Events: o.Events, Log: o.Log, Allow: c.mayWarn,
+		Classes: func() []*storagev1.StorageClass { return c.Listers.Classes.List() },
+		Volumes: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
 	})
 	for _, p := range o.Pools {
@@ -108,13 +108,13 @@ func New(o Options) *Controller {
 	}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
-		c.rooms[p.Name] = &room{
+		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, disk: openDisk(o, p, kick), claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
 		}
-		c.rooms[p.Name].everyNode = c.newDirectory(c.rooms[p.Name])
+		c.workers[p.Name].everyNode = c.newDirectory(c.workers[p.Name])
 		if p.Scope == plan.ScopeShared {
-			c.rooms[p.Name].elector = c.newElector(c.rooms[p.Name])
+			c.workers[p.Name].elector = c.newElector(c.workers[p.Name])
 		}
 	}
 	return c
@@ -142,7 +142,7 @@ const grace = 3 * time.Second
 // and claims begins when started is closed, that is when the watches are complete.
 func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <-chan struct{}) {
 	var all, first sync.WaitGroup
-	for name, r := range c.rooms {
+	for name, r := range c.workers {
 		if name == "" {
 			continue
 		}
@@ -153,7 +153,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	all.Go(func() { c.fanOut(ctx) })
 	select {
 	case <-started:
-		for _, r := range c.rooms {
+		for _, r := range c.workers {
 			c.staff(ctx, r, &all)
 		}
 		all.Go(func() { c.binding.Run(ctx) })
@@ -161,13 +161,13 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	case <-ctx.Done():
 		c.binding.Run(ctx) // to end what it has begun
 	}
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		r.claims.ShutDown()
 		r.volumes.ShutDown()
 		r.purges.ShutDown()
 	}
 	waitFor(&all, grace)
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		r.elector.Resign()
 	}
 }
@@ -175,8 +175,8 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 // removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
 const removers = 16
 
-func (c *Controller) staff(ctx context.Context, r *room, all *sync.WaitGroup) {
-	claims := &crowd{queue: r.claims, workers: c.Workers, task: r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) })}
+func (c *Controller) staff(ctx context.Context, r *poolWorker, all *sync.WaitGroup) {
+	claims := &elasticWorkers{queue: r.claims, workers: c.Workers, task: r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) })}
 	claims.work(ctx, all)
 	for range removers {
 		all.Go(func() {
@@ -220,18 +220,18 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 	return true
 }
 
-// ClaimChanged is told of each kept claim that came, changed or went (now is nil).
+// ClaimChanged is called with each kept claim that came, changed or went (now is nil).
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	if now != nil {
 		c.inFlight.seen(string(now.UID))
-		c.rooms[c.poolOf(now)].claims.Add(claimItem(now))
+		c.workers[c.poolNameOf(now)].claims.Add(claimItem(now))
 		return
 	}
 	// Bound, deleted, or given to another node: what was begun for it is finished or undone.
-	c.rooms[c.poolOf(was)].claims.Add(claimItem(was))
+	c.workers[c.poolNameOf(was)].claims.Add(claimItem(was))
 }
 
-// VolumeChanged is told of each volume of this node that came, changed or went (now is nil).
+// VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
 	if now != nil && !plan.Going(now) {
@@ -239,13 +239,13 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))
-		if r := c.rooms[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
+		if r := c.workers[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
 			signal(r.recheck) // it did not go by our hand: its record says what is left
 		}
-		c.homeOf(was).everyNode.Forget(was)
+		c.workerOf(was).everyNode.Forget(was)
 		v = was
 	}
-	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {
+	if r := c.workers[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {
 		signal(r.recheck) // a restored server may have it back, or people made it for an orphaned directory
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
@@ -253,18 +253,18 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) && !stays {
 		return
 	}
-	c.homeOf(v).volumes.Add(item{name: v.Name})
+	c.workerOf(v).volumes.Add(item{name: v.Name})
 }
 
-// homeOf is the room of a volume's pool, and that of "" if the pool is not configured any more.
-func (c *Controller) homeOf(v *corev1.PersistentVolume) *room {
-	if r := c.rooms[v.Labels[plan.PoolLabel]]; r != nil {
+// workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
+func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
+	if r := c.workers[v.Labels[plan.PoolLabel]]; r != nil {
 		return r
 	}
-	return c.rooms[""]
+	return c.workers[""]
 }
 
-// ClassChanged looks again at every claim: a class that came or changed may answer what it waits for.
+// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
 func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
 
 // NodeChanged looks again at every claim when this node appears or its labels change, and at every pool
@@ -278,37 +278,37 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	}
 }
 
-// APIAnswers is told when the API server answers again. What failed meanwhile does not wait for its pause
+// APIAnswers is called when the API server responds again. What failed meanwhile does not wait for its pause
 // to end, which has grown to half a minute after an hour.
 func (c *Controller) APIAnswers() {
 	c.requeueClaims("")
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		c.requeueVolumes(r)
 		signal(r.recheck)
 	}
 }
 
 func (c *Controller) requeueClaims(pool string) {
-	for _, claim := range c.World.Claims.List() {
-		if p := c.poolOf(claim); pool == "" || p == pool {
-			c.rooms[p].claims.Add(claimItem(claim))
+	for _, claim := range c.Listers.Claims.List() {
+		if p := c.poolNameOf(claim); pool == "" || p == pool {
+			c.workers[p].claims.Add(claimItem(claim))
 		}
 	}
 }
 
 // requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
 // should have a directory on each node.
-func (c *Controller) requeueVolumes(r *room) {
-	for _, v := range c.World.Volumes.List() {
+func (c *Controller) requeueVolumes(r *poolWorker) {
+	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == r.Name && (plan.NeedsWork(v) || plan.OnEveryNode(v)) {
 			r.volumes.Add(item{name: v.Name})
 		}
 	}
 }
 
-// poolOf is the room whose workers take a claim: "" where its class resolves to none.
-func (c *Controller) poolOf(claim *corev1.PersistentVolumeClaim) string {
-	class, known := c.World.Classes.Get(plan.ClassName(claim))
+// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none.
+func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
 	if !known {
 		return ""
 	}

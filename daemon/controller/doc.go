@@ -1,10 +1,19 @@
-// Package controller turns what is watched into what is done: for each claim, volume, record and
-// pool it gathers facts, asks package plan for the verdict, acts in small idempotent steps and says
-// once what happened.
+// Package controller has the loops for claims, volumes, records and pools: for each object it gathers facts, asks package
+// plan for the verdict, acts in small idempotent steps, and reports once what happened.
 //
-// Each pool has its own queues and workers, so that one pool's trouble (hung, full, gone) never
-// delays another's work.
+// Each pool has a worker of its own (poolWorker), so that a pool that hangs, is full or is away never delays another
+// pool's work. Beside its queues it has what other packages do for the pool: leadership elects the daemon that works in
+// a shared one, everynode looks after this node's directories of volumes that each node has, disk opens it.
 //
-// It will not decide: rules live in plan and hostcheck. It will not touch a disk or the API except
-// through the interfaces in ports.go.
+// The reasons of events are this daemon's own ("Provisioned", "PoolClosed"), not the external-provisioner's
+// "ProvisioningSucceeded" and "ProvisioningFailed". The log, the events, the metrics and docs/troubleshooting.md have one
+// reason for each cause: with one reason for all failures neither kubectl get events --field-selector reason=PoolClosed
+// nor an alert on a metric could tell them apart.
+//
+// A queue has up to twice its workers while many items wait (elasticWorkers). That is worth 47 lines: with the larger
+// number always there, a claim that comes alone waits longer at the worst, because the requests of all these workers take
+// the API server's time; with the smaller one a backlog takes longer.
+//
+// The package will not decide: the rules are in plan, leadership and hostcheck. It will not touch a disk or the API
+// except through disk and the interfaces in ports.go.
 package controller

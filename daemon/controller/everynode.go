@@ -14,27 +14,27 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-func (c *Controller) newDirectory(r *room) *everynode.Directory {
+func (c *Controller) newDirectory(r *poolWorker) *everynode.Directory {
 	return everynode.New(everynode.Options{
 		Self: c.Self, Pool: r.Name, Scope: r.Scope, Disk: r.disk, API: c.API, Volumes: everyNode{c, r},
-		Events: c.Speaker, Metrics: c.Observer, Log: c.Log,
+		Events: c.Events, Metrics: c.Metrics, Log: c.Log,
 	})
 }
 
 // everyNode is what the controller does for the volumes of scope every-node in a pool.
 type everyNode struct {
 	c *Controller
-	r *room
+	r *poolWorker
 }
 
 func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
-	return e.c.World.Volumes.Get(name)
+	return e.c.Listers.Volumes.Get(name)
 }
 
 // PoolOf returns the pool's own settings for a class that is gone, or that was changed since: a pod that has the volume
 // already keeps what it has.
 func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
-	if class, known := e.c.World.Classes.Get(plan.VolumeClass(pv)); known {
+	if class, known := e.c.Listers.Classes.Get(plan.VolumeClass(pv)); known {
 		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.r.Name {
 			return pool
 		}
@@ -56,9 +56,9 @@ func (e everyNode) Purge(pv string) { e.r.purges.Add(item{name: pv}) }
 func (e everyNode) LookAtPool() { signal(e.r.kick) }
 
 func (e everyNode) DiskFailed(pv *corev1.PersistentVolume, err error) error {
-	return e.c.diskTrouble(e.r, pv, err)
+	return e.c.diskFailed(e.r, pv, err)
 }
 
 func (e everyNode) APIFailed(pv *corev1.PersistentVolume, err error) error {
-	return e.c.apiTrouble(report.Volume(pv), err)
+	return e.c.apiFailed(report.Volume(pv), err)
 }

@@ -97,16 +97,16 @@ func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
 			claims["ns/"+claim.Name] = claim
 		}
 		m, changes := &mount{}, make(chan struct{}, 1)
-		o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), World: World{Volumes: none[*corev1.PersistentVolume]{}}}
-		o.Gate, o.Speaker, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
-		o.Observer = deafToAll{}
+		o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listers: Listers{Volumes: none[*corev1.PersistentVolume]{}}}
+		o.Gate, o.Events, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
+		o.Metrics = deafToAll{}
 		o.Pools = []PoolParts{{
 			Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }}, Storage: m, Probe: m,
 			Opened: func(hostcheck.Marker) error { return nil },
 		}}
-		o.World.Claims = claims
-		o.World.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: o.Provisioner, VolumeBindingMode: &wait}}
-		o.World.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Node, Labels: map[string]string{corev1.LabelHostname: o.Node}}}}
+		o.Listers.Claims = claims
+		o.Listers.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: o.Provisioner, VolumeBindingMode: &wait}}
+		o.Listers.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Node, Labels: map[string]string{corev1.LabelHostname: o.Node}}}}
 		c := New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		checked, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})

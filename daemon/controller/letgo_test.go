@@ -35,7 +35,7 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		with error
 		want bool
 	}{
-		"the answer is lost":       {io.ErrUnexpectedEOF, true},
+		"the response is lost":     {io.ErrUnexpectedEOF, true},
 		"500":                      {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), true},
 		"503, of a proxy perhaps":  {apierrors.NewServiceUnavailable("upstream connect error or disconnect/reset before headers"), true},
 		"it was changed meanwhile": {apierrors.NewConflict(resource, "pvc-a", errors.New("changed")), false},
@@ -68,7 +68,7 @@ func (d *readOnly) Purge(context.Context, mounts.Identity, string) (volume.Purge
 func TestPurgeFails(t *testing.T) {
 	disk := &readOnly{err: errors.New("unlinkat file: read-only file system")}
 	c, r := stand(&api{}, disk)
-	c.Speaker = deafSpeaker{}
+	c.Events = deafSpeaker{}
 	for range 2 {
 		if after, err := c.purge(t.Context(), r, "pvc-a"); err != nil || after != time.Second {
 			t.Errorf("again after %s, %v; want a second", after, err)

@@ -28,14 +28,14 @@ func (c *Controller) fanOut(ctx context.Context) {
 
 // Look makes every pool's loop look at its pool now.
 func (c *Controller) Look() {
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		signal(r.kick)
 	}
 }
 
 // watchPool looks at one pool again and again: at once when the mount table changed or work in it
 // failed, and slowly otherwise, so that a lost event costs seconds and not correctness.
-func (c *Controller) watchPool(ctx context.Context, r *room, first func()) {
+func (c *Controller) watchPool(ctx context.Context, r *poolWorker, first func()) {
 	tick := time.NewTicker(c.Tick)
 	defer tick.Stop()
 	for {
@@ -55,7 +55,7 @@ func (c *Controller) watchPool(ctx context.Context, r *room, first func()) {
 }
 
 // look probes a pool once. The gate closes before anybody is told; it opens after.
-func (c *Controller) look(ctx context.Context, r *room) {
+func (c *Controller) look(ctx context.Context, r *poolWorker) {
 	synced := c.here.synced.Load()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	report := r.Probe.Probe(deadline)
@@ -82,7 +82,7 @@ func (c *Controller) look(ctx context.Context, r *room) {
 		r.disk.Close()
 	}
 	r.elector.Look() // a leader that cannot work any more leaves the pool to another node
-	c.Observer.Pool(after)
+	c.Metrics.Pool(after)
 	r.outage.note(after.Open(), time.Now())
 	if gate.Changed(before, after) {
 		r.changes.Note()
@@ -103,7 +103,7 @@ func (c *Controller) look(ctx context.Context, r *room) {
 
 // reportPool tells the log and the Node object what changed, each finding in its own words. The state of a pool that
 // changes to and fro is told now and then, with how often it changed.
-func (c *Controller) reportPool(r *room, now gate.State) {
+func (c *Controller) reportPool(r *poolWorker, now gate.State) {
 	due, changes, lasted := r.changes.Due(time.Now())
 	if !due {
 		return
@@ -117,12 +117,12 @@ func (c *Controller) reportPool(r *room, now gate.State) {
 		message := "pool " + r.Name + ": open, " + words.Size(now.Report.Free) + " for new volumes" + often
 		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", r.Name)
 		if was.Checked {
-			c.Speaker.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
+			c.Events.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)
 		}
 	}
 	for _, f := range now.Report.Findings {
 		message := "pool " + r.Name + ": " + f.Message + often
 		c.Log.Warn(message, "reason", f.Reason, "pool", r.Name)
-		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
+		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
 	}
 }

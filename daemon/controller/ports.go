@@ -14,24 +14,24 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Store is a view of watched objects; keys are "name" or "namespace/name".
-type Store[T any] interface {
+// Lister is a view of watched objects; keys are "name" or "namespace/name".
+type Lister[T any] interface {
 	Get(key string) (T, bool)
 	List() []T
 }
 
-// Watched is a Store that knows whether it is kept up to date at this moment, or only remembers.
-type Watched[T any] interface {
-	Store[T]
+// WatchedLister is a Store that knows whether it is kept up to date at this moment, or only remembers.
+type WatchedLister[T any] interface {
+	Lister[T]
 	Watched() bool
 }
 
-// World is what the daemon watches.
-type World struct {
-	Claims  Watched[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim and its like)
-	Classes Store[*storagev1.StorageClass]         // those of our provisioner
-	Volumes Store[*corev1.PersistentVolume]        // those of this node
-	Nodes   Store[*corev1.Node]                    // this node alone
+// Listers is what the daemon watches.
+type Listers struct {
+	Claims  WatchedLister[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim and its like)
+	Classes Lister[*storagev1.StorageClass]              // those of our provisioner
+	Volumes Lister[*corev1.PersistentVolume]             // those of this node
+	Nodes   Lister[*corev1.Node]                         // this node alone
 }
 
 // Reader reads single objects from the API itself, before something that cannot be undone.
@@ -43,7 +43,7 @@ type Reader interface {
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
-	// EventLastWritten answers when an event was written last, by any daemon; zero is never.
+	// EventLastWritten returns when an event was written last, by any daemon; zero is never.
 	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
@@ -53,7 +53,7 @@ type Reader interface {
 
 // VolumeWriter creates and removes volume objects.
 type VolumeWriter interface {
-	// CreateVolume answers the object that has the name already, if there is one.
+	// CreateVolume returns the object that has the name already, if there is one.
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// RemoveVolume takes our finalizer off and deletes the object.
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
@@ -64,7 +64,7 @@ type VolumeWriter interface {
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 }
 
-// ClaimWriter writes the node on a claim, unless somebody else changed the claim (won is false).
+// ClaimWriter writes the node on a claim, unless another writer changed the claim (won is false).
 type ClaimWriter interface {
 	SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error)
 }
@@ -73,7 +73,7 @@ type ClaimWriter interface {
 type Tombstones interface {
 	// WriteTombstone writes one; one that is there already stays, and first is false.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
-	// ReadTombstone answers nil without an error for a volume that has none.
+	// ReadTombstone returns nil without an error for a volume that has none.
 	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
 }
 
@@ -87,19 +87,19 @@ type API interface {
 	binding.API
 }
 
-// Speaker tells the people who look at an object. It never blocks.
-type Speaker interface {
+// Events tells the people who look at an object. It never blocks.
+type Events interface {
 	Event(ref corev1.ObjectReference, kind, reason, message string)
 }
 
-// Prober looks at one pool. It answers by the context's deadline, also when the pool hangs, and finds
-// a pool closed in which a call of its Disk gets no answer.
+// Prober looks at one pool. It returns by the context's deadline, also when the pool hangs, and finds
+// a pool closed in which a call of its storage does not return.
 type Prober interface {
 	Probe(ctx context.Context) hostcheck.Report
 }
 
-// Observer counts. It never blocks.
-type Observer interface {
+// Metrics counts. It never blocks.
+type Metrics interface {
 	Claim(pool, reason string, took time.Duration)
 	Volume(pool, reason string)
 	Part(pool, reason string)

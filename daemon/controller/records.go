@@ -25,7 +25,7 @@ const (
 
 // keepRecords goes through a pool's records whenever the pool opens, a claim went away with work half
 // done, or time has passed.
-func (c *Controller) keepRecords(ctx context.Context, r *room) {
+func (c *Controller) keepRecords(ctx context.Context, r *poolWorker) {
 	for {
 		next := recheckEvery
 		select { // what was signalled before is seen now
@@ -58,7 +58,7 @@ func (c *Controller) keepRecords(ctx context.Context, r *room) {
 	}
 }
 
-func (c *Controller) recheck(ctx context.Context, r *room) error {
+func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 	h, ok := r.disk.Open(ctx)
 	if !ok || !r.elector.Leads() {
 		return nil
@@ -80,7 +80,7 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 	c.lookForLost(r, records)
 	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
-		_, published := c.World.Volumes.Get(rec.PV)
+		_, published := c.Listers.Volumes.Get(rec.PV)
 		return published
 	})
 	if len(records) == 0 && c.knowsCluster() {
@@ -122,14 +122,14 @@ func (c *Controller) recheck(ctx context.Context, r *room) error {
 }
 
 // lookForLost has the volumes looked at that are bound and have no directory in the pool: the API server
-// was restored to a day before they were deleted, or somebody removed their directories. The records
+// was restored to a day before they were deleted, or a user removed their directories. The records
 // were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
-func (c *Controller) lookForLost(r *room, records []record.Record) {
+func (c *Controller) lookForLost(r *poolWorker, records []record.Record) {
 	places := make(map[string]record.Place, len(records))
 	for _, rec := range records {
 		places[rec.PV] = rec.Place
 	}
-	for _, v := range c.World.Volumes.List() {
+	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == r.Name && plan.MayLack(v, places[v.Name]) {
 			r.volumes.Add(item{name: v.Name})
 		}
@@ -164,7 +164,7 @@ func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string
 // record looks at one record whose volume object is not watched: it does not exist, or its label is not
 // this node's. Everything is read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, r *room, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
+func (c *Controller) record(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
 	facts, err := c.recordFacts(ctx, r, h, rec)
 	if err != nil {
 		return false, err
@@ -195,12 +195,12 @@ func (c *Controller) record(ctx context.Context, r *room, h disk.Handle, rec rec
 	return !errors.Is(err, volume.ErrMoved) && ctx.Err() == nil, err
 }
 
-func (c *Controller) recordFacts(ctx context.Context, r *room, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
+func (c *Controller) recordFacts(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
 		Record: rec, Self: c.Self, Scope: r.Scope,
 		Former: h.State.Report.Mark.Former(),
 	}
-	if node, known := c.World.Nodes.Get(c.Node); known {
+	if node, known := c.Listers.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
 	}
 	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
@@ -225,20 +225,20 @@ func quiet(err error) error {
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
-func (c *Controller) undo(ctx context.Context, r *room, h disk.Handle, rec record.Record) error {
+func (c *Controller) undo(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) error {
 	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	err := h.Undo(rec.PV)
 	switch {
 	case err == nil && rec.Place == record.Nowhere:
-		// Never made, or purged by a process that ended before it forgot it: nobody can tell.
+		// Never made, or purged by a process that ended before it forgot it: the disk does not tell.
 		c.Log.Info("forgot a volume whose directory is gone", "volume", rec.PV, "pool", r.Name)
 	case err == nil:
-		c.Observer.Volume(r.Name, plan.ReasonUnpublishedRemoved)
+		c.Metrics.Volume(r.Name, plan.ReasonUnpublishedRemoved)
 		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", rec.PV, "pool", r.Name)
 	case errors.Is(err, volume.ErrNotEmpty):
-		c.sayOrphan(r, rec)
+		c.reportOrphan(r, rec)
 		return nil
 	}
 	return err
@@ -246,7 +246,7 @@ func (c *Controller) undo(ctx context.Context, r *room, h disk.Handle, rec recor
 
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
 // discarded by a worker that let the object go, since the records were read.
-func (c *Controller) orphan(ctx context.Context, r *room, h disk.Handle, rec record.Record) error {
+func (c *Controller) orphan(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) error {
 	if rec.Place == record.InTrash {
 		if c.begun.Has(removingKey(rec.PV)) {
 			return nil
@@ -259,11 +259,11 @@ func (c *Controller) orphan(ctx context.Context, r *room, h disk.Handle, rec rec
 			return c.discard(ctx, r, h, rec.PV)
 		}
 	}
-	c.sayOrphan(r, rec)
+	c.reportOrphan(r, rec)
 	return nil
 }
 
-func (c *Controller) sayOrphan(r *room, rec record.Record) {
+func (c *Controller) reportOrphan(r *poolWorker, rec record.Record) {
 	if !c.said.New("orphan/"+rec.PV, plan.ReasonOrphaned) {
 		return
 	}
@@ -277,7 +277,7 @@ func (c *Controller) sayOrphan(r *room, rec record.Record) {
 	if rec.Place == record.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}
-	c.Observer.Volume(r.Name, plan.ReasonOrphaned)
+	c.Metrics.Volume(r.Name, plan.ReasonOrphaned)
 	c.Log.Warn(words, "reason", plan.ReasonOrphaned,
 		"volume", rec.PV, "directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", r.Name)
 }

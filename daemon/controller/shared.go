@@ -10,10 +10,10 @@ import (
 )
 
 // newElector makes the elector of a shared pool.
-func (c *Controller) newElector(r *room) *leadership.Elector {
+func (c *Controller) newElector(r *poolWorker) *leadership.Elector {
 	return leadership.New(leadership.Options{
 		Pool: r.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, r},
-		Events: c.Speaker, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
+		Events: c.Events, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
 			signal(r.recheck)
 			c.requeueVolumes(r)
 			c.requeueClaims(r.Name)
@@ -23,14 +23,14 @@ func (c *Controller) newElector(r *room) *leadership.Elector {
 
 // LeaseChanged is called with each lease that the watch brings, and with nil for one that was deleted.
 func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
-	for _, r := range c.rooms {
+	for _, r := range c.workers {
 		r.elector.Changed(name, lease)
 	}
 }
 
 // Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for other pools.
 func (c *Controller) Leader(pool string) string {
-	if r := c.rooms[pool]; r != nil {
+	if r := c.workers[pool]; r != nil {
 		return r.elector.Leader()
 	}
 	return ""
@@ -39,7 +39,7 @@ func (c *Controller) Leader(pool string) string {
 // storage is a shared pool's storage on this host, as its elector sees it.
 type storage struct {
 	c *Controller
-	r *room
+	r *poolWorker
 }
 
 // Usable is part of leadership.Storage.
@@ -56,7 +56,7 @@ const proofs = 64
 func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
 	looked := 0
 	h, _ := s.r.disk.Open(ctx)
-	for _, v := range s.c.World.Volumes.List() {
+	for _, v := range s.c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] != s.r.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
 			continue
 		}

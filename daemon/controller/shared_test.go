@@ -154,7 +154,7 @@ type deafSpeaker struct{}
 func (deafSpeaker) Event(corev1.ObjectReference, string, string, string) {}
 
 // fenced is a controller that holds the lease of one shared pool, with a volume that is released.
-func fenced() (*Controller, *room, *cluster, *drawer) {
+func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-u", UID: "v", Finalizers: []string{plan.Finalizer},
@@ -172,10 +172,10 @@ func fenced() (*Controller, *room, *cluster, *drawer) {
 	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared}}
 	server := &cluster{done: done, volume: pv}
 	c, r := stand(&api{}, disk)
-	c.API, c.Identity, c.Provisioner, c.Speaker = server, me, plan.DefaultProvisioner, deafSpeaker{}
+	c.API, c.Identity, c.Provisioner, c.Events = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
 	r.elector = leadership.New(leadership.Options{
-		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, r}, Events: c.Speaker,
+		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, r}, Events: c.Events,
 		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {},
 	})
 	server.now += time.Minute
@@ -187,7 +187,7 @@ func fenced() (*Controller, *room, *cluster, *drawer) {
 var lost = map[string]func(c *cluster){
 	"another took it":                         func(c *cluster) { c.lease.Holder, c.lease.Term.Number = "node-b_1", 2 },
 	"another had it in between":               func(c *cluster) { c.lease.Term.Number = 3 },
-	"somebody deleted it":                     func(c *cluster) { c.lease = nil },
+	"it was deleted":                          func(c *cluster) { c.lease = nil },
 	"it was deleted and made again":           func(c *cluster) { c.lease.Term.UID = "m" },
 	"another daemon of its name has it":       func(c *cluster) { c.lease.Holder = "node-a_2" },
 	"it only reports":                         func(c *cluster) { c.lease.Reporter = true },
@@ -195,7 +195,7 @@ var lost = map[string]func(c *cluster){
 }
 
 // opened is a handle on a pool that is open.
-func opened(t *testing.T, r *room) disk.Handle {
+func opened(t *testing.T, r *poolWorker) disk.Handle {
 	t.Helper()
 	h, ok := r.disk.Open(t.Context())
 	if !ok {
@@ -206,33 +206,33 @@ func opened(t *testing.T, r *room) disk.Handle {
 
 // acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
 var acts = map[string]struct {
-	act  func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error
+	act  func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error
 	want string // what it does as long as it holds the lease
 }{
-	"delete": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"delete": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, h, pv, plan.Delete)
 	}, "trash, finalizer off, object deleted, discard"},
-	"archive": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"archive": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, h, pv, plan.Archive)
 	}, "archive, finalizer off, object deleted, discard"},
-	"let go": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"let go": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, h, pv, plan.LetGo)
 	}, "finalizer off, object deleted, discard"},
-	"retain": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"retain": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.remove(ctx, r, h, pv, plan.Retain)
 	}, "retain, finalizer off"},
-	"put back": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"put back": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.putBack(ctx, r, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
-	"purge": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"purge": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		_, err := c.purge(ctx, r, pv.Name)
 		return err
 	}, "purge"},
-	"undo": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"undo": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.undo(ctx, r, h, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
-	"records": {func(ctx context.Context, c *Controller, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"records": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		return c.recheck(ctx, r)
 	}, "sweep, undo"},
@@ -332,7 +332,7 @@ func TestProof(t *testing.T) {
 		"a volume of another scope":  {of("fast", plan.ScopeNode), record.Record{PV: "pvc-1", ClaimUID: "1"}, ""},
 	} {
 		ctl, r := stand(&api{}, &shelf{records: []record.Record{c.record}})
-		ctl.World.Volumes = one[*corev1.PersistentVolume]{c.volume}
+		ctl.Listers.Volumes = one[*corev1.PersistentVolume]{c.volume}
 		if got := (storage{ctl, r}).Proof(t.Context()); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -20,34 +20,34 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 	if !plan.Contended(f) {
 		return c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
 	}
-	if !c.World.Claims.Watched() {
+	if !c.Listers.Claims.Watched() {
 		return lag, nil // what others take is not seen
 	}
-	if wait := c.turns.enter(); wait > 0 {
+	if wait := c.stagger.enter(); wait > 0 {
 		return wait, nil
 	}
-	defer c.turns.leave()
+	defer c.stagger.leave()
 	began := time.Now()
 	now, err := c.API.GetClaim(ctx, f.Claim.Namespace, f.Claim.Name)
 	took := time.Since(began)
 	if err != nil {
-		c.turns.missed(time.Now())
-		return 0, c.apiTrouble(report.Claim(f.Claim), err)
+		c.stagger.missed(time.Now())
+		return 0, c.apiFailed(report.Claim(f.Claim), err)
 	}
 	if now == nil || now.UID != f.Claim.UID || now.ResourceVersion != f.Claim.ResourceVersion {
-		c.turns.missed(time.Now())
+		c.stagger.missed(time.Now())
 		return lag, nil // the watch brings what became of it
 	}
-	// Where an answer takes long another node's write may be on its way as well: the turns are further apart then.
-	f.Lag, f.Age = max(f.Lag, c.turns.answered(time.Now(), took)), f.Age+took
+	// Where a response takes long another node's write may be on its way as well: the delays are further apart then.
+	f.Lag, f.Age = max(f.Lag, c.stagger.answered(time.Now(), took)), f.Age+took
 	if verdict := plan.ForClaim(f); verdict.Action != plan.Assign {
 		return verdict.After, nil
 	}
 	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim for this node")
 	if after == 0 && err == nil {
-		c.turns.took(time.Now())
+		c.stagger.took(time.Now())
 	} else {
-		c.turns.missed(time.Now())
+		c.stagger.missed(time.Now())
 	}
 	return after, err
 }
@@ -56,7 +56,7 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
 	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim over from node "+plan.Chosen(f.Claim))
 	if after == 0 && err == nil {
-		c.sayClaim(f.Claim, plan.TakenOver(f), f.Pool.Name)
+		c.reportClaim(f.Claim, plan.TakenOver(f), f.Pool.Name)
 	}
 	return after, err
 }
@@ -66,23 +66,23 @@ func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Dura
 func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
 	own := plan.Chosen(f.Claim) == c.Node
 	if own {
-		c.sayClaim(f.Claim, v, f.Pool.Name)
+		c.reportClaim(f.Claim, v, f.Pool.Name)
 	}
 	after, err := c.assign(ctx, f.Claim, "", "gave the claim back")
 	if after == 0 && err == nil && !own {
-		c.sayClaim(f.Claim, v, f.Pool.Name)
+		c.reportClaim(f.Claim, v, f.Pool.Name)
 	}
 	return after, err
 }
 
-// assign writes a node's name on a claim. It answers 0 if that was done.
+// assign writes a node's name on a claim. It returns 0 if that was done.
 func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
 	won, err := c.API.SetSelectedNode(ctx, claim, node)
 	if err != nil {
-		return 0, c.apiTrouble(report.Claim(claim), err)
+		return 0, c.apiFailed(report.Claim(claim), err)
 	}
 	if !won {
-		return lag, nil // somebody changed the claim, which the watch brings; or nobody did, and it does not
+		return lag, nil // another writer changed the claim, which the watch brings; or none did, and it does not
 	}
 	c.Log.Info(words, "claim", claim.Namespace+"/"+claim.Name)
 	return 0, nil // the watch brings the claim again
@@ -111,13 +111,13 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 	if err != nil || time.Since(said) < plan.RemindEvery {
 		return err
 	}
-	c.sayClaim(f.Claim, v, f.Pool.Name)
+	c.reportClaim(f.Claim, v, f.Pool.Name)
 	return nil
 }
 
 // left ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
 func (c *Controller) left(uid string) {
 	if pool := c.inFlight.left(uid); pool != "" {
-		signal(c.rooms[pool].recheck)
+		signal(c.workers[pool].recheck)
 	}
 }

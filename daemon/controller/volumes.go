@@ -21,7 +21,7 @@ import (
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
-func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Duration, error) {
+func (c *Controller) volume(ctx context.Context, r *poolWorker, name string) (time.Duration, error) {
 	if done, after, err := r.everyNode.Look(ctx, name); done {
 		return after, err
 	}
@@ -35,14 +35,14 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	h, _ := r.disk.Open(ctx)
 	facts, err := c.volumeFacts(ctx, r, h, pv)
 	if err != nil {
-		return 0, c.diskTrouble(r, pv, err)
+		return 0, c.diskFailed(r, pv, err)
 	}
 	verdict := plan.ForVolume(facts)
 	if verdict.Action == plan.PutBack {
 		return 0, c.putBack(ctx, r, h, facts, verdict)
 	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
-		c.sayVolume(r, pv, verdict)
+		c.reportVolume(r, pv, verdict)
 		return verdict.After, nil
 	}
 	if plan.OnEveryNode(pv) {
@@ -52,9 +52,9 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	case errors.Is(err, errGone):
 		return 0, c.vanished(ctx, r, name)
 	case err != nil:
-		return 0, quiet(c.diskTrouble(r, pv, err))
+		return 0, quiet(c.diskFailed(r, pv, err))
 	}
-	c.Observer.Volume(r.Name, verdict.Reason)
+	c.Metrics.Volume(r.Name, verdict.Reason)
 	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", r.Name)
 	if r.Name != "" {
 		r.purges.Add(item{name: pv.Name})
@@ -62,10 +62,10 @@ func (c *Controller) volume(ctx context.Context, r *room, name string) (time.Dur
 	return 0, nil
 }
 
-// vanished finishes a removal whose last answer was lost: the object went, and nobody was told to empty
+// vanished finishes a removal whose last response was lost: the object went, and no worker was told to empty
 // the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
 // without an object. What is elsewhere is left to the comparison of all records.
-func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
+func (c *Controller) vanished(ctx context.Context, r *poolWorker, name string) error {
 	h, ok := r.disk.Open(ctx)
 	if !ok {
 		return nil // the pool's records are gone through when it opens again
@@ -82,7 +82,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 		_, err = c.record(ctx, r, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
-		if _, watched := c.World.Volumes.Get(name); watched {
+		if _, watched := c.Listers.Volumes.Get(name); watched {
 			r.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
 		} else {
 			r.purges.Add(item{name: name})
@@ -91,7 +91,7 @@ func (c *Controller) vanished(ctx context.Context, r *room, name string) error {
 	return nil
 }
 
-func (c *Controller) volumeFacts(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+func (c *Controller) volumeFacts(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
 	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
@@ -150,7 +150,7 @@ var done = map[plan.Action]string{
 
 // remove takes the data out of the way, durably, before the object goes: a crash in between leaves
 // the object, and the next try finds the directory moved and goes on.
-func (c *Controller) remove(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
+func (c *Controller) remove(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
 	if err := r.elector.Fence(ctx); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (c *Controller) remove(ctx context.Context, r *room, h disk.Handle, pv *cor
 //	discarded           a directory whose files may go: purged
 //
 // A daemon that is told to end does all of it first. What it did and was not answered it remembers.
-func (c *Controller) letGo(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+func (c *Controller) letGo(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
@@ -217,7 +217,7 @@ func (c *Controller) letGo(ctx context.Context, r *room, h disk.Handle, pv *core
 var errGone = errors.New("the object went by another hand")
 
 // discard has a volume's files go whose object this process let go.
-func (c *Controller) discard(ctx context.Context, r *room, h disk.Handle, pv string) error {
+func (c *Controller) discard(ctx context.Context, r *poolWorker, h disk.Handle, pv string) error {
 	if r.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
@@ -259,9 +259,9 @@ func removingKey(pv string) string { return "removing/" + pv }
 func letGoKey(pv string) string    { return "let go/" + pv }
 
 // stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
-// out of the way: whoever was paused before that step may have made it long after it was decided. What
+// out of the way: a daemon that was paused before that step may have made it long after it was decided. What
 // is in the trash can be put back as long as its object is there.
-func (c *Controller) stillGoing(ctx context.Context, r *room, h disk.Handle, pv *corev1.PersistentVolume) error {
+func (c *Controller) stillGoing(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	if r.elector == nil {
 		return nil
 	}
@@ -284,8 +284,8 @@ func (c *Controller) stillGoing(ctx context.Context, r *room, h disk.Handle, pv 
 	}
 }
 
-// diskTrouble tells an error and passes it on, so that it is tried again.
-func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error) error {
+// diskFailed tells an error and passes it on, so that it is tried again.
+func (c *Controller) diskFailed(r *poolWorker, pv *corev1.PersistentVolume, err error) error {
 	if errors.Is(err, volume.ErrMoved) {
 		signal(r.kick)
 		return err
@@ -294,54 +294,54 @@ func (c *Controller) diskTrouble(r *room, pv *corev1.PersistentVolume, err error
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
-		c.sayVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonDeleteFailed, Message: err.Error()})
+		c.reportVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonDeleteFailed, Message: err.Error()})
 	}
 	return err
 }
 
-func (c *Controller) sayVolume(r *room, pv *corev1.PersistentVolume, v plan.Verdict) {
+func (c *Controller) reportVolume(r *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
 	if v.Reason == "" || !c.said.New(string(pv.UID), v.Reason+" "+v.Message) {
 		return
 	}
-	c.Observer.Volume(r.Name, v.Reason)
+	c.Metrics.Volume(r.Name, v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+	c.Events.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
-		c.Speaker.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
+		c.Events.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
 	}
 }
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
-// One worker at a time has a volume, so nobody puts it there meanwhile.
-func (c *Controller) putBack(ctx context.Context, r *room, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
+// One worker at a time has a volume, so no other one puts it there meanwhile.
+func (c *Controller) putBack(ctx context.Context, r *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
 	if err := r.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
-		return c.diskTrouble(r, pv, err)
+		return c.diskFailed(r, pv, err)
 	}
 	c.begun.End(letGoKey(pv.Name))
 	r.everyNode.Attached(pv)
 	if plan.NeedsWork(pv) {
 		r.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
 	}
-	c.Observer.Volume(r.Name, v.Reason)
+	c.Metrics.Volume(r.Name, v.Reason)
 	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
-	c.Speaker.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	c.Events.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil {
-		c.Speaker.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
+		c.Events.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
 	}
 	return nil
 }
 
 // purge empties one volume's place in the trash, in the background: its object is gone by then.
-func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Duration, error) {
+func (c *Controller) purge(ctx context.Context, r *poolWorker, pv string) (time.Duration, error) {
 	h, ok := r.disk.Open(ctx)
 	if !ok {
 		return 0, nil // the pool's records are gone through when it opens again
 	}
-	if now, watched := c.World.Volumes.Get(pv); watched && plan.InUse(now) {
+	if now, watched := c.Listers.Volumes.Get(pv); watched && plan.InUse(now) {
 		r.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
 		return 0, nil
 	}
@@ -360,9 +360,9 @@ func (c *Controller) purge(ctx context.Context, r *room, pv string) (time.Durati
 	}
 	c.begun.Begin("purge/" + pv)
 	if c.said.New("purge/"+pv, err.Error()) {
-		c.Observer.Volume(r.Name, plan.ReasonPurgeFailed)
+		c.Metrics.Volume(r.Name, plan.ReasonPurgeFailed)
 		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
-		c.Speaker.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
+		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
 	return purgeAgain(c.begun.Since("purge/" + pv)), nil
 }
@@ -376,7 +376,7 @@ func purgeAgain(failed time.Duration) time.Duration {
 
 // mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
 // object is still there.
-func (c *Controller) mayPurge(ctx context.Context, r *room, pv string) (bool, error) {
+func (c *Controller) mayPurge(ctx context.Context, r *poolWorker, pv string) (bool, error) {
 	if r.elector == nil {
 		return true, nil
 	}

@@ -25,7 +25,7 @@ type PartFacts struct {
 
 type partRule func(PartFacts) (Verdict, bool)
 
-// partRules is the specification: the first rule that applies decides. What concerns nobody comes
+// partRules is the specification: the first rule that applies decides. What is not this node's comes
 // first, then what this node has already, then why it cannot.
 var partRules = []partRule{
 	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partThere, partRemoved, partFull, partTooLarge,
@@ -45,8 +45,8 @@ func ForPart(f PartFacts) Verdict {
 	return Verdict{Action: Provision}
 }
 
-// InUse says, from the object alone, whether a volume may be in a pod, now or soon: it waits for its
-// claim or is bound to it. Also one that somebody deleted is in use until its claim goes.
+// InUse reports, from the object alone, whether a volume may be in a pod, now or soon: it waits for its
+// claim or is bound to it. Also one that a user deleted is in use until its claim goes.
 func InUse(v *corev1.PersistentVolume) bool {
 	switch v.Status.Phase {
 	case corev1.VolumeReleased, corev1.VolumeFailed:

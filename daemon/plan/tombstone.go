@@ -8,13 +8,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Tombstone is what stays in the API of a volume of scope every-node whose object went: the word, for
+// Tombstone is what stays in the API of a volume of scope every-node whose object went: the proof, for
 // the nodes that were off or could not, that its claim is gone and what is to become of its data. The
 // node that lets the object go writes it first.
 //
 // It is the only proof that a node accepts. That an object is absent proves nothing: the cluster may
 // have been restored to a day before the claim was made, be another one, or have lost the object to
-// somebody who took its finalizer off. A tombstone cannot be there by accident in any of these cases,
+// a user who took its finalizer off. A tombstone cannot be there by accident in any of these cases,
 // because it was written in this history of this cluster, for this claim's UID.
 type Tombstone struct {
 	PV       string
@@ -28,7 +28,7 @@ type Tombstone struct {
 }
 
 // NewTombstone is the one that a volume gets when its object is let go with this action. The claim's
-// UID is in the volume's name, also where somebody took the claim out of the object.
+// UID is in the volume's name, also where a user took the claim out of the object.
 func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombstone {
 	t := Tombstone{PV: v.Name, ClaimUID: strings.TrimPrefix(v.Name, "pvc-"), Class: VolumeClass(v), Node: node, Data: Delete}
 	if ref := v.Spec.ClaimRef; ref != nil {
@@ -40,7 +40,7 @@ func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombston
 	return t
 }
 
-// Buryable says whether a tombstone can matter: object and claim are gone. A claim of the same name and
+// Buryable reports whether a tombstone can matter: object and claim are gone. A claim of the same name and
 // another UID is another one.
 func Buryable(f RecordFacts) bool {
 	return f.Record.Scope == ScopeEveryNode && f.Volume == nil && (f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID)

@@ -22,7 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// An API that answers late, wrongly or not at all is played in test/chaos. Here are the single steps
+// An API server that responds late, wrongly or not at all is simulated in test/chaos. Here are the single steps
 // that it found wanting.
 
 var errAway = errors.New("away")
@@ -122,20 +122,20 @@ func (none[T]) Get(string) (t T, ok bool) { return t, false }
 func (none[T]) List() []T                 { return nil }
 func (none[T]) Watched() bool             { return true }
 
-type deafObserver struct{ Observer }
+type deafObserver struct{ Metrics }
 
 func (deafObserver) Volume(string, string) {}
 
 // stand is a controller with one open pool, "fast", on this disk.
-func stand(a *api, storage disk.Storage) (*Controller, *room) {
+func stand(a *api, storage disk.Storage) (*Controller, *poolWorker) {
 	g := gate.New("fast")
 	g.Set(hostcheck.Report{Pool: "fast", Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
-		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observer: deafObserver{},
-		Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
-		World: World{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
+		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: deafObserver{},
+		Pools:   []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
+		Listers: Listers{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
 	})
-	return c, c.rooms["fast"]
+	return c, c.workers["fast"]
 }
 
 // All workers wait while the nodes are counted: one that failed is enough for a while.
@@ -157,7 +157,7 @@ func TestNodesAreCountedOnceWhileItFails(t *testing.T) {
 	}
 }
 
-// A claim that somebody seems to have changed is looked at again: the watch may have nothing to bring.
+// A claim that seems to have been changed is looked at again: the watch may have nothing to bring.
 func TestAssignIsTriedAgain(t *testing.T) {
 	a := &api{}
 	c, _ := stand(a, &shelf{})
@@ -167,13 +167,13 @@ func TestAssignIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The object is gone, by a request whose answer was lost: the trash is emptied all the same.
+// The object is gone, by a request whose response was lost: the trash is emptied all the same.
 func TestVanishedVolumeIsPurged(t *testing.T) {
 	disk := &shelf{records: []record.Record{
 		{PV: "pvc-a", Place: record.Emptying}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InTrash}, {PV: "pvc-d", Place: record.InTrash},
 	}}
 	c, r := stand(&api{}, disk)
-	c.begun.Begin(letGoKey("pvc-c")) // the answer to its last request was lost
+	c.begun.Begin(letGoKey("pvc-c")) // the response to its last request was lost
 	for _, name := range []string{"pvc-a", "pvc-b", "pvc-c", "pvc-d", "pvc-unknown"} {
 		if _, err := c.volume(t.Context(), r, name); err != nil {
 			t.Error(err)
@@ -269,7 +269,7 @@ func TestForcedRemovalIsNoticed(t *testing.T) {
 	pv.Finalizers = []string{plan.Finalizer}
 	c.VolumeChanged(pv, nil)
 	if len(r.recheck) != 1 {
-		t.Error("nobody looks at the record of a volume whose object is gone")
+		t.Error("the record is not looked at of a volume whose object is gone")
 	}
 }
 
@@ -279,14 +279,14 @@ func TestRecheckGoesOn(t *testing.T) {
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InPool}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InPool}}}
 	c, r := stand(a, disk)
 	if err := c.recheck(t.Context(), r); err == nil || err.Error() != "it is busy" {
-		t.Errorf("it answers %v", err)
+		t.Errorf("it returns %v", err)
 	}
 	if !slices.Equal(disk.undone, []string{"pvc-b", "pvc-c"}) {
 		t.Errorf("undone: %q", disk.undone)
 	}
 	a.away, a.asked = true, nil
 	if err := c.recheck(t.Context(), r); !errors.Is(err, errAway) || len(a.asked) != 1 {
-		t.Errorf("it answers %v after it asked for %q", err, a.asked)
+		t.Errorf("it returns %v after it asked for %q", err, a.asked)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 	c, r := stand(a, disk)
 	for _, want := range []int{1, 0} {
 		if err := c.recheck(t.Context(), r); err != nil || len(a.asked) != want {
-			t.Errorf("it answers %v after it asked for %q, want %d requests", err, a.asked, want)
+			t.Errorf("it returns %v after it asked for %q, want %d requests", err, a.asked, want)
 		}
 		a.asked = nil
 	}
@@ -324,14 +324,14 @@ func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 	}
 }
 
-// What failed again and again while the API was away is tried at once when it answers.
+// What failed again and again while the API was away is tried at once when it responds.
 func TestAPIAnswers(t *testing.T) {
 	c, r := stand(&api{}, &shelf{})
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
 	pv.Status.Phase = corev1.VolumeReleased
-	c.World = World{Claims: one[*corev1.PersistentVolumeClaim]{claim}, Volumes: one[*corev1.PersistentVolume]{pv}, Classes: none[*storagev1.StorageClass]{}}
-	home := c.rooms[""] // the claim's class is not known
+	c.Listers = Listers{Claims: one[*corev1.PersistentVolumeClaim]{claim}, Volumes: one[*corev1.PersistentVolume]{pv}, Classes: none[*storagev1.StorageClass]{}}
+	home := c.workers[""] // the claim's class is not known
 	for range 10 {
 		home.claims.AddRateLimited(claimItem(claim))
 		r.volumes.AddRateLimited(item{name: pv.Name})
@@ -363,17 +363,17 @@ func TestRememberedClaimIsAskedFor(t *testing.T) {
 		want     bool
 		failed   bool
 		requests int
-		claims   Watched[*corev1.PersistentVolumeClaim]
+		claims   WatchedLister[*corev1.PersistentVolumeClaim]
 	}{
-		"watched":                 {&api{away: true}, true, false, 0, none[*corev1.PersistentVolumeClaim]{}},
-		"the same":                {&api{claim: remembered}, true, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"forgotten":               {&api{}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"another of its name":     {&api{claim: other}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"changed meanwhile":       {&api{claim: later}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"the server answers none": {&api{away: true, claim: remembered}, false, true, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"watched":             {&api{away: true}, true, false, 0, none[*corev1.PersistentVolumeClaim]{}},
+		"the same":            {&api{claim: remembered}, true, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"forgotten":           {&api{}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"another of its name": {&api{claim: other}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"changed meanwhile":   {&api{claim: later}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"no response":         {&api{away: true, claim: remembered}, false, true, 1, one[*corev1.PersistentVolumeClaim]{}},
 	} {
 		stood, _ := stand(c.api, &shelf{})
-		stood.World.Claims = c.claims
+		stood.Listers.Claims = c.claims
 		got, err := stood.unchanged(t.Context(), remembered)
 		if got != c.want || (err != nil) != c.failed || len(c.api.asked) != c.requests {
 			t.Errorf("%s: %v, %v, after asking %q", name, got, err, c.api.asked)

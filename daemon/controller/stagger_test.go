@@ -16,46 +16,46 @@ import (
 )
 
 // A burst has a backlog that ends with it, and never a longer one than its limit.
-func TestTurnsBacklog(t *testing.T) {
-	var turns turns
+func TestStaggerBacklog(t *testing.T) {
+	var s stagger
 	now, slot := time.Now(), 25*time.Millisecond
 	for i := range 10000 {
-		if got := turns.arrive(now, slot); got != min(time.Duration(i)*slot, plan.TakeBacklog) {
+		if got := s.arrive(now, slot); got != min(time.Duration(i)*slot, plan.TakeBacklog) {
 			t.Fatalf("claim %d has a backlog of %s", i, got)
 		}
 	}
-	if got := turns.arrive(now.Add(plan.TakeBacklog), slot); got > slot {
+	if got := s.arrive(now.Add(plan.TakeBacklog), slot); got > slot {
 		t.Errorf("after the burst a claim has a backlog of %s", got)
 	}
 }
 
 // What was taken and missed counts, and fades.
-func TestTurnsFade(t *testing.T) {
-	var turns turns
+func TestStaggerFade(t *testing.T) {
+	var s stagger
 	now := time.Now()
 	for range 8 {
-		turns.took(now)
-		turns.missed(now)
+		s.took(now)
+		s.missed(now)
 	}
-	if taken, late := turns.lately(now); taken != 8 || late != lagMost {
+	if taken, late := s.lately(now); taken != 8 || late != lagMost {
 		t.Errorf("took %d, late by %s", taken, late)
 	}
-	if taken, late := turns.lately(now.Add(fade)); taken != 4 || late != lagMost/2 {
+	if taken, late := s.lately(now.Add(fade)); taken != 4 || late != lagMost/2 {
 		t.Errorf("later: took %d, late by %s", taken, late)
 	}
-	if taken, late := turns.lately(now.Add(20 * fade)); taken != 0 || late != 0 {
+	if taken, late := s.lately(now.Add(20 * fade)); taken != 0 || late != 0 {
 		t.Errorf("much later: took %d, late by %s", taken, late)
 	}
 }
 
 // A node takes one claim at a time; those behind do not all ask again at once.
-func TestTurnsOneAtATime(t *testing.T) {
-	var turns turns
-	if turns.enter() != 0 || turns.enter() != plan.TakeAgain || turns.enter() != 2*plan.TakeAgain {
+func TestStaggerOneAtATime(t *testing.T) {
+	var s stagger
+	if s.enter() != 0 || s.enter() != plan.TakeAgain || s.enter() != 2*plan.TakeAgain {
 		t.Error("more than one is taken, or those behind come at once")
 	}
-	turns.leave()
-	if turns.enter() != 0 || turns.enter() != plan.TakeAgain {
+	s.leave()
+	if s.enter() != 0 || s.enter() != plan.TakeAgain {
 		t.Error("the next one is not taken")
 	}
 }
@@ -79,12 +79,12 @@ func TestTakeLooksFirst(t *testing.T) {
 		Claim: claim, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Age: time.Minute,
 	}
 	after, err := c.take(t.Context(), f)
-	if _, late := c.turns.lately(time.Now()); err != nil || after <= 0 || a.assignments != 0 || late == 0 {
+	if _, late := c.stagger.lately(time.Now()); err != nil || after <= 0 || a.assignments != 0 || late == 0 {
 		t.Errorf("again after %s, %v; %d writes, late by %s", after, err, a.assignments, late)
 	}
 	a.claim = claim
 	if _, err := c.take(t.Context(), f); err != nil || a.assignments != 1 {
-		t.Errorf("%v; %d writes of a claim that nobody took", err, a.assignments)
+		t.Errorf("%v; %d writes of a claim that no node took", err, a.assignments)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestClassOfAnother(t *testing.T) {
 		plan.DefaultProvisioner: "",
 	} {
 		c, _ := stand(&api{}, &shelf{})
-		c.API, c.World.Classes, c.Provisioner = otherClass{&api{}, of}, none[*storagev1.StorageClass]{}, plan.DefaultProvisioner
+		c.API, c.Listers.Classes, c.Provisioner = otherClass{&api{}, of}, none[*storagev1.StorageClass]{}, plan.DefaultProvisioner
 		class := "c"
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner}}}
 		claim.Spec.StorageClassName = &class
@@ -230,7 +230,7 @@ func (deaf) Claim(string, string, time.Duration) {}
 func TestRemind(t *testing.T) {
 	a, s := &asking{api: &api{}, said: time.Now().Add(-time.Minute)}, &speaker{}
 	c, _ := stand(a.api, &shelf{})
-	c.API, c.Speaker, c.Observer = a, s, deaf{}
+	c.API, c.Events, c.Metrics = a, s, deaf{}
 	f := plan.ClaimFacts{Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u"}}}
 	v := plan.Verdict{Action: plan.Remind, Reason: plan.ReasonNodeSilent, Message: "silent"}
 	if err := c.remind(t.Context(), f, v); err != nil || len(s.events) != 0 {
@@ -270,8 +270,8 @@ func TestNodesAreCountedBeforeARefusal(t *testing.T) {
 		a, wait, class := &api{}, storagev1.VolumeBindingWaitForFirstConsumer, "c"
 		ctl, _ := stand(a, &shelf{})
 		ctl.Provisioner = plan.DefaultProvisioner
-		ctl.World.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: ctl.Provisioner, VolumeBindingMode: &wait}}
-		ctl.World.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ctl.Node, Labels: map[string]string{corev1.LabelHostname: ctl.Node}}}}
+		ctl.Listers.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: ctl.Provisioner, VolumeBindingMode: &wait}}
+		ctl.Listers.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ctl.Node, Labels: map[string]string{corev1.LabelHostname: ctl.Node}}}}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "ns", Name: "claim",
 			Annotations: map[string]string{plan.StorageProvisioner: ctl.Provisioner, plan.SelectedNode: ctl.Node}}}
 		claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{c.mode}

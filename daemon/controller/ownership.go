@@ -27,7 +27,7 @@ type here struct {
 	asked   atomic.Pointer[time.Time] // when its ID was read last
 }
 
-// askedLately is how long the cluster's answer is enough where nothing is to be undone. All pools open at once
+// askedLately is how long the cluster's ID is known well enough where nothing is to be undone. All pools open at once
 // when a daemon starts, right after it was asked.
 const askedLately = time.Minute
 
@@ -56,7 +56,7 @@ func (c *Controller) Identify(ctx context.Context) bool {
 	}
 	c.here.synced.Store(true)
 	c.Look()
-	for name, r := range c.rooms {
+	for name, r := range c.workers {
 		if name == "" {
 			continue
 		}
@@ -104,7 +104,7 @@ type owner struct {
 }
 
 // settle finds what speaks against working in a pool, and notes in its marker whose it is from now on.
-func (c *Controller) settle(ctx context.Context, r *room, report *hostcheck.Report) {
+func (c *Controller) settle(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
 	if !c.here.synced.Load() {
 		return
 	}
@@ -114,7 +114,7 @@ func (c *Controller) settle(ctx context.Context, r *room, report *hostcheck.Repo
 			Message: "whose the pool is cannot be told before its records are read: " + err.Error()})
 		return
 	}
-	_, known := c.World.Nodes.Get(c.Node)
+	_, known := c.Listers.Nodes.Get(c.Node)
 	for _, o := range plan.ForOwner(plan.OwnerFacts{
 		Pool: r.Pool, Node: c.Node, NodeKnown: known, Cluster: c.Cluster(), MarkedCluster: report.Mark.Cluster, Census: census,
 	}) {
@@ -135,7 +135,7 @@ func finding(o plan.Objection) hostcheck.Finding {
 
 // learn completes a marker that nothing contradicts. One that cannot be written now is written later: until
 // then the records decide, as they did just now.
-func (c *Controller) learn(ctx context.Context, r *room, report *hostcheck.Report) {
+func (c *Controller) learn(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
 	m := report.Mark
 	if m.Node == "" && !r.OfAllNodes() {
 		m.Node = c.Node
@@ -164,7 +164,7 @@ const recountAfter = time.Minute
 
 // census is what is known by the records. One is taken before the pool opens only where the marker does not
 // say whose it is; else it comes from the comparison of all records, which follows.
-func (c *Controller) census(ctx context.Context, r *room, report hostcheck.Report) (plan.Census, error) {
+func (c *Controller) census(ctx context.Context, r *poolWorker, report hostcheck.Report) (plan.Census, error) {
 	o := &r.owner
 	o.mu.Lock()
 	if o.census != nil && o.marker == report.Mark && (!o.census.Closes() && !o.census.Absent || time.Since(o.at) < recountAfter) {
@@ -200,7 +200,7 @@ func (c *Controller) census(ctx context.Context, r *room, report hostcheck.Repor
 }
 
 // takeCensus reads all records, which may take longer than a look at the pool.
-func (c *Controller) takeCensus(ctx context.Context, r *room, report hostcheck.Report) {
+func (c *Controller) takeCensus(ctx context.Context, r *poolWorker, report hostcheck.Report) {
 	h, _ := r.disk.Opening(ctx, report)
 	marker := report.Mark
 	records, err := h.Records()
@@ -226,7 +226,7 @@ const asked = 50
 // has an object or a claim of theirs.
 func (c *Controller) absent(ctx context.Context, records []record.Record) (bool, error) {
 	for _, rec := range records {
-		if v, watched := c.World.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
+		if v, watched := c.Listers.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
 			return false, nil
 		}
 	}
@@ -258,7 +258,7 @@ func boundTo(v *corev1.PersistentVolume, r record.Record) bool {
 }
 
 // count keeps the census of records that were read anyway, and reports whether it keeps the pool closed.
-func (c *Controller) count(r *room, records []record.Record, marker hostcheck.Marker) (closes bool) {
+func (c *Controller) count(r *poolWorker, records []record.Record, marker hostcheck.Marker) (closes bool) {
 	census := plan.Count(records, r.Pool, c.Node, marker.Former())
 	o := &r.owner
 	o.mu.Lock()
@@ -289,7 +289,7 @@ func (c *Controller) sure(records []record.Record, marker hostcheck.Marker) bool
 		return true
 	}
 	for _, rec := range records {
-		if v, watched := c.World.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
+		if v, watched := c.Listers.Volumes.Get(rec.PV); watched && boundTo(v, rec) {
 			return true
 		}
 	}

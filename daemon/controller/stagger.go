@@ -8,9 +8,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// turns is what a node knows of the Immediate claims that any node may take (plan, take.go). All nodes see
+// stagger is what a node knows of the Immediate claims that any node may take (plan, take.go). All nodes see
 // the same claims come, so that they know much the same.
-type turns struct {
+type stagger struct {
 	mu     sync.Mutex
 	taking bool
 	behind int       // claims that were sent away since
@@ -26,12 +26,12 @@ const fade = 20 * time.Second
 const (
 	lagFirst = 100 * time.Millisecond // the lag that one miss tells of; each further one doubles it
 	lagMost  = 5 * time.Second
-	// slowAnswer is how long an API server that is not busy does not take to read a claim.
+	// slowAnswer is a time that an API server which is not busy does not take to read a claim.
 	slowAnswer = 30 * time.Millisecond
 )
 
-// arrive notes that a claim came, and answers how long those before it keep the API server busy.
-func (t *turns) arrive(now time.Time, slot time.Duration) time.Duration {
+// arrive notes that a claim came, and returns how long those before it keep the API server busy.
+func (t *stagger) arrive(now time.Time, slot time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.free.Before(now) {
@@ -44,9 +44,9 @@ func (t *turns) arrive(now time.Time, slot time.Duration) time.Duration {
 	return backlog
 }
 
-// enter begins to take a claim, one at a time. It answers how long to wait if another one is being taken:
+// enter begins to take a claim, one at a time. It returns how long to wait if another one is being taken:
 // longer for each that waits already, or they would all ask again at once while the API server is slow.
-func (t *turns) enter() (wait time.Duration) {
+func (t *stagger) enter() (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.taking {
@@ -57,14 +57,14 @@ func (t *turns) enter() (wait time.Duration) {
 	return 0
 }
 
-func (t *turns) leave() {
+func (t *stagger) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taking = false
 }
 
 // took notes that this node took a claim.
-func (t *turns) took(now time.Time) {
+func (t *stagger) took(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fade(now)
@@ -72,15 +72,15 @@ func (t *turns) took(now time.Time) {
 }
 
 // missed notes that another node had taken a claim and the watch had not told.
-func (t *turns) missed(now time.Time) {
+func (t *stagger) missed(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fade(now)
 	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
 }
 
-// answered notes how long the API server took to answer, and returns the lag that is to be expected then.
-func (t *turns) answered(now time.Time, took time.Duration) (late time.Duration) {
+// answered notes how long the API server took to respond, and returns the lag that is to be expected then.
+func (t *stagger) answered(now time.Time, took time.Duration) (late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fade(now)
@@ -91,14 +91,14 @@ func (t *turns) answered(now time.Time, took time.Duration) (late time.Duration)
 }
 
 // lately is how many claims this node took lately, and by how much the watch lags.
-func (t *turns) lately(now time.Time) (taken int, late time.Duration) {
+func (t *stagger) lately(now time.Time) (taken int, late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fade(now)
 	return int(math.Round(t.taken)), time.Duration(t.late * float64(time.Second)).Truncate(10 * time.Millisecond)
 }
 
-func (t *turns) fade(now time.Time) {
+func (t *stagger) fade(now time.Time) {
 	left := math.Exp2(-now.Sub(t.faded).Seconds() / fade.Seconds())
 	t.taken, t.late, t.faded = t.taken*left, t.late*left, now
 }
