@@ -83,8 +83,8 @@ func (c *checker) follow(ctx context.Context) error {
 	return nil
 }
 
-// appeared is told of each volume object, sometimes again. Whoever answers a claim with a volume says
-// that its directory is there. Two of three volumes get data.
+// appeared is told of each volume object, sometimes again. With the object the
+// directory has to be there. Two of three volumes get data.
 func (c *checker) appeared(pv *corev1.PersistentVolume) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {

@@ -57,7 +57,7 @@ func readChaosClock() int64 {
 `
 )
 
-// writeOverlay writes package time's changed files, and answers the file that names them. The paths
+// writeOverlay writes package time's changed files, and returns the file that names them. The paths
 // stay the same from run to run, which keeps the build cache warm.
 func writeOverlay(dir string) (string, error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()

@@ -238,7 +238,7 @@ func (s *sky) note(f fault) {
 	s.tally.faults[f]++
 }
 
-// reset answers what was counted and begins anew.
+// reset returns what was counted and begins anew.
 func (s *sky) reset() tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +247,7 @@ func (s *sky) reset() tally {
 	return was
 }
 
-// saw answers whether each of these faults happened since the last reset.
+// saw reports whether each of these faults happened since the last reset.
 func (s *sky) saw(all []fault) func() bool {
 	return func() bool {
 		s.mu.Lock()
@@ -263,7 +263,7 @@ func (s *sky) early() bool {
 	return s.weather.deaf || s.random.IntN(2) == 0
 }
 
-// dark says whether watches end.
+// dark reports whether watches end.
 func (s *sky) dark() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@
 // where the volume's object was refused before (misery: 42 claims not settled); for a directory in the
 // trash as an error where the deletion's answer was lost (misery: 16 objects and 32 pieces left); for a
 // volume without an object that is removed though it has data (restored: 26 times the file of a volume
-// lost). It stayed green, because the next event or list mends it, when a conflict was taken for somebody
-// else's change that the watch will bring, when AlreadyExists was an error, when a conflict at a delete
+// lost). It stayed green, because the next event or list mends it, when a conflict was taken for another
+// client's change that the watch will bring, when AlreadyExists was an error, when a conflict at a delete
 // counted as gone, and when watches had no pause between two tries. With no pause between two tries of a claim it
 // was red on a machine with seven times the work it can do (refused: 329 requests a second where 85 are usual and 254
 // were let pass; of a shared pool 374 of 201). With

@@ -33,7 +33,7 @@ type Options struct {
 	Binary string
 	// Dir keeps its state. Empty: a temporary directory that Stop removes.
 	Dir string
-	// Stdout receives the handful of lines that it prints. Nil: nobody does.
+	// Stdout receives the handful of lines that it prints. Nil: they are dropped.
 	Stdout io.Writer
 	// ExtraArgs are more flags of the program. They win over those given by
 	// this package, which raise the request limits of

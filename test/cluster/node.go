@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AddNode makes a Node object that nobody runs a kubelet for, and waits until
+// AddNode makes a Node object without a kubelet, and waits until
 // the scheduler may use it. The labels come on top of the usual ones and win;
 // one that sets kubernetes.io/hostname makes a node whose hostname label is
 // not its name, as happens in real clusters.

@@ -107,7 +107,7 @@ func (t *testCase) write() {
 	t.Must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
 }
 
-// settle waits until the world is as the wishes say, and at rest; it answers what is wrong in the end.
+// settle waits until the world is as the wishes say, and at rest; it returns what is wrong in the end.
 func (e *environment) settle(rest time.Duration, wishes ...wish) (faults []fault) {
 	e.until(func() bool {
 		began := time.Now()
@@ -130,7 +130,7 @@ func (t *testCase) begin() {
 	t.fate = bound
 	if faults := t.settle(t.rest(), t.wish); len(faults) > 0 {
 		log := strings.Split(t.Daemon.Log(), "\n")
-		t.Fatalf("a claim was not provisioned, with nobody killed: %v; the end of the daemon's log:\n%s",
+		t.Fatalf("a claim was not provisioned, though no daemon was killed: %v; the end of the daemon's log:\n%s",
 			faults, strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
 	t.write()

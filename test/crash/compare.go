@@ -93,7 +93,7 @@ type kind int
 
 // The kinds.
 const (
-	leak   kind = iota // something that nobody wants is there
+	leak   kind = iota // something that should not be there
 	loss               // something is not there, or is not whole
 	double             // something is there twice
 	kinds
@@ -109,7 +109,7 @@ type fault struct {
 
 func (f fault) String() string { return f.kind.String() + ": " + f.text }
 
-// compare answers every difference: what is there besides the baseline and what the wishes need, what
+// compare returns every difference: what is there besides the baseline and what the wishes need, what
 // is missing, and what is there and not whole.
 func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
 	add := func(k kind, format string, args ...any) { all = append(all, fault{k, fmt.Sprintf(format, args...)}) }

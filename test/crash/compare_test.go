@@ -93,10 +93,10 @@ func TestCompareKept(t *testing.T) {
 		t.Errorf("killed: %v", faults)
 	}
 	for name, spoil := range map[string]func(*wish, *sight){
-		"nobody was killed": func(w *wish, _ *sight) { w.killed = false },
-		"not whole":         func(_ *wish, s *sight) { s.dirs["trash/"+pv] = dir{dirMode, dirUID, dirGID, ""} },
-		"without a record":  func(_ *wish, s *sight) { delete(s.records, "volumes/"+pv+".json") },
-		"beside its object": func(_ *wish, s *sight) { s.objects[pv] = object{} },
+		"no daemon was killed": func(w *wish, _ *sight) { w.killed = false },
+		"not whole":            func(_ *wish, s *sight) { s.dirs["trash/"+pv] = dir{dirMode, dirUID, dirGID, ""} },
+		"without a record":     func(_ *wish, s *sight) { delete(s.records, "volumes/"+pv+".json") },
+		"beside its object":    func(_ *wish, s *sight) { s.objects[pv] = object{} },
 	} {
 		w, s := w, left()
 		spoil(&w, &s)
@@ -163,7 +163,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// A table with a fault, or with an operation in which nobody was killed, proves nothing.
+// A table with a fault, or with an operation in which no daemon was killed, proves nothing.
 func TestReport(t *testing.T) {
 	fine, faulty, idle := &row{name: "fine", kills: 1}, &row{name: "faulty", kills: 1}, &row{name: "idle"}
 	cut := &row{name: "cut", kills: 1, all: true, points: 20, missed: []string{response + " #9", request + " #7"}}

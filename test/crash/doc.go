@@ -34,13 +34,13 @@
 // Breakages of the product that made it red, each in about a minute, and at which kill first:
 //
 //   - the record written after the directory is in its place: claims stay Pending for ever beside a
-//     directory that nobody recorded, killed at "create volumes/PV.json.new"
+//     directory without a record, killed at "create volumes/PV.json.new"
 //   - the object created before the directory: killed at "read what the API answered", the object was
 //     there and its directory not, and stayed so
 //   - owner and mode set after the directory is visible: a directory that no pod can use, killed at "chown"
 //   - the object removed before the directory is in the trash: killed at "write to the API", the data was
 //     left with a record and without an object
-//   - the record removed before the trash is empty: trash that nobody knows of, killed at "remove"
+//   - the record removed before the trash is empty: trash without a record, killed at "remove"
 //   - the finalizer taken off a retained volume before its record says that it is: killed at "write to the API"
 //   - no undo, at a start, of a directory whose claim went: directory and record left, without a further kill
 //   - no purge, at a start, of what is in the trash: the same

@@ -58,7 +58,7 @@ func (k *killer) arm(point string, after int) <-chan string {
 	return k.hit
 }
 
-// disarm answers the points that came since arm.
+// disarm returns the points that came since arm.
 func (k *killer) disarm() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *killer) disarm() []string {
 	return k.points
 }
 
-// quiet says whether no point came for that long.
+// quiet reports whether no point came for that long.
 func (k *killer) quiet(d time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,7 +79,7 @@ func (k *killer) isArmed() bool {
 	return k.armed
 }
 
-// came notes a point and says whether it is the one to die at.
+// came notes a point and reports whether it is the one to die at.
 func (k *killer) came(what string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +156,7 @@ func (k *killer) supervise(listener int, p process) {
 		}
 		if poll[0].Revents&unix.POLLIN == 0 {
 			if poll[0].Revents != 0 {
-				return // nobody is left who could ask
+				return // no process is left that could ask
 			}
 			continue
 		}
@@ -176,7 +176,7 @@ func (k *killer) supervise(listener int, p process) {
 	}
 }
 
-// asked says whether the daemon is to die instead of making the call.
+// asked reports whether the daemon is to die instead of making the call.
 func (k *killer) asked(p process, n *notification) bool {
 	if !k.isArmed() {
 		return false

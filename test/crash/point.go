@@ -194,7 +194,7 @@ func memory(n *notification, address uint64, into []byte) (read int) {
 	return read
 }
 
-// socket says whether a descriptor is a connection to the API: the only one over IP that there is.
+// socket reports whether a descriptor is a connection to the API: the only one over IP that there is.
 func (s scope) socket(p process, n *notification, fd uint64) (is bool) {
 	if !strings.HasPrefix(fdPath(n, fd), "socket:") {
 		return false

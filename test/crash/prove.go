@@ -11,7 +11,7 @@ func (e *environment) prove(op operation) *row {
 	var points []string
 	for range e.opt.records {
 		_, recorded, faults := e.newCase(op).play("")
-		r.blame("nobody killed", faults)
+		r.blame("not killed", faults)
 		points = union(points, recorded)
 	}
 	r.points = len(points)
@@ -25,7 +25,7 @@ func (e *environment) prove(op operation) *row {
 	return r
 }
 
-// proveAt says whether the point is done with: the daemon was killed there, or nothing more is tried.
+// proveAt reports whether the point is done with: the daemon was killed there, or nothing more is tried.
 // What the daemon does has no fixed order where it does two things at once, and a connection's pieces
 // are cut as the network likes: a point that does not come is tried again.
 func (e *environment) proveAt(op operation, point string, r *row) bool {

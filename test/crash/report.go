@@ -14,11 +14,11 @@ type row struct {
 	kills  int      // at one of them
 	missed []string // points that did not come when they were tried
 	counts [kinds]int
-	broken int      // trials with faults
+	broken int      // cases with faults
 	shown  []string // the first faults
 }
 
-// blame notes the faults of one trial.
+// blame notes the faults of one case.
 func (r *row) blame(when string, faults []fault) {
 	if len(faults) == 0 {
 		return
@@ -47,7 +47,7 @@ func (r *row) String() string {
 // report is the whole table.
 type report []*row
 
-// print says whether everything is proven.
+// print reports whether everything is proven.
 func (all report) print(out io.Writer) bool {
 	sum, ok := row{name: "all"}, len(all) > 0
 	fmt.Fprintf(out, "\n%-42s %6s %6s %6s %6s %6s %6s\n", "operation", "points", "kills", "missed", "leaks", "losses", "double")

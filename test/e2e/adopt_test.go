@@ -133,7 +133,7 @@ func TestAdoptUndo(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, objects[pv.Name])
 		}
 	}
-	// What is given up is nobody's: a claim that goes takes nothing along.
+	// What is given up has no owner: a claim that goes takes nothing along.
 	w.DeleteClaim("rancher")
 	_, err = w.WaitVolumePhase(w.Soon(), volumes[5].Name, corev1.VolumeReleased)
 	w.Must(err)
@@ -270,7 +270,7 @@ func TestAdoptTraps(t *testing.T) {
 	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 }
 
-// The other program's pod is there: nothing is adopted until it is gone, or somebody says so.
+// The other program's pod is there: nothing is adopted until it is gone, or the administrator says so.
 func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	w := newWorld(t)
 	name := w.Namespace + ".example/hostpath" // no other test's
@@ -300,7 +300,7 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
-	// Its pod is gone, and somebody holds its lock: a program outside of the cluster.
+	// Its pod is gone, and another process holds its lock: a program outside of the cluster.
 	holder, renewed := "elsewhere", metav1.NowMicro()
 	_, err = w.Client().CoordinationV1().Leases(w.Namespace).Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, "/", "-")},

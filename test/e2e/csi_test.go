@@ -80,7 +80,7 @@ func (h *host) keepsData(pv *corev1.PersistentVolume, inode uint64) {
 	}
 }
 
-// rebound waits until the claim is bound, by both sides, and answers its volume.
+// rebound waits until the claim is bound, by both sides, and returns its volume.
 func (w *world) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.PersistentVolume {
 	w.Helper()
 	ref := pv.Spec.ClaimRef

@@ -185,7 +185,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 	}
 }
 
-// fill leaves room for so many blocks or inodes of the pool, and answers what takes it back.
+// fill leaves room for so many blocks or inodes of the pool, and returns what takes it back.
 func (h *host) fill(what string, room int) (empty func()) {
 	h.w.Helper()
 	dir := filepath.Join(h.mount, "lost+found", "filler")

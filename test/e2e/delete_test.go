@@ -137,7 +137,7 @@ func TestForgedVolumes(t *testing.T) {
 	}
 }
 
-// The name and path of a real volume whose record somebody removed: a directory without a record is
+// The name and path of a real volume whose record was removed: a directory without a record is
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
 	h.wantTree(pv.Name)
-	// Somebody takes it away: the object goes by itself.
+	// An administrator removes it: the object goes by itself.
 	w.Must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	h.wantTree()
@@ -192,7 +192,7 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	w.Must(h.WaitReady(w.Soon(), 2))
 	w.DeleteClaim("data")
 	w.refusedVolume(pv, "UnknownPool")
-	// An object that keeps its data may go when somebody deletes it.
+	// An object that keeps its data may go when it is deleted.
 	w.DeleteClaim("kept")
 	_, err = w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
 	w.Must(err)

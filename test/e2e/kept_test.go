@@ -30,7 +30,7 @@ func (w *world) deleteVolume(name string) {
 	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
-// force is what the documents say about an object whose finalizer nobody takes off any more.
+// force is what the documents say about an object whose finalizer no daemon takes off any more.
 func (w *world) force(name string) {
 	w.Helper()
 	w.patchVolume(name, types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers"}]`)
@@ -158,7 +158,7 @@ func line(text, name string) string {
 }
 
 // The API server was restored to a day before these volumes were archived, and has them Bound: what is whole in
-// the archive is put back, with its record or without, and nobody is told to delete a claim. When the claims
+// the archive is put back, with its record or without, and no event says that a claim should be deleted. When the claims
 // are deleted once more, all is archived again.
 func TestArchivedComesBack(t *testing.T) {
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// twin is a second daemon for the same node and the same pool, as somebody starts it by mistake: with
+// twin is a second daemon for the same node and the same pool, as an administrator starts it by mistake: with
 // a state and a runtime directory of its own, and with the pool under another path.
 func (h *host) twin(config string) *host {
 	h.w.Helper()

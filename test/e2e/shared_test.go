@@ -33,7 +33,7 @@ func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClai
 	return func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{m} }
 }
 
-// holder waits until the pool's lease has a holder that is fine, and answers it.
+// holder waits until the pool's lease has a holder that is fine, and returns it.
 func (w *world) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node

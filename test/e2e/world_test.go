@@ -142,7 +142,7 @@ func (w *world) claims() ([]string, error) {
 	return names, nil
 }
 
-// refused waits for an event with the reason on the claim, and answers its message.
+// refused waits for an event with the reason on the claim, and returns its message.
 func (w *world) refused(c *corev1.PersistentVolumeClaim, reason string) string {
 	w.Helper()
 	e, err := w.WaitEvent(w.Soon(), c, reason)

@@ -78,14 +78,14 @@ func about(r *http.Request) string {
 	return r.Method + " " + r.URL.Path
 }
 
-// asked says whether somebody read this volume from the API.
+// asked reports whether a daemon read this volume from the API.
 func (c *counter) asked(pv string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.paths["GET /api/v1/persistentvolumes/"+pv] > 0
 }
 
-// take answers what was counted since the last call, without watches, which last.
+// take returns what was counted since the last call, without watches, which last.
 func (c *counter) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,7 @@ func (h *host) told(pvs []string) {
 	}
 }
 
-// Somebody takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
+// An administrator takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
 func TestFinalizerTakenOff(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()
@@ -260,7 +260,7 @@ func copyTree(w *world, from, to string) {
 }
 
 // A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
-// the claim lives nobody acts on it, and when the claim goes the others finish.
+// the claim lives no daemon acts on it, and when the claim goes the others finish.
 func TestWriterDied(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.three()

@@ -28,7 +28,7 @@ func TestDaemonSet(t *testing.T) {
 		h.write(pv)
 	}
 	for _, h := range hosts {
-		h.wantData(pv) // nobody else's
+		h.wantData(pv) // no other node's
 		if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, pv) || !strings.Contains(out, "bound") {
 			t.Errorf("volumes on %s: exit code %d\n%s", h.node, code, out)
 		}

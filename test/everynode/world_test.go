@@ -75,7 +75,7 @@ func (w *world) kubeconfig(file string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// claim creates a claim and answers the name that its volume will have.
+// claim creates a claim and returns the name that its volume will have.
 func (w *world) claim(name, class, size string) string {
 	w.Helper()
 	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, cluster.Claim(w.Namespace, name, class, size), metav1.CreateOptions{})

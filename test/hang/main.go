@@ -11,7 +11,7 @@
 // and every claim and every removal that waited goes through, and nothing else is there. One second is
 // given on top of what is promised; in the short form, which runs beside whatever else a machine does, 15.
 //
-// First the calls hang all at once, in a pool each, and whoever waits can be killed, as on NFS. Then,
+// First the calls hang all at once, in a pool each, and a process that waits can be killed, as on NFS. Then,
 // unless -short, one after the other, and in the end in a way that no signal ends, as a disk's driver
 // does: then the daemon's own threads are all gone after SIGTERM, and what the kernel holds is not.
 // Last, a disk is yanked that still answers from the page cache: the file behind a loop device is cut off.

@@ -126,7 +126,7 @@ type closed struct {
 	message string
 }
 
-// watchGate takes the time from the daemon's own status, so that nobody's polling is in it.
+// watchGate takes the time from the daemon's own status, so that no polling is in it.
 func (s *environment) watchGate(p *pool) closed {
 	c := closed{call: p.call, within: calls[p.number].within}
 	p.fs.AwaitHeld()

@@ -6,7 +6,7 @@
 //
 // Beside each trick another claim of the pool is made, and has to be. What is not the tenant's is compared
 // whole before and after all tricks: a directory outside the pool, a volume next door and a directory
-// of the pool that nobody recorded, all of which the tricks point, link, bind and move to.
+// of the pool without a record, all of which the tricks point, link, bind and move to.
 //
 // Files and directories that are immutable or append-only are removed: who deletes a claim with policy
 // Delete says that the data goes, the flag is a tenant's way to protect it from itself and not from the
@@ -63,31 +63,31 @@ type sizes struct{ levels, files, rounds int }
 // play plays all tricks, on all filesystems at once.
 func play(ctx context.Context, p *harness.Program, size sizes) {
 	e := harness.Start(ctx, p, harness.Options{Metrics: true})
-	var stages []*stage
+	var fixtures []*fixture
 	for _, fs := range []struct {
 		name string
 		mib  int
 	}{{"ext4", 160}, {"xfs", 320}, {"btrfs", 256}} {
-		stages = append(stages, newStage(ctx, e, hosttest.Mkfs(e, fs.name, fs.mib)))
+		fixtures = append(fixtures, newFixture(ctx, e, hosttest.Mkfs(e, fs.name, fs.mib)))
 	}
 	e.Must(e.Run(e.Soon()), "starting the daemon")
-	for _, s := range stages {
+	for _, s := range fixtures {
 		s.settle(ctx)
 	}
 	for round := range size.rounds {
 		e.Say("round %d of %d", round+1, size.rounds)
 		var all sync.WaitGroup
-		for _, s := range stages {
+		for _, s := range fixtures {
 			all.Go(func() { s.round(ctx, round, size) })
 		}
 		all.Wait()
-		for _, s := range stages {
+		for _, s := range fixtures {
 			s.finish()
 		}
 	}
-	for _, s := range stages {
+	for _, s := range fixtures {
 		s.inspect()
 	}
 	fmt.Println()
-	printReport(e, stages)
+	printReport(e, fixtures)
 }

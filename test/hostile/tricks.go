@@ -21,11 +21,11 @@ type trick struct {
 	// reported is what the report has to say; nil: everything is removed, and nothing reported. With an
 	// empty first word both is right.
 	reported []string
-	play     func(s *stage, dir string, size sizes) (end func(), err error)
+	play     func(s *fixture, dir string, size sizes) (end func(), err error)
 }
 
-func still(make func(s *stage, dir string, size sizes) error) func(*stage, string, sizes) (func(), error) {
-	return func(s *stage, dir string, size sizes) (func(), error) { return func() {}, make(s, dir, size) }
+func still(make func(s *fixture, dir string, size sizes) error) func(*fixture, string, sizes) (func(), error) {
+	return func(s *fixture, dir string, size sizes) (func(), error) { return func() {}, make(s, dir, size) }
 }
 
 var tricks = []trick{
@@ -46,7 +46,7 @@ var tricks = []trick{
 	{"a mount inside that hangs", []string{"something is mounted on it", "hung"}, hanging},
 }
 
-func links(s *stage, dir string, _ sizes) error {
+func links(s *fixture, dir string, _ sizes) error {
 	return errors.Join(
 		os.Symlink(s.outside, dir+"/outside"), os.Symlink(filepath.Join(s.outside, "file"), dir+"/file"),
 		os.Symlink("/", dir+"/root"), os.Symlink("..", dir+"/up"), os.Symlink("../"+filepath.Base(s.next), dir+"/next"),
@@ -56,7 +56,7 @@ func links(s *stage, dir string, _ sizes) error {
 	)
 }
 
-func special(_ *stage, dir string, _ sizes) error {
+func special(_ *fixture, dir string, _ sizes) error {
 	return errors.Join(
 		unix.Mkfifo(dir+"/fifo", 0o600), unix.Mknod(dir+"/socket", unix.S_IFSOCK|0o600, 0),
 		unix.Mknod(dir+"/zero", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))), unix.Mknod(dir+"/loop", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 99))),
@@ -64,7 +64,7 @@ func special(_ *stage, dir string, _ sizes) error {
 	)
 }
 
-func deep(_ *stage, dir string, size sizes) error {
+func deep(_ *fixture, dir string, size sizes) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for i := 0; err == nil && i < size.levels; i++ {
 		var below int
@@ -81,7 +81,7 @@ func deep(_ *stage, dir string, size sizes) error {
 	return err
 }
 
-func names(_ *stage, dir string, _ sizes) error {
+func names(_ *fixture, dir string, _ sizes) error {
 	var err error
 	for _, name := range []string{strings.Repeat("n", 255), strings.Repeat("\xfe", 255), "\xff\xfe", "new\nline", " ", "-rf", "*", "\x1b[2J\x07", ".moved-up-1", "...", "pool.json", ".hostpath-provisioner"} {
 		err = errors.Join(err, os.Mkdir(filepath.Join(dir, name), 0o755), os.WriteFile(filepath.Join(dir, name, name), []byte("x"), 0o600))
@@ -89,7 +89,7 @@ func names(_ *stage, dir string, _ sizes) error {
 	return err
 }
 
-func flags(_ *stage, dir string, _ sizes) error {
+func flags(_ *fixture, dir string, _ sizes) error {
 	err := errors.Join(os.MkdirAll(dir+"/d/e/f", 0o755), os.MkdirAll(dir+"/a/b", 0o755))
 	for _, name := range []string{"file", "log", "d/file", "d/e/f/file", "a/log", "a/b/log"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
@@ -106,7 +106,7 @@ func chattr(args ...string) error {
 	return nil
 }
 
-func huge(_ *stage, dir string, _ sizes) error {
+func huge(_ *fixture, dir string, _ sizes) error {
 	err := os.WriteFile(dir+"/sparse", nil, 0o600)
 	err = errors.Join(err, os.Truncate(dir+"/sparse", 2<<40), os.WriteFile(dir+"/full", make([]byte, 16<<20), 0o600))
 	f, openErr := os.OpenFile(dir+"/holes", os.O_CREATE|os.O_WRONLY, 0o600)
@@ -121,7 +121,7 @@ func huge(_ *stage, dir string, _ sizes) error {
 	return err
 }
 
-func many(_ *stage, dir string, size sizes) error {
+func many(_ *fixture, dir string, size sizes) error {
 	for i := range size.files {
 		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
 			return err
@@ -130,14 +130,14 @@ func many(_ *stage, dir string, size sizes) error {
 	return nil
 }
 
-func modes(_ *stage, dir string, _ sizes) error {
+func modes(_ *fixture, dir string, _ sizes) error {
 	return errors.Join(os.MkdirAll(dir+"/d/e", 0o755), os.WriteFile(dir+"/d/e/file", nil, 0), os.Chown(dir+"/d/e", 65534, 65534),
 		os.Chmod(dir+"/d/e", 0), os.Chmod(dir+"/d", 0), os.Chmod(dir, 0))
 }
 
 // writing goes on making files, directories and text as some user, from inside the volume, until its end.
-func writing(uid string) func(*stage, string, sizes) (func(), error) {
-	return func(_ *stage, dir string, _ sizes) (func(), error) {
+func writing(uid string) func(*fixture, string, sizes) (func(), error) {
+	return func(_ *fixture, dir string, _ sizes) (func(), error) {
 		err := errors.Join(os.Mkdir(dir+"/d", 0o777), os.Chmod(dir+"/d", 0o777), os.Chmod(dir, 0o777))
 		if err != nil {
 			return nil, err
@@ -162,13 +162,13 @@ func process(dir, name string, args ...string) (end func(), err error) {
 	return func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }, err
 }
 
-// moving renames directories within the volume, out from under whoever walks there.
-func moving(s *stage, dir string, size sizes) (func(), error) {
+// moving renames directories within the volume, while the purge walks there.
+func moving(s *fixture, dir string, size sizes) (func(), error) {
 	return mover(dir, dir, size)
 }
 
 // movingOut moves them into the volume next door and back, as root on the host could.
-func movingOut(s *stage, dir string, size sizes) (func(), error) {
+func movingOut(s *fixture, dir string, size sizes) (func(), error) {
 	return mover(dir, s.next, size)
 }
 
@@ -226,7 +226,7 @@ func mover(dir, other string, _ sizes) (func(), error) {
 }
 
 // holding keeps files open, locked, leased and mapped.
-func holding(_ *stage, dir string, _ sizes) (func(), error) {
+func holding(_ *fixture, dir string, _ sizes) (func(), error) {
 	if err := os.WriteFile(dir+"/held", make([]byte, 4096), 0o600); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func holding(_ *stage, dir string, _ sizes) (func(), error) {
 }
 
 // mounting binds a directory and a file from outside.
-func mounting(s *stage, dir string, _ sizes) (func(), error) {
+func mounting(s *fixture, dir string, _ sizes) (func(), error) {
 	err := errors.Join(os.MkdirAll(dir+"/a/bound", 0o755), os.WriteFile(dir+"/a/file", nil, 0o600), os.WriteFile(dir+"/gone", nil, 0o600),
 		unix.Mount(s.outside, dir+"/a/bound", "", unix.MS_BIND, ""), unix.Mount(filepath.Join(s.outside, "file"), dir+"/a/file", "", unix.MS_BIND, ""))
 	trash := filepath.Join(s.dir, ".hostpath-provisioner/trash", filepath.Base(dir)+"~")
@@ -255,8 +255,8 @@ func mounting(s *stage, dir string, _ sizes) (func(), error) {
 	}, err
 }
 
-// hanging mounts a filesystem that answers nobody.
-func hanging(s *stage, dir string, _ sizes) (func(), error) {
+// hanging mounts a filesystem that does not respond.
+func hanging(s *fixture, dir string, _ sizes) (func(), error) {
 	if err := os.Mkdir(dir+"/hung", 0o755); err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (a *Automounter) Mounts(args ...string) { a.t.Helper(); a.order(mountOrder,
 // Fails has it tell the kernel that it cannot mount, from now on.
 func (a *Automounter) Fails() { a.t.Helper(); a.order(failOrder) }
 
-// Holds has it leave without an answer whoever opens the mount point, from now on.
+// Holds has it let wait every process that opens the mount point, from now on.
 func (a *Automounter) Holds() { a.t.Helper(); a.order(holdOrder) }
 
 func (a *Automounter) order(what string, args ...string) {
@@ -133,7 +133,7 @@ const (
 	// struct autofs_v5_packet of linux/auto_fs.h, on 64 bits; the token follows two numbers of four bytes.
 	autofsPacket = 304
 	autofsReady  = 0x9360 // AUTOFS_IOC_READY
-	autofsFail   = 0x9361 // AUTOFS_IOC_FAIL: ENOENT for whoever waits
+	autofsFail   = 0x9361 // AUTOFS_IOC_FAIL: ENOENT for the processes that wait
 )
 
 func (a *automounter) packets(from io.Reader) {

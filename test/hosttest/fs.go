@@ -106,7 +106,7 @@ func Unmount(t T, dir string) {
 	}
 }
 
-// busyFor is how long somebody may have a file open in what is unmounted: who looks at a pool for a
+// busyFor is how long a process may have a file open in what is unmounted: who looks at a pool for a
 // moment is not who keeps it busy.
 const busyFor = 5 * time.Second
 

@@ -151,7 +151,7 @@ func (p patch) old() (lines []string) {
 	return lines
 }
 
-// apply answers the text with the patch, an error if its old lines are not there exactly once.
+// apply returns the text with the patch, an error if its old lines are not there exactly once.
 func (p patch) apply(text string) (string, error) {
 	lines, old := strings.Split(text, "\n"), p.old()
 	at, found := -1, 0
@@ -180,7 +180,7 @@ func (p patch) apply(text string) (string, error) {
 	return strings.Join(slices.Concat(lines[:at], now, lines[at+len(old):]), "\n"), nil
 }
 
-// mutate answers the entry's file as it becomes.
+// mutate returns the entry's file as it becomes.
 func (m mutant) mutate(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, m.File))
 	if err != nil {
@@ -193,7 +193,7 @@ func (m mutant) mutate(root string) (string, error) {
 	return now, nil
 }
 
-// missing answers which part of a proof does not exist: "" if there is a test of that name.
+// missing returns which part of a proof does not exist: "" if there is a test of that name.
 func (p proof) missing(root string) string {
 	files, _ := filepath.Glob(filepath.Join(root, p.Package, "*_test.go"))
 	if len(files) == 0 {

@@ -29,7 +29,7 @@ type stale struct{ error }
 
 const (
 	daemon   = "hostpath-provisioner"
-	stripped = "-ldflags=-s -w" // each breakage is linked anew, and nobody debugs it
+	stripped = "-ldflags=-s -w" // each breakage is linked anew, and not debugged
 )
 
 // prover compiles and runs proofs in one copy of the tree.

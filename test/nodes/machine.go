@@ -126,7 +126,7 @@ func (m *machine) enter() []string {
 	return []string{fmt.Sprintf("--target=%d", m.holder.PID()), "--mount", "--uts", "--"}
 }
 
-// call runs a program in the machine's namespaces and answers what it printed.
+// call runs a program in the machine's namespaces and returns what it printed.
 func (m *machine) call(argv ...string) (string, error) {
 	out, err := m.command(argv...).CombinedOutput()
 	if err != nil {

@@ -216,7 +216,7 @@ func (w *world) purged(ctx context.Context, h *host) {
 	w.must(err, "purging")
 }
 
-// deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It answers
+// deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It returns
 // the volume's name.
 func (w *world) deleteClaim(ctx context.Context, claim string, pods ...string) string {
 	w.Helper()

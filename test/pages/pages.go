@@ -1,5 +1,5 @@
 // Package pages gives the commands of the documents to programs that run them, as they stand there, and
-// keeps account: what nobody has taken is told.
+// keeps account: what was not taken is told.
 //
 // It does not run anything, and it does not know whether what was taken was run, or held: its caller
 // ends at the first command that does not.
@@ -32,10 +32,10 @@ type Block struct {
 // String is the block's place.
 func (b Block) String() string { return fmt.Sprintf("%s, %q, block %d", b.Page, b.Heading, b.Number) }
 
-// Open answers the pages of the repository at root: README.md and docs/*.md.
+// Open returns the pages of the repository at root: README.md and docs/*.md.
 func Open(root string) *Pages { return &Pages{root: root, taken: map[Block]bool{}} }
 
-// Take answers the blocks of a language below a heading, or only those of these numbers. That there
+// Take returns the blocks of a language below a heading, or only those of these numbers. That there
 // are none is an error.
 func (p *Pages) Take(page, heading, language string, numbers ...int) ([]Block, error) {
 	all, err := p.Blocks(page)
@@ -55,7 +55,7 @@ func (p *Pages) Take(page, heading, language string, numbers ...int) ([]Block, e
 	return found, nil
 }
 
-// Left are a page's blocks of commands that nobody has taken.
+// Left are a page's blocks of commands that were not taken.
 func (p *Pages) Left(page string) ([]Block, error) {
 	all, err := p.Blocks(page)
 	return slices.DeleteFunc(all, func(b Block) bool { return b.Language != "sh" || p.taken[b] }), err
@@ -66,7 +66,7 @@ var (
 	heading = regexp.MustCompile("(?m)^## .*$")
 )
 
-// Blocks are all of a page, in order. Nobody has taken them by that.
+// Blocks are all of a page, in order. That does not take them.
 func (p *Pages) Blocks(page string) ([]Block, error) {
 	path := filepath.Join(p.root, "docs", page)
 	if page == "README.md" {

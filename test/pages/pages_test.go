@@ -21,7 +21,7 @@ func open(t *testing.T) *Pages {
 	return Open(root)
 }
 
-// What nobody took is left, and nothing else is: not what is no command.
+// What was not taken is left, and nothing else is: not what is no command.
 func TestLeft(t *testing.T) {
 	p := open(t)
 	left := func() (texts []string) {

@@ -112,7 +112,7 @@ func (d *Daemon) Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Call runs a subcommand and answers what it printed and its exit code.
+// Call runs a subcommand and returns what it printed and its exit code.
 func (d *Daemon) Call(args ...string) (output string, code int) {
 	cmd := d.Command(args...)
 	out, err := cmd.CombinedOutput()
@@ -285,7 +285,7 @@ func (d *Daemon) Kill() {
 	_ = d.child.Kill()
 }
 
-// Stop asks the daemon to end and answers how long that took and its exit code.
+// Stop asks the daemon to end and returns how long that took and its exit code.
 func (d *Daemon) Stop(ctx context.Context) (time.Duration, int, error) {
 	begin := time.Now()
 	if err := d.Signal(syscall.SIGTERM); err != nil {

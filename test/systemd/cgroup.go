@@ -13,7 +13,7 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// unified says whether the container gets the one hierarchy of version 2. Its controllers may be bound
+// unified reports whether the container gets the one hierarchy of version 2. Its controllers may be bound
 // to hierarchies of version 1 on this machine, and pods need them.
 func (m *machine) unified() string {
 	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))

@@ -140,7 +140,7 @@ func (e *environment) post() {
 	}
 }
 
-// try runs a script in the machine, and answers what it printed and its exit code.
+// try runs a script in the machine, and returns what it printed and its exit code.
 func (e *environment) try(script string) (string, int) {
 	cmd := e.m.command(e.ctx, "sh", "-euc", script)
 	out, err := cmd.CombinedOutput()
@@ -183,7 +183,7 @@ func (e *environment) is(script, want string) {
 	}
 }
 
-// eventually asks again after each short pause: nobody tells when systemd or a directory has changed.
+// eventually asks again after each short pause: no event tells that systemd or a directory has changed.
 func (e *environment) eventually(script, want string) {
 	last := ""
 	for end := time.Now().Add(patience); time.Now().Before(end) && e.ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
@@ -220,7 +220,7 @@ func (e *environment) ask(name, class string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// bound waits for a claim and answers its volume's directory.
+// bound waits for a claim and returns its volume's directory.
 func (e *environment) bound(name string) (directory string) {
 	ctx, cancel := context.WithTimeout(e.ctx, patience)
 	defer cancel()

@@ -33,13 +33,13 @@ func (e *environment) kubeconfig() {
 	e.docs("install.md", "Prepare the cluster")
 }
 
-// first makes the first claim, but for the replaced parts of its file, and answers what was said.
+// first makes the first claim, but for the replaced parts of its file, and returns what was said.
 func (e *environment) first(replace ...string) string {
 	e.put("/first.yaml", strings.NewReplacer(replace...).Replace(e.text("first-claim.md", "6. The claim", "yaml")))
 	return e.docs("first-claim.md", "6. The claim")
 }
 
-// readme goes the way of the README with the .rpm, which is not installed yet, and answers the directory
+// readme goes the way of the README with the .rpm, which is not installed yet, and returns the directory
 // of the claim. The disk is the one that was there, as a new node's may have been another's.
 func (e *environment) readme() (directory string) {
 	const install = "Install on a node"

@@ -84,8 +84,8 @@ func (m *machine) boot(ctx context.Context) error {
 	return m.wait(ctx)
 }
 
-// wait is over when systemd answers and has nothing left to start. There is nobody who would tell that
-// it answers, so it is asked again.
+// wait is over when systemd answers and has nothing left to start. No event tells that
+// it does, so it is asked again.
 func (m *machine) wait(ctx context.Context) error {
 	for {
 		out, _ := m.command(ctx, "systemctl", "is-system-running", "--wait").CombinedOutput()

@@ -24,7 +24,7 @@ metadata: {name: node-c}
 ---
 `
 
-// volume is one that nobody provisioned.
+// volume is one that was not provisioned.
 const volume = `apiVersion: v1
 kind: PersistentVolume
 metadata: {name: %s, finalizers: [external-provisioner.volume.kubernetes.io/finalizer]}

@@ -10,7 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 )
 
-// The last step fails for a command that nobody ran, and for an exception that nothing needs.
+// The last step fails for a command that was not run, and for an exception that nothing needs.
 func TestAllRun(t *testing.T) {
 	root := t.TempDir()
 	page := "## One\n\n```sh\nfirst\n```\n\n## Two\n\n```sh\nsecond\n```\n"

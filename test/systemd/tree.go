@@ -38,7 +38,7 @@ func forPods() inputs {
 	return i
 }
 
-// findTree answers the cached tree, and builds it where there is none: outside the repository, in
+// findTree returns the cached tree, and builds it where there is none: outside the repository, in
 // $XDG_CACHE_HOME or /var/cache.
 func findTree(say io.Writer, of inputs) (string, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")

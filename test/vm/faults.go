@@ -46,7 +46,7 @@ func (p *play) served(pool string) (string, error) {
 	return fmt.Sprintf("a claim on %s took %.1fs", pool, time.Since(begin).Seconds()), err
 }
 
-// closes waits until the pool of that name is closed for one of these reasons and answers which, and
+// closes waits until the pool of that name is closed for one of these reasons and returns which, and
 // how long it took. reasons are a regular expression.
 func (p *play) closes(pool, reasons string) (string, error) {
 	begin := time.Now()

@@ -238,7 +238,7 @@ func (m *machine) greet(ctx context.Context) error {
 	return err
 }
 
-// ask runs a shell command in the machine, as a root shell would (unconfined_t), and answers what it
+// ask runs a shell command in the machine, as a root shell would (unconfined_t), and returns what it
 // printed and its exit code.
 func (m *machine) ask(ctx context.Context, command string) (string, int, error) {
 	if _, bounded := ctx.Deadline(); !bounded {

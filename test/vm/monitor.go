@@ -31,7 +31,7 @@ func (m *machine) monitor() (*monitor, error) {
 	return q, nil
 }
 
-// call sends a command and answers what it returned; events that come in between are nobody's.
+// call sends a command and returns its result; events that come in between are dropped.
 func (q *monitor) call(command string, arguments any) (map[string]any, error) {
 	request := map[string]any{"execute": command}
 	if arguments != nil {

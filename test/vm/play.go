@@ -207,7 +207,7 @@ func (p *play) report() int {
 // do is the machine's, for steps.
 func (p *play) do(command string) (string, error) { return p.machine.do(p.ctx, command) }
 
-// doAll runs commands one after the other and answers the last one's output.
+// doAll runs commands one after the other and returns the last one's output.
 func (p *play) doAll(commands ...string) (out string, err error) {
 	for _, command := range commands {
 		if out, err = p.do(command); err != nil {
@@ -222,7 +222,7 @@ func (p *play) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(p.ctx, limit)
 }
 
-// claim makes a claim in the pool of that name and answers its name.
+// claim makes a claim in the pool of that name and returns its name.
 func (p *play) claim(pool string, edits ...func(*corev1.PersistentVolumeClaim)) (string, error) {
 	p.claims++
 	claim := cluster.Claim(p.namespace, fmt.Sprintf("claim-%d", p.claims), p.class(pool), "1Mi")

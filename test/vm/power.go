@@ -202,7 +202,7 @@ func (c *churn) run(ctx context.Context) error {
 	return nil
 }
 
-// look answers the claims that have a volume, and how many claims and volumes are under way.
+// look returns the claims that have a volume, and how many claims and volumes are under way.
 func (c *churn) look() (bound []string, pending, going int, err error) {
 	list, err := c.p.cluster.Client().CoreV1().PersistentVolumeClaims(c.p.namespace).List(c.p.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *churn) look() (bound []string, pending, going int, err error) {
 
 // told is what the API was told by the moment of the cut.
 type told struct {
-	exist    []string // volumes of claims that nobody asked to delete
+	exist    []string // volumes of claims that were not deleted
 	gone     []string // volumes that the API had, and has no more
 	underWay int      // volumes that are to go
 }

@@ -156,7 +156,7 @@ func (p *play) volume(pool string) {
 	})
 }
 
-// inDomain runs a command as a service in the daemon's domain and answers what it printed. Its output
+// inDomain runs a command as a service in the daemon's domain and returns what it printed. Its output
 // goes through the journal: descriptors of an administrator's shell would be refused.
 func (p *play) inDomain(command string) string {
 	p.services++

@@ -30,14 +30,14 @@ const (
 
 var kinds = []string{notGone, notRemoved, notReported, notFinished, outside, others, wrongWorld, notPlayed}
 
-// stage is one pool with what the tricks must not touch.
-type stage struct {
+// fixture is one pool with what the tricks must not touch.
+type fixture struct {
 	*harness.Environment
 	pool    string // and its filesystem's type
 	dir     string
 	outside string // a directory outside the pool
 	next    string // the volume next door
-	foreign string // a directory in the pool that nobody recorded
+	foreign string // a directory in the pool without a record
 	before  string // all of these
 	volumes []string
 	pending []*act // reported; their cause is gone
@@ -55,15 +55,15 @@ type act struct {
 	reported string
 }
 
-func newStage(ctx context.Context, e *harness.Environment, image hosttest.Image) *stage {
-	s := &stage{Environment: e, pool: image.Type, dir: filepath.Join(hosttest.Dir(e), image.Type), outside: hosttest.Dir(e)}
+func newFixture(ctx context.Context, e *harness.Environment, image hosttest.Image) *fixture {
+	s := &fixture{Environment: e, pool: image.Type, dir: filepath.Join(hosttest.Dir(e), image.Type), outside: hosttest.Dir(e)}
 	s.AddPool(harness.Pool{Name: s.pool, Path: s.dir, Mount: func() { image.Mount(e, s.dir) }})
 	s.AddClass(ctx, s.pool, s.Node, harness.InPool(s.pool))
 	return s
 }
 
 // settle makes what must not be touched.
-func (s *stage) settle(ctx context.Context) {
+func (s *fixture) settle(ctx context.Context) {
 	pv, err := s.Bound(ctx, s.pool, s.pool+"-next-door")
 	s.Must(err, "making a claim")
 	s.volumes = append(s.volumes, pv)
@@ -78,10 +78,10 @@ func (s *stage) settle(ctx context.Context) {
 	s.before = s.canaries()
 }
 
-func (s *stage) protected() []string { return []string{s.outside, s.next, s.foreign} }
+func (s *fixture) protected() []string { return []string{s.outside, s.next, s.foreign} }
 
 // canaries is everything that must not be touched, whole: names, modes, owners, contents.
-func (s *stage) canaries() string {
+func (s *fixture) canaries() string {
 	var b strings.Builder
 	for _, dir := range s.protected() {
 		b.WriteString(tree(dir))
@@ -111,7 +111,7 @@ func tree(root string) string {
 }
 
 // round plays every trick once.
-func (s *stage) round(ctx context.Context, round int, size sizes) {
+func (s *fixture) round(ctx context.Context, round int, size sizes) {
 	for i, trick := range tricks {
 		if ctx.Err() != nil {
 			return
@@ -127,7 +127,7 @@ func (s *stage) round(ctx context.Context, round int, size sizes) {
 }
 
 // perform is one trick: make the volume, spoil it, delete its claim, see what becomes of it.
-func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
+func (s *fixture) perform(ctx context.Context, a *act, trick trick, size sizes) {
 	pv, err := s.Bound(s.Soon(), s.pool, a.claim)
 	if s.Blame(notPlayed, err) {
 		return
@@ -155,7 +155,7 @@ func (s *stage) perform(ctx context.Context, a *act, trick trick, size sizes) {
 }
 
 // another makes a claim of the same pool while the files are being removed.
-func (s *stage) another(ctx context.Context, a *act) {
+func (s *fixture) another(ctx context.Context, a *act) {
 	began := time.Now()
 	pv, err := s.Bound(s.Soon(), s.pool, a.claim+"-beside")
 	if s.Blame(others, err) {
@@ -166,7 +166,7 @@ func (s *stage) another(ctx context.Context, a *act) {
 }
 
 // waitRemoved waits for the files and the record to go, which is true, or for the report of what is left.
-func (s *stage) waitRemoved(ctx context.Context, a *act, began time.Time, want []string) bool {
+func (s *fixture) waitRemoved(ctx context.Context, a *act, began time.Time, want []string) bool {
 	gone := false
 	err := harness.Eventually(s.Soon(), func() bool {
 		if gone = s.removed(a.pv); gone {
@@ -190,7 +190,7 @@ func (s *stage) waitRemoved(ctx context.Context, a *act, began time.Time, want [
 }
 
 // removed: neither directory nor record.
-func (s *stage) removed(pv string) bool {
+func (s *fixture) removed(pv string) bool {
 	for _, name := range []string{pv, ".hostpath-provisioner/trash/" + pv, ".hostpath-provisioner/trash/" + pv + "~", ".hostpath-provisioner/volumes/" + pv + ".json"} {
 		if _, err := os.Lstat(filepath.Join(s.dir, name)); !os.IsNotExist(err) {
 			return false
@@ -200,7 +200,7 @@ func (s *stage) removed(pv string) bool {
 }
 
 // report is the message of the Node's event about a volume that could not be removed, "" if there is none.
-func (s *stage) report(pv string) string {
+func (s *fixture) report(pv string) string {
 	events, err := s.Client.CoreV1().Events(corev1.NamespaceDefault).List(context.Background(), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,reason=PurgeIncomplete"})
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *stage) report(pv string) string {
 }
 
 // precisely: the event and the log name the volume and what is left, and the metric counts it.
-func (s *stage) precisely(a *act, want []string) {
+func (s *fixture) precisely(a *act, want []string) {
 	for _, words := range want {
 		if !strings.Contains(a.reported, words) {
 			s.Fault(notReported, "%s: %s: the event does not say %q: %s", s.pool, a.trick, words, a.reported)
@@ -235,7 +235,7 @@ func (s *stage) precisely(a *act, want []string) {
 }
 
 // finish lets the daemon try again what it reported, now that the causes are gone.
-func (s *stage) finish() {
+func (s *fixture) finish() {
 	if len(s.pending) == 0 {
 		return
 	}
@@ -249,7 +249,7 @@ func (s *stage) finish() {
 }
 
 // inspect compares the whole pool: the other claims' volumes, what is foreign, and nothing else.
-func (s *stage) inspect() {
+func (s *fixture) inspect() {
 	s.Must(os.RemoveAll(s.foreign), "removing what is foreign")
 	s.Blame(wrongWorld, harness.WaitDisk(s.Soon(), s.dir, s.volumes...))
 }
