@@ -44,8 +44,9 @@ const longest = 4096
 // Asker asks the service that listens at a path.
 type Asker struct {
 	Socket string
-	// Grace is how long a socket that is not there, and a question that was dropped, are tried again: longer than
-	// it takes systemd to start the service again, or an upgrade to start the socket.
+	// Grace is how long a socket that is not there, and a request that was dropped, are tried again: longer than
+	// it takes systemd to start the service again, or an upgrade to start the socket. It counts anew for a request that
+	// waited for a look before it was dropped.
 	Grace time.Duration
 }
 
@@ -58,14 +59,19 @@ func Under(point string, within time.Duration) hostcheck.Bare {
 // Under asks until there is an answer.
 func (a Asker) Under(point string, within time.Duration) hostcheck.Bare {
 	began := time.Now()
+	failing := began // since then no request waited for a look
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		asked := time.Now()
 		b, err := a.once(point, began.Add(within))
+		if errors.Is(err, errDropped) && time.Since(asked) > a.Grace/2 {
+			failing = time.Now()
+		}
 		switch {
 		case err == nil:
 			return b
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return trouble(hostcheck.NoAnswer, fmt.Errorf("no answer from %s within %s", Service, within))
-		case !passing(err) || time.Since(began)+pause > a.Grace:
+		case !passing(err) || time.Since(failing)+pause > a.Grace:
 			return trouble(hostcheck.NotPermitted, fmt.Errorf("this process has no CAP_SYS_ADMIN, and %w", explain(err)))
 		}
 		time.Sleep(pause)
@@ -86,7 +92,7 @@ func passing(err error) bool {
 	return false
 }
 
-// explain names the unit that somebody has to look at.
+// explain names the unit that an operator has to look at.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, errDropped):

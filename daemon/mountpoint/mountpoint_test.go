@@ -3,6 +3,7 @@ package mountpoint
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -301,5 +302,34 @@ func TestIdle(t *testing.T) {
 			t.Errorf("start %d: %+v", i, b)
 		}
 		socket.Close()
+	}
+}
+
+// A request that is dropped after it waited longer than Grace is sent again: a service that ends while a look hangs is
+// started again.
+func TestDroppedAfterLongWait(t *testing.T) {
+	path := filepath.Join(hosttest.Dir(t), "socket")
+	service, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	must(t, err)
+	defer service.Close()
+	go func() {
+		question, control := make([]byte, longest), make([]byte, unix.CmsgSpace(4))
+		for n := 0; ; n++ {
+			_, c, _, _, err := service.ReadMsgUnix(question, control)
+			if err != nil {
+				return
+			}
+			end := descriptors(control[:c])[0]
+			if n == 0 {
+				time.Sleep(300 * time.Millisecond)
+			} else {
+				message, _ := json.Marshal(reply{Bare: hostcheck.Bare{Under: hostcheck.Under{Looked: true, Immutable: true}}})
+				unix.SendmsgN(end, message, nil, nil, 0)
+			}
+			unix.Close(end)
+		}
+	}()
+	if b := (Asker{Socket: path, Grace: 100 * time.Millisecond}).Under("/srv/fast", wait); b.Trouble != "" || !b.Immutable {
+		t.Errorf("%+v", b)
 	}
 }
