@@ -1,10 +1,13 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,51 +51,59 @@ func TestOneInformerProbes(t *testing.T) {
 	eventually(t, "all watches again", watched)
 }
 
-func TestBreaker(t *testing.T) {
+// An informer waits while the breaker is open. One at a time probes, and a response lets all go on.
+func TestBreaker(t *testing.T) { synctest.Test(t, testBreaker) }
+
+func testBreaker(t *testing.T) {
 	broken := errors.New("connection refused")
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer synctest.Wait()
+	defer cancel()
 	var b breaker
-	entered := func() bool {
-		done := make(chan struct{})
-		go func() { b.wait(t.Context()); close(done) }()
-		select {
-		case <-done:
-			return true
-		case <-time.After(20 * time.Millisecond):
-			return false
-		}
+	// mayAsk reports whether an informer need not wait. One that has to goes on waiting.
+	mayAsk := func() bool {
+		var went atomic.Bool
+		go func() { b.wait(ctx); went.Store(true) }()
+		synctest.Wait()
+		return went.Load()
 	}
-	b.done(refused) // the server's own response does not open the breaker
-	if !entered() {
+	done := func(err error) { b.done(err); synctest.Wait() }
+	retryAt := func(at time.Time) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.retryAt = at
+	}
+	probing := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil }
+
+	done(forbidden) // the server's own response does not open the breaker
+	if !mayAsk() {
 		t.Error("one resource's 403 keeps the informer of another from its requests")
 	}
-	b.done(broken)
-	if entered() {
+	done(broken)
+	if mayAsk() {
 		t.Error("the breaker is open, and an informer does not wait")
 	}
-	b.mu.Lock()
-	b.retryAt = time.Now()
-	b.mu.Unlock()
-	eventually(t, "one informer probes", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
-	if entered() {
+	retryAt(time.Now())
+	eventually(t, "one informer probes", probing)
+	if mayAsk() {
 		t.Error("two probe at the same time")
 	}
-	b.done(refused) // a server that has just started
-	if entered() {
+	done(forbidden) // a server that has just started
+	if mayAsk() {
 		t.Error("an informer does not wait after the 403 of a server that came back")
 	}
-	b.mu.Lock()
-	b.retryAt = time.Now()
-	b.mu.Unlock()
-	eventually(t, "one informer probes again", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.probe != nil })
-	for range 2 { // two informers end without an error; one of those that wait is next each time
-		b.done(nil)
+	retryAt(time.Now())
+	eventually(t, "one informer probes again", probing)
+	for range 2 { // it and the one that waits end without an error
+		done(nil)
 	}
-	if !entered() {
+	if !mayAsk() {
 		t.Error("an informer that ended without an error keeps another one from its probe")
 	}
+	retryAt(time.Now().Add(time.Hour))
 	b.responded()
-	if !entered() {
+	if !mayAsk() {
 		t.Error("the server responded, and an informer waits")
 	}
 }

@@ -86,8 +86,8 @@ func TestInformerVerifiesHistory(t *testing.T) {
 		return change{types.UID(uid), strconv.Itoa(number + version)}
 	}
 	for name, c := range map[string]struct {
-		of     change
-		proven bool
+		of       change
+		verified bool
 	}{
 		"the last change":         {at(next, string(next.UID), 0), true},
 		"a change before it":      {at(made, string(made.UID), 0), true},
@@ -106,11 +106,13 @@ func TestInformerVerifiesHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.Stop()
-			if proven, err := s.verifyHistory(t.Context(), w); proven != c.proven || err != nil {
-				t.Errorf("proven: %v, %v; want %v", proven, err, c.proven)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if verified, err := s.verifyHistory(ctx, w); verified != c.verified || err != nil || ctx.Err() != nil {
+				t.Errorf("verified: %v, %v, %v; want %v", verified, err, ctx.Err(), c.verified)
 			}
-			if c.proven && s.version != c.of.version {
-				t.Errorf("it goes on at %s, want %s", s.version, c.of.version)
+			if c.verified && s.version != c.of.version {
+				t.Errorf("the watch continues at %s, want %s", s.version, c.of.version)
 			}
 		})
 	}

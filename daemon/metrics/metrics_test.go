@@ -89,10 +89,10 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var trouble error
+	var failure error
 	ended := make(chan error, 1)
 	go func() {
-		ended <- m.Serve(ctx, l, func() error { return trouble }, func() error { return errors.New("no API") })
+		ended <- m.Serve(ctx, l, func() error { return failure }, func() error { return errors.New("no API") })
 	}()
 	get := func(path string) (int, string) {
 		t.Helper()
@@ -107,9 +107,9 @@ func TestServe(t *testing.T) {
 	if code, body := get("/healthz"); code != 200 || body != "ok\n" {
 		t.Errorf("healthz: %d %q", code, body)
 	}
-	trouble = errors.New("pool fast: its loop has not turned for 1m0s")
-	if code, body := get("/healthz"); code != 503 || body != trouble.Error()+"\n" {
-		t.Errorf("healthz in trouble: %d %q", code, body)
+	failure = errors.New("pool fast: its loop has not turned for 1m0s")
+	if code, body := get("/healthz"); code != 503 || body != failure.Error()+"\n" {
+		t.Errorf("healthz with a failure: %d %q", code, body)
 	}
 	if code, body := get("/readyz"); code != 503 || body != "no API\n" {
 		t.Errorf("readyz: %d %q", code, body)
@@ -128,7 +128,7 @@ func TestServe(t *testing.T) {
 
 // A reload ends the server of the old configuration: a scrape that is in flight gets its response. It
 // got an EOF when the server was closed.
-func TestServeEndsWithItsAnswer(t *testing.T) {
+func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 }
 
 // Dropped events are counted in a metric.
-func TestDroppedEventsAreTold(t *testing.T) {
+func TestDroppedEvents(t *testing.T) {
 	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }})
 	want := `
 # HELP hostpath_provisioner_events_dropped_total Events on claims, volumes and pods that were not written, because too many waited for the API.
