@@ -66,7 +66,7 @@ type Controller struct {
 	stagger  stagger
 	binding  *binding.Warner
 	pools    []plan.Pool // that are configured here
-	here     here
+	identity identity
 }
 
 // poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to no configured pool.

@@ -19,8 +19,8 @@ import (
 // volumes of its own pool as volumes that no object knows. It stops before it works. The marker says whose the
 // pool is; until it does, because a daemon of an earlier version wrote it, the records and the API decide.
 
-// here is what is known of the node and the cluster.
-type here struct {
+// identity is what is known of the cluster.
+type identity struct {
 	synced  atomic.Bool            // the watches are complete, and the cluster was asked who it is
 	cluster atomic.Pointer[string] // its ID; "" is unknown
 	warned  sync.Once
@@ -32,13 +32,13 @@ type here struct {
 const askedLately = time.Minute
 
 func (c *Controller) knowsCluster() bool {
-	at := c.here.asked.Load()
+	at := c.identity.asked.Load()
 	return at != nil && time.Since(*at) < askedLately
 }
 
 // Cluster is the cluster's ID, "" as long as it is not known.
 func (c *Controller) Cluster() string {
-	if id := c.here.cluster.Load(); id != nil {
+	if id := c.identity.cluster.Load(); id != nil {
 		return *id
 	}
 	return ""
@@ -54,7 +54,7 @@ func (c *Controller) Identify(ctx context.Context) bool {
 		case <-time.After(time.Second):
 		}
 	}
-	c.here.synced.Store(true)
+	c.identity.synced.Store(true)
 	c.Look()
 	for name, r := range c.workers {
 		if name == "" {
@@ -77,14 +77,14 @@ func (c *Controller) confirm(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	c.here.asked.Store(&now)
+	c.identity.asked.Store(&now)
 	if id == "" {
-		c.here.warned.Do(func() {
+		c.identity.warned.Do(func() {
 			c.Log.Warn("the cluster cannot be told from others: this kubeconfig may not get the namespace kube-system; apply the present manifests (hostpath-provisioner manifests)")
 		})
 		return nil
 	}
-	if was := c.here.cluster.Swap(&id); was != nil && *was != id {
+	if was := c.identity.cluster.Swap(&id); was != nil && *was != id {
 		c.Look()
 	}
 	return nil
@@ -103,9 +103,9 @@ type owner struct {
 	err    error         // of the last one
 }
 
-// settle finds what speaks against working in a pool, and notes in its marker whose it is from now on.
-func (c *Controller) settle(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
-	if !c.here.synced.Load() {
+// checkOwner finds what speaks against working in a pool, and notes in its marker whose it is from now on.
+func (c *Controller) checkOwner(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
+	if !c.identity.synced.Load() {
 		return
 	}
 	census, err := c.census(ctx, r, *report)
@@ -121,7 +121,7 @@ func (c *Controller) settle(ctx context.Context, r *poolWorker, report *hostchec
 		report.Findings = append(report.Findings, finding(o))
 	}
 	if report.Removable() {
-		c.learn(ctx, r, report)
+		c.completeMarker(ctx, r, report)
 	}
 }
 
@@ -133,9 +133,9 @@ func finding(o plan.Objection) hostcheck.Finding {
 	return f
 }
 
-// learn completes a marker that nothing contradicts. One that cannot be written now is written later: until
+// completeMarker completes a marker that nothing contradicts. One that cannot be written now is written later: until
 // then the records decide, as they did just now.
-func (c *Controller) learn(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
+func (c *Controller) completeMarker(ctx context.Context, r *poolWorker, report *hostcheck.Report) {
 	m := report.Mark
 	if m.Node == "" && !r.OfAllNodes() {
 		m.Node = c.Node

@@ -56,7 +56,7 @@ func (c *Controller) watchPool(ctx context.Context, r *poolWorker, first func())
 
 // look probes a pool once. The gate closes before anybody is told; it opens after.
 func (c *Controller) look(ctx context.Context, r *poolWorker) {
-	synced := c.here.synced.Load()
+	synced := c.identity.synced.Load()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	report := r.Probe.Probe(deadline)
 	cancel()
@@ -64,7 +64,7 @@ func (c *Controller) look(ctx context.Context, r *poolWorker) {
 		return
 	}
 	if report.Removable() {
-		c.settle(ctx, r, &report)
+		c.checkOwner(ctx, r, &report)
 	}
 	if report.Removable() {
 		if err := r.Opened(report.Mark); err != nil {
