@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
-	d := &daemon{Options: o, hands: map[handsKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
+	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.keep(nil)
 	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health})
 	d.metrics.Reloaded(true, time.Now())
@@ -104,9 +104,9 @@ type daemon struct {
 	moved   chan struct{} // the kubeconfig names another API server
 	now     current
 	keeping sync.Mutex // one tells the status at a time
-	// hands are kept across reloads: an operation that hangs in the kernel ends some day, and must
+	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
-	hands map[handsKey]*volume.Pool
+	store map[storeKey]*volume.Pool
 	locks *poolLocks
 
 	unit      Unit              // as it was when this process was started
@@ -116,7 +116,7 @@ type daemon struct {
 	warned    atomic.Bool
 }
 
-type handsKey struct{ name, path, mountPoint, scope string }
+type storeKey struct{ name, path, mountPoint, scope string }
 
 func (o Options) load() (config.Config, error) {
 	cfg, err := config.Load(o.Config, o.StateDir, o.RuntimeDir)

@@ -6,9 +6,9 @@
 //
 //	kube (watches) --> controller --> plan    pure: what to do with a claim, a volume, a record
 //	                        |  \----> gate <-- controller/pools <-- hostcheck <-- mounts
-//	                        \-------> volume  the hands, beneath one pool at a time
+//	                        \-------> disk --> volume    a handle on an open pool; what is done in its directory
 //
-// A claim: kube's informer brings it, controller gathers facts, plan.ForClaim decides, volume.Create makes
+// A claim: kube's informer brings it, controller gathers facts, plan.ForClaim decides, disk.Handle.Create makes
 // the directory (record, staging, rename), kube creates the PersistentVolume, an event says so.
 //
 // A mount event: mounts.Watch says that something changed, each pool is looked at again, the gate

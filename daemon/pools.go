@@ -36,14 +36,14 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 	}
 }
 
-// pools are the configured pools, each with its storage and its prober.
+// pools are the configured pools, each with its store and its prober.
 func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.PoolParts {
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
-		hands := d.handsOf(p, cfg.Node)
-		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, hands: hands, deadline: deadline, outside: d.outside, unit: d.unit}
+		store := d.storeOf(p, cfg.Node)
+		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, store: store, deadline: deadline, outside: d.outside, unit: d.unit}
 		all = append(all, controller.PoolParts{
-			Pool: planPool(p), Storage: hands, Label: labelOf(p), Probe: eyes, Opened: eyes.remember,
+			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: eyes, Opened: eyes.remember,
 		})
 	}
 	return all
@@ -65,12 +65,12 @@ func planPool(p config.Pool) plan.Pool {
 	}
 }
 
-func (d *daemon) handsOf(p config.Pool, node string) *volume.Pool {
-	key := handsKey{p.Name, p.Path, p.MountPoint, p.Scope}
-	if d.hands[key] == nil {
-		d.hands[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, HostID: hostID(p, node)})
+func (d *daemon) storeOf(p config.Pool, node string) *volume.Pool {
+	key := storeKey{p.Name, p.Path, p.MountPoint, p.Scope}
+	if d.store[key] == nil {
+		d.store[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, HostID: hostID(p, node)})
 	}
-	return d.hands[key]
+	return d.store[key]
 }
 
 // prober looks at a pool with what the state directory remembers of it. It is used by one goroutine,
@@ -82,7 +82,7 @@ type prober struct {
 	before     []config.Pool
 	stateDir   string
 	locks      *poolLocks
-	hands      *volume.Pool
+	store      *volume.Pool
 	deadline   time.Duration // for a response
 	outside    func(path string) *RestartError
 	unit       Unit
@@ -116,9 +116,9 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	return report.Without(p.pool.Accepts)
 }
 
-// waiting is a call of the pool's hands that waits for a response, for less than the deadline, so that
+// waiting is a call of the pool's store to which the filesystem has not replied, for less than the deadline, so that
 // the pool is closed within it.
-func (p *prober) waiting() volume.Waiting { return p.hands.Waiting(p.deadline * 3 / 4) }
+func (p *prober) waiting() volume.Waiting { return p.store.Waiting(p.deadline * 3 / 4) }
 
 // counts reports whether a call that waits closes the pool: one that waits on a mount which is not the
 // pool's any more does not.

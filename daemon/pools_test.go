@@ -30,12 +30,12 @@ func hungPool(t *testing.T, locks *poolLocks) (*prober, *hungfs.FS, mounts.Ident
 	fs := hungfs.Mount(t, dir)
 	p := &prober{
 		pool:     config.Pool{Name: "fast", Path: dir, MountPoint: dir, RequireMount: true, Immutable: "off"},
-		stateDir: hosttest.Dir(t), locks: locks, deadline: 400 * time.Millisecond, hands: volume.New(volume.Options{Name: "fast", Path: dir}),
+		stateDir: hosttest.Dir(t), locks: locks, deadline: 400 * time.Millisecond, store: volume.New(volume.Options{Name: "fast", Path: dir}),
 	}
 	id := p.look(t).Identity
 	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker("fast", time.Now()))
 	if err == nil {
-		err = p.hands.InitMarker(t.Context(), id, marker)
+		err = p.store.InitMarker(t.Context(), id, marker)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 	fs.Hold(hungfs.Mkdir)
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.hands.Create(t.Context(), id, volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
+		_, err := p.store.Create(t.Context(), id, volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
 		done <- err
 	}()
 	fs.AwaitHeld()
@@ -95,7 +95,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 func TestLooksEndEarly(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))
 	fs.Hold(hungfs.Lookup)
-	go p.hands.Exists(context.Background(), id, "anything")
+	go p.store.Exists(context.Background(), id, "anything")
 	fs.AwaitHeld()
 	for _, limit := range []time.Duration{p.deadline * 3 / 2, p.deadline} { // of 5 s that it could take
 		began := time.Now()

@@ -128,7 +128,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	}
 	rows, wrong := work(ctx, adopt.Options{
 		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
-		Hands: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
+		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
 		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun,
 		Driver: a.driver, Kubelet: kubeletDirectory,
 	})

@@ -130,16 +130,16 @@ func fill(t *testing.T, h *host) {
 	remembered, err := state.Remembered(h.path("state"), "fast")
 	h.must(err)
 	id := hostcheck.NewProber(daemon.Expect("", pool, remembered)).Probe(ctx).Identity
-	hands := volume.New(volume.Options{Name: "fast", Path: pool.Path})
+	store := volume.New(volume.Options{Name: "fast", Path: pool.Path})
 	for _, pv := range []string{"pvc-pool", "pvc-kept", "pvc-trash", "pvc-archive"} {
-		_, err := hands.Create(ctx, id, volume.Spec{Record: record.Record{
+		_, err := store.Create(ctx, id, volume.Spec{Record: record.Record{
 			PV: pv, Namespace: "shop", Claim: "data-" + pv[4:], ClaimUID: "uid-" + pv, Directory: pv, Requested: 5 << 30,
 		}, Mode: 0o777})
 		h.must(err)
 	}
-	h.must(hands.Retain(ctx, id, "pvc-kept"))
-	h.must(hands.Trash(ctx, id, "pvc-trash"))
-	h.must(hands.Archive(ctx, id, "pvc-archive"))
+	h.must(store.Retain(ctx, id, "pvc-kept"))
+	h.must(store.Trash(ctx, id, "pvc-trash"))
+	h.must(store.Archive(ctx, id, "pvc-archive"))
 	h.must(os.Mkdir(h.path("pool/lost and found"), 0o700))
 	h.must(os.Mkdir(h.path("pool/lost+found"), 0o700))
 	h.write("pool/\x1b[2J", "")

@@ -56,11 +56,11 @@ func (p *program) prepareCommand() *cobra.Command {
 }
 
 func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, owner prepare.Owner) error {
-	hands := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	owner.Node = p.node
 	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) { return recordedNodes(ctx, pool, r) }
 	r, err := prepare.Run(ctx, prepare.Options{
-		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: hands,
+		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: store,
 		Check: func(ctx context.Context) hostcheck.Report {
 			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 			defer cancel()
@@ -80,7 +80,7 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 	}
 	labelled := 0
 	if r.Mounted || !pool.RequireMount {
-		if labelled, err = p.labelPool(ctx, pool, hands); err != nil {
+		if labelled, err = p.labelPool(ctx, pool, store); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 }
 
 // labelPool gives the pool's own directory the type that the policy module has for it, if it is loaded.
-func (p *program) labelPool(ctx context.Context, pool config.Pool, hands *volume.Pool) (int, error) {
+func (p *program) labelPool(ctx context.Context, pool config.Pool, store *volume.Pool) (int, error) {
 	if !selinux.Knows(selinux.PoolType) {
 		return 0, nil
 	}
@@ -102,7 +102,7 @@ func (p *program) labelPool(ctx context.Context, pool config.Pool, hands *volume
 	if !report.Labelled {
 		return 0, nil
 	}
-	done, err := hands.RelabelOwn(ctx, report.Identity, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}})
+	done, err := store.RelabelOwn(ctx, report.Identity, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}})
 	if err == nil {
 		err = done.Err()
 	}

@@ -103,7 +103,7 @@ func (p *program) relabel(ctx context.Context, cfg config.Config, what string, d
 			closed = errors.Join(closed, err)
 			continue
 		}
-		if _, err := r.hands.Lookup(ctx, r.id, what); err == nil {
+		if _, err := r.store.Lookup(ctx, r.id, what); err == nil {
 			return r.volumes(ctx, []string{what})
 		}
 	}
@@ -117,7 +117,7 @@ func (p *program) relabel(ctx context.Context, cfg config.Config, what string, d
 type relabeller struct {
 	p      *program
 	config config.Pool
-	hands  *volume.Pool
+	store  *volume.Pool
 	id     mounts.Identity
 	dryRun bool
 	said   time.Time
@@ -140,14 +140,14 @@ func (p *program) relabeller(ctx context.Context, pool config.Pool, dryRun bool)
 			return nil, closedError{pool, f}
 		}
 	}
-	hands := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	return &relabeller{p: p, config: pool, hands: hands, id: report.Identity, dryRun: dryRun, said: time.Now()}, nil
+	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	return &relabeller{p: p, config: pool, store: store, id: report.Identity, dryRun: dryRun, said: time.Now()}, nil
 }
 
 // pool relabels the pool's own directory, if the policy has a type for it, and all volumes.
 func (r *relabeller) pool(ctx context.Context) error {
 	if selinux.Knows(selinux.PoolType) {
-		done, err := r.hands.RelabelOwn(ctx, r.id, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}, DryRun: r.dryRun})
+		done, err := r.store.RelabelOwn(ctx, r.id, volume.Relabelling{Want: selinux.Want{Type: selinux.PoolType}, DryRun: r.dryRun})
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (r *relabeller) pool(ctx context.Context) error {
 			return fmt.Errorf("pool %s: %w", r.config.Name, err)
 		}
 	}
-	inventory, err := r.hands.List(ctx, r.id)
+	inventory, err := r.store.List(ctx, r.id)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 	var total volume.Relabelled
 	var errs error
 	for _, pv := range pvs {
-		done, err := r.hands.Relabel(ctx, r.id, pv, volume.Relabelling{
+		done, err := r.store.Relabel(ctx, r.id, pv, volume.Relabelling{
 			Want: want(r.config), DryRun: r.dryRun, Progress: func(so volume.Relabelled) { r.progress(pv, so) },
 		})
 		if err == nil {

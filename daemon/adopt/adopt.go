@@ -52,7 +52,7 @@ type API interface {
 // Options are one pool of one node, and the operator's flags.
 type Options struct {
 	Pool     plan.Pool
-	Hands    *volume.Pool
+	Store    *volume.Pool
 	Identity mounts.Identity // of the pool's directory, as it was checked
 	plan.Self
 	API       API
@@ -113,7 +113,7 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 		case s.DryRun:
 			return row
 		case verdict.Stale:
-			if err := s.Hands.Forget(ctx, s.Identity, v.Name); err != nil {
+			if err := s.Store.Forget(ctx, s.Identity, v.Name); err != nil {
 				row.Message = err.Error()
 			}
 			return row
@@ -163,7 +163,7 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
 	if err != nil {
 		return err
 	}
-	if err := o.Hands.Adopt(ctx, o.Identity, o.record(ours)); err != nil {
+	if err := o.Store.Adopt(ctx, o.Identity, o.record(ours)); err != nil {
 		return err
 	}
 	_, err = o.API.PatchVolume(ctx, ours, rules.AdoptedPatch(ours, o.Pool, o.Node))
@@ -222,7 +222,7 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 		return nil, err
 	}
 	slices.SortFunc(s.volumes, func(a, b *corev1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
-	inventory, err := o.Hands.List(ctx, o.Identity)
+	inventory, err := o.Store.List(ctx, o.Identity)
 	for _, v := range inventory.Volumes {
 		s.recorded[v.Directory] = v.PV
 		if v.Replaced != "" && v.Place == record.InPool && !v.Retained {
@@ -284,7 +284,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 		return f, nil
 	}
 	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory, kubelets)
-	found, err := s.Hands.Lookup(ctx, s.Identity, v.Name)
+	found, err := s.Store.Lookup(ctx, s.Identity, v.Name)
 	switch {
 	case errors.Is(err, volume.ErrNotRecorded):
 	case errors.Is(err, record.ErrDamaged):
@@ -294,7 +294,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 	default:
 		f.Record = &found
 	}
-	err = s.Hands.Usable(ctx, s.Identity, directory)
+	err = s.Store.Usable(ctx, s.Identity, directory)
 	switch {
 	case errors.Is(err, volume.ErrMoved):
 		return f, err

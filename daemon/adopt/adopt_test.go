@@ -190,7 +190,7 @@ func (c *cluster) String() string {
 func site(t *testing.T) (Options, *cluster) {
 	t.Helper()
 	path := hosttest.Dir(t)
-	hands := volume.New(volume.Options{Name: "fast", Path: path})
+	store := volume.New(volume.Options{Name: "fast", Path: path})
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func site(t *testing.T) (Options, *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(t, hands.InitMarker(t.Context(), id, []byte("{}\n")))
+	must(t, store.InitMarker(t.Context(), id, []byte("{}\n")))
 	must(t, os.Mkdir(filepath.Join(path, "pvc-1"), 0o777))
 	must(t, os.WriteFile(filepath.Join(path, "pvc-1", "data"), nil, 0o600))
 	labels := map[string]string{plan.HostnameLabel: "host-a"}
@@ -217,7 +217,7 @@ func site(t *testing.T) (Options, *cluster) {
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 	}}
 	return Options{
-		Pool: plan.Pool{Name: "fast", Path: path, Scope: plan.ScopeNode, OnDelete: plan.OnDeleteArchive}, Hands: hands, Identity: id,
+		Pool: plan.Pool{Name: "fast", Path: path, Scope: plan.ScopeNode, OnDelete: plan.OnDeleteArchive}, Store: store, Identity: id,
 		Self: plan.Self{Provisioner: plan.DefaultProvisioner, Aliases: []string{plan.Kubevirt}, Node: "node-a"}, API: c,
 	}, c
 }
@@ -245,7 +245,7 @@ func state(t *testing.T, o Options, c *cluster) string {
 	if _, err := os.Stat(filepath.Join(o.Pool.Path, "pvc-1", "data")); err != nil {
 		t.Error(err)
 	}
-	inventory, err := o.Hands.List(t.Context(), o.Identity)
+	inventory, err := o.Store.List(t.Context(), o.Identity)
 	must(t, err)
 	words := c.String()
 	for _, v := range inventory.Volumes {

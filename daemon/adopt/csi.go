@@ -80,7 +80,7 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 	if v.now != nil {
 		row = rowOf(v.now, rules.Verdict{})
 	}
-	found, err := s.Hands.Lookup(ctx, s.Identity, name)
+	found, err := s.Store.Lookup(ctx, s.Identity, name)
 	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, record.ErrDamaged) {
 		return v, row, err
 	}
@@ -183,7 +183,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
 		}
-		if err := s.Hands.Adopt(ctx, s.Identity, adopted); err != nil {
+		if err := s.Store.Adopt(ctx, s.Identity, adopted); err != nil {
 			return nil, err
 		}
 		v.now = held
@@ -199,7 +199,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if err != nil || existing == nil {
 		return notes, err
 	}
-	found, err := s.Hands.Lookup(ctx, s.Identity, ours.Name)
+	found, err := s.Store.Lookup(ctx, s.Identity, ours.Name)
 	if err == nil && !rules.Succeeds(existing, s.Pool, s.Node, &found) {
 		err = errNotMadeHere
 	}

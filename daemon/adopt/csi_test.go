@@ -47,7 +47,7 @@ func csiState(t *testing.T, o Options, c *cluster) string {
 	if _, err := os.Stat(filepath.Join(o.Pool.Path, "pvc-1", "data")); err != nil {
 		t.Error(err)
 	}
-	inventory, err := o.Hands.List(t.Context(), o.Identity)
+	inventory, err := o.Store.List(t.Context(), o.Identity)
 	must(t, err)
 	words := "no object"
 	if v := c.volumes["pvc-1"]; v != nil {
@@ -314,7 +314,7 @@ func TestFromCSILocal(t *testing.T) {
 		t.Errorf("%+v", row)
 	}
 	spec := c.volumes["pvc-1"].Spec
-	found, err := o.Hands.Lookup(t.Context(), o.Identity, "pvc-1")
+	found, err := o.Store.Lookup(t.Context(), o.Identity, "pvc-1")
 	if spec.Local == nil || spec.Local.Path != o.Pool.Path+"/pvc-1" || len(spec.MountOptions) != 1 || err != nil || found.Source != plan.SourceLocal {
 		t.Errorf("%+v, %+v, %v", spec, found, err)
 	}
@@ -330,8 +330,8 @@ func mountedByKubelet(o *Options, _ *cluster) {
 // A volume that was removed since, or whose object was let go, is not made again by either way.
 func TestTakenOverAndOver(t *testing.T) {
 	for name, end := range map[string]func(o Options) error{
-		"removed":  func(o Options) error { return o.Hands.Trash(t.Context(), o.Identity, "pvc-1") },
-		"retained": func(o Options) error { return o.Hands.Retain(t.Context(), o.Identity, "pvc-1") },
+		"removed":  func(o Options) error { return o.Store.Trash(t.Context(), o.Identity, "pvc-1") },
+		"retained": func(o Options) error { return o.Store.Retain(t.Context(), o.Identity, "pvc-1") },
 	} {
 		o, c := csiSite(t)
 		one(t, FromCSI, o)

@@ -59,7 +59,7 @@ func TestChangedMeanwhile(t *testing.T) {
 // An older version's call wrote the record before it knew whether it would get the object.
 func TestStaleRecord(t *testing.T) {
 	o, c := site(t)
-	must(t, o.Hands.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"])))
+	must(t, o.Store.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"])))
 	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, rules.AdoptedWithout)
 	c.volumes["pvc-1"].Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 	o.DryRun = true

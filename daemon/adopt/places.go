@@ -28,7 +28,7 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 		return true
 	}
 	directory := rules.DirectoryOf(o.Pool, rules.OfHost(v, o.Pool))
-	return directory != "" && o.Hands.Usable(ctx, o.Identity, directory) == nil
+	return directory != "" && o.Store.Usable(ctx, o.Identity, directory) == nil
 }
 
 // entries are the entries of the pool in which a volume's data lies: by its path as it is written, and by

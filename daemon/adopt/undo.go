@@ -15,7 +15,7 @@ import (
 // made under their names. Each object becomes what its own system would have made, its record goes,
 // its directory stays.
 func Undo(ctx context.Context, o Options) ([]Row, error) {
-	inventory, err := o.Hands.List(ctx, o.Identity)
+	inventory, err := o.Store.List(ctx, o.Identity)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 		// next call forgets it.
 		_, err := o.API.PatchVolume(ctx, pv, rules.UndoPatch(pv))
 		if err == nil {
-			err = o.Hands.Forget(ctx, o.Identity, row.Volume)
+			err = o.Store.Forget(ctx, o.Identity, row.Volume)
 		}
 		row = row.after(err)
 	}

@@ -80,7 +80,7 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 		if v.Replaced, err = original(theirs); err != nil {
 			return nil, err
 		}
-		if err := o.Hands.Adopt(ctx, o.Identity, v); err != nil {
+		if err := o.Store.Adopt(ctx, o.Identity, v); err != nil {
 			return nil, err
 		}
 	}
@@ -123,5 +123,5 @@ func (o Options) forget(ctx context.Context, v record.Record, before error) erro
 	if before != nil || o.DryRun {
 		return nil
 	}
-	return o.Hands.Forget(ctx, o.Identity, v.PV)
+	return o.Store.Forget(ctx, o.Identity, v.PV)
 }
