@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // entry says what an attempt to open a path with O_PATH came to. The descriptor stays open.
@@ -59,13 +60,7 @@ func cause(err error) string {
 
 func space(fd int) (Space, error) {
 	var st unix.Statfs_t
-	var err error
-	for {
-		if err = unix.Fstatfs(fd, &st); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := openat.Retry(func() error { return unix.Fstatfs(fd, &st) }); err != nil {
 		return Space{}, err
 	}
 	unit := uint64(st.Frsize)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // Names in a pool's directory.
@@ -147,10 +148,8 @@ func readAligned(fd int) ([]byte, error) {
 	start := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (block - 1))
 	page, data := raw[start:start+block], []byte(nil)
 	for len(data) <= markerMax {
-		n, err := unix.Read(fd, page)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+		n := 0
+		err := openat.Retry(func() (err error) { n, err = unix.Read(fd, page); return err })
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // The directories of the daemon belong to the user that it runs as, and root's commands read and write in
@@ -56,24 +58,17 @@ func openDir(dir, below string, mode os.FileMode, make bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(dir, below)), nil
 }
 
-// beneath opens a name of dir itself. EAGAIN: openat2(2) got in the way of a rename.
+// beneath opens a name of dir itself.
 func beneath(dir *os.File, name string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{
-		Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY), Mode: uint64(mode),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	fd, err := openat.Open(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, mode,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	switch {
+	case err == nil:
+		return fd, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
+		err = ErrNotPlain // a link; a socket or a device without a driver; a directory
 	}
-	for {
-		fd, err := unix.Openat2(int(dir.Fd()), name, &how)
-		switch {
-		case err == nil:
-			return fd, nil
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-			continue
-		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
-			err = ErrNotPlain // a link; a socket or a device without a driver; a directory
-		}
-		return -1, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
-	}
+	return -1, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
 }
 
 // openPlain opens a file of dir that is plain, and with only this name: another user's hard link to a file

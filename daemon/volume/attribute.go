@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // recordAttribute has the text of a record a second time, in an attribute of the record's own file.
@@ -34,7 +35,7 @@ func writeAttribute(fd int, text []byte) bool {
 	if len(text) > attributeMax {
 		return false
 	}
-	return retryEINTR(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
+	return openat.Retry(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
 }
 
 // readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
@@ -79,7 +80,7 @@ func attributeText(dir int, name string) (text []byte, err error) {
 	}
 	defer unix.Close(fd)
 	n, text := 0, make([]byte, attributeMax)
-	err = retryEINTR(func() (err error) { n, err = unix.Fgetxattr(fd, recordAttribute, text); return err })
+	err = openat.Retry(func() (err error) { n, err = unix.Fgetxattr(fd, recordAttribute, text); return err })
 	return text[:max(n, 0)], err
 }
 

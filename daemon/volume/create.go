@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
@@ -262,7 +263,7 @@ func (s *session) nameRecord(pv string) error {
 	if err != nil {
 		return err
 	}
-	err = retryEINTR(func() error { return unix.Renameat(volumes, s.newName(pv), volumes, pv+recordSuffix) })
+	err = openat.Retry(func() error { return unix.Renameat(volumes, s.newName(pv), volumes, pv+recordSuffix) })
 	return wrap("naming the record", err)
 }
 
@@ -270,7 +271,7 @@ func (s *session) nameRecord(pv string) error {
 func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	staging := s.dirs[stagingDir]
 	err = selinux.CreatedAs(spec.Label, func() error {
-		return retryEINTR(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
+		return openat.Retry(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
 	})
 	if errors.Is(err, unix.EEXIST) {
 		return -1, errBegun

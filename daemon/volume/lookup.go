@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // load reads a volume's record. A record that is complete under its new name counts: it was durable
@@ -120,7 +121,7 @@ func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string)
 // volumeDir returns a descriptor of a volume's directory in the pool, if it is one: a directory, no
 // symbolic link and no mount. It can be asked for its inode only (O_PATH).
 func (s *session) volumeDir(name string) (int, error) {
-	fd, err := open(s.root, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
+	fd, err := openat.Open(s.root, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return -1, fmt.Errorf("directory %q: %w: it is no directory", name, ErrForeign)

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // InitMarker prepares a pool: it makes .hostpath-provisioner (0700) with what belongs in it and, at
@@ -57,7 +58,7 @@ func (s *session) initMarker(marker []byte) error {
 // makeOwn makes one of our own directories, unless it is there. What else is of its name is refused
 // when it is opened.
 func makeOwn(dir int, name string) error {
-	err := retryEINTR(func() error { return unix.Mkdirat(dir, name, 0o700) })
+	err := openat.Retry(func() error { return unix.Mkdirat(dir, name, 0o700) })
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -107,7 +108,7 @@ func (s *session) remark(m hostcheck.Marker) error {
 	if err := fsync(fd); err != nil {
 		return errors.Join(wrap("fsync of "+aside, err), remove(meta, aside, 0))
 	}
-	if err := retryEINTR(func() error { return unix.Renameat(meta, aside, meta, markerFile) }); err != nil {
+	if err := openat.Retry(func() error { return unix.Renameat(meta, aside, meta, markerFile) }); err != nil {
 		return errors.Join(wrap("naming "+markerFile, err), remove(meta, aside, 0))
 	}
 	s.pool.crashPoint("marker named")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // ordered remembers, for the filesystem that was seen last, whether it keeps the order of changes.
@@ -67,5 +68,5 @@ func beginWriteOut(fd int) { _ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RAN
 // file's size and blocks into its log, so that no later change can be durable without them.
 func writeOut(fd int) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
-	return retryEINTR(func() error { return unix.SyncFileRange(fd, 0, 0, all) })
+	return openat.Retry(func() error { return unix.SyncFileRange(fd, 0, 0, all) })
 }

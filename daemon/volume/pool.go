@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // Options says which pool. That the path lies on the right mount is in the identity that every call
@@ -130,7 +131,7 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 			p.exit(c)
 		}
 	}()
-	root, err := open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
+	root, err := openat.Open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, fmt.Errorf("%w: opening %s: %w", ErrMoved, p.path, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // A file of xfs and ext4 has a project, a number by which quotas count. A directory can hand its own down
@@ -29,7 +31,7 @@ const (
 )
 
 func (x *fsxattr) call(fd int, request uintptr) error {
-	return retryEINTR(func() error {
+	return openat.Retry(func() error {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(x)))
 		if errno != 0 {
 			return errno

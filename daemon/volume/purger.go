@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 const (
@@ -212,7 +213,7 @@ func (e *purger) wait(pause time.Duration) {
 // openPlain opens a directory or regular file for reading, and nothing else: opening a device node
 // can do things (tapes rewind), opening a FIFO can hang. It is looked at before it is opened.
 func openPlain(dir int, name string) (int, error) {
-	look, err := open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
+	look, err := openat.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	if err != nil {
 		return -1, err
 	}
@@ -226,7 +227,7 @@ func openPlain(dir int, name string) (int, error) {
 	}
 	// The magic link leads to the very inode that was looked at (proc(5)). It is the thread's: "self" is
 	// the first thread's, which may have given itself a table of descriptors of its own.
-	return open(unix.AT_FDCWD, "/proc/thread-self/fd/"+strconv.Itoa(look), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
+	return openat.Open(unix.AT_FDCWD, "/proc/thread-self/fd/"+strconv.Itoa(look), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
 }
 
 // keepFlags are FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, which STATX_ATTR_* repeat.

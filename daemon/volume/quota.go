@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // cephQuota is the attribute that limits a directory of CephFS: bytes as decimal digits, 0 for no limit
@@ -17,7 +19,7 @@ func (s *session) limit(dir int, bytes int64) error {
 	if bytes <= 0 {
 		return nil
 	}
-	err := retryEINTR(func() error {
+	err := openat.Retry(func() error {
 		return unix.Fsetxattr(dir, cephQuota, []byte(strconv.FormatInt(bytes, 10)), 0)
 	})
 	s.pool.crashPoint("quota set")

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
@@ -257,7 +258,7 @@ func (w *relabeller) down(fd int, name, at string) (int, bool) {
 
 // up opens the directory above, which may be another one if the tree was moved meanwhile.
 func (w *relabeller) up(fd int, to level) (int, error) {
-	above, err := open(fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_XDEV)
+	above, err := openat.Open(fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_XDEV)
 	if err != nil {
 		return -1, fmt.Errorf("going back to %q: %w", to.path, err)
 	}
@@ -313,7 +314,7 @@ func (w *relabeller) entry(dir int, name, at string) (isDir bool) {
 
 // with opens an entry, whatever it is, for its label alone: a FIFO or a device is not woken.
 func (w *relabeller) with(dir int, name, at string, do func(fd int)) {
-	fd, err := open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
+	fd, err := openat.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	switch {
 	case err == nil:
 		defer unix.Close(fd)

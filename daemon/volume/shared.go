@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
@@ -86,7 +87,7 @@ func (s *session) linkRecord(spec Spec) (record.Record, error) {
 		return record.Record{}, wrap("fsync of the record", err)
 	}
 	volumes, own, final := s.dirs[volumesDir], s.newName(spec.PV), spec.PV+recordSuffix
-	err = retryEINTR(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
+	err = openat.Retry(func() error { return unix.Linkat(volumes, own, volumes, final, 0) })
 	if noLinks(err) {
 		err = moveOut(volumes, own, volumes, final)
 	}
@@ -113,7 +114,7 @@ func noLinks(err error) bool {
 
 func (s *session) makeDirectory(spec Spec) error {
 	err := selinux.CreatedAs(spec.Label, func() error {
-		return retryEINTR(func() error { return unix.Mkdirat(s.root, spec.Directory, bornMode) })
+		return openat.Retry(func() error { return unix.Mkdirat(s.root, spec.Directory, bornMode) })
 	})
 	made := err == nil
 	if err != nil && !errors.Is(err, unix.EEXIST) {

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // beneath is how everything below the pool's descriptor is opened. What may stand at a name, and what refuses it:
@@ -18,33 +20,13 @@ import (
 //
 // The pool itself may be replaced or unmounted: its identity is compared after it was opened (Pool.begin, TestMoved), and
 // its own directories must be root's (session.dir, TestNotPrepared).
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
-
-// again repeats a system call that a signal interrupted: the runtime's preemption signals reach
-// calls on FUSE and NFS, whatever SA_RESTART says (signal(7)). EAGAIN is not repeated: it is also
-// the error of a file that its owner holds a lease on (fcntl(2)), for as long as the owner likes.
-func retryEINTR(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func open(dir int, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
-	err = retryEINTR(func() error {
-		fd, err = unix.Openat2(dir, path, &how)
-		return err
-	})
-	return fd, err
-}
+const beneath = openat.Beneath
 
 func openDir(dir int, path string) (int, error) {
-	return open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
+	return openat.Open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, beneath)
 }
 
-func fsync(fd int) error { return retryEINTR(func() error { return unix.Fsync(fd) }) }
+func fsync(fd int) error { return openat.Retry(func() error { return unix.Fsync(fd) }) }
 
 // exists reports whether dir has an entry of this name, of whatever kind.
 func exists(dir int, name string) (bool, error) {
@@ -56,13 +38,13 @@ func exists(dir int, name string) (bool, error) {
 }
 
 func lstat(dir int, name string) (st unix.Stat_t, err error) {
-	err = retryEINTR(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err = openat.Retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return st, err
 }
 
 // remove unlinks a file (flags 0) or an empty directory (AT_REMOVEDIR); one that is gone is fine.
 func remove(dir int, name string, flags int) error {
-	err := retryEINTR(func() error { return unix.Unlinkat(dir, name, flags) })
+	err := openat.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -73,19 +55,19 @@ func remove(dir int, name string, flags int) error {
 // old FUSE) return EINVAL; there the name is looked at first, and only a process of root's that
 // makes an empty directory of that name in the same microsecond would lose it.
 func move(from int, name string, to int, newName string) error {
-	err := retryEINTR(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })
+	err := openat.Retry(func() error { return unix.Renameat2(from, name, to, newName, unix.RENAME_NOREPLACE) })
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
 	if taken, err := exists(to, newName); taken || err != nil {
 		return errors.Join(err, unix.EEXIST)
 	}
-	return retryEINTR(func() error { return unix.Renameat(from, name, to, newName) })
+	return openat.Retry(func() error { return unix.Renameat(from, name, to, newName) })
 }
 
 // openFile opens what should be a regular file. O_NONBLOCK: a FIFO in its place may not hang the daemon.
 func openFile(dir int, name string, flags int) (int, error) {
-	return open(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
+	return openat.Open(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
 }
 
 var errNotAFile = errors.New("it is no regular file, or too large")
@@ -121,7 +103,7 @@ func writeNew(dir int, name string, text []byte) (fd int, err error) {
 
 // createFile writes a file that was not there (EEXIST), and leaves it open: not yet durable.
 func createFile(dir int, name string, text []byte) (fd int, err error) {
-	fd, err = open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
+	fd, err = openat.Open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600, beneath)
 	if err != nil {
 		return -1, err
 	}
@@ -135,7 +117,7 @@ func createFile(dir int, name string, text []byte) (fd int, err error) {
 func writeAll(fd int, text []byte) error {
 	for len(text) > 0 {
 		n := 0
-		if err := retryEINTR(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
+		if err := openat.Retry(func() (err error) { n, err = unix.Write(fd, text); return err }); err != nil {
 			return err
 		}
 		text = text[n:]
@@ -147,7 +129,7 @@ func writeAll(fd int, text []byte) error {
 type reader int
 
 func (r reader) Read(p []byte) (n int, err error) {
-	err = retryEINTR(func() (err error) { n, err = unix.Read(int(r), p); return err })
+	err = openat.Retry(func() (err error) { n, err = unix.Read(int(r), p); return err })
 	switch {
 	case err != nil:
 		return 0, err
@@ -184,6 +166,6 @@ func names(fd int) ([]string, error) {
 }
 
 func getdents(fd int, buffer []byte) (n int, err error) {
-	err = retryEINTR(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
+	err = openat.Retry(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
 	return n, err
 }

@@ -1,12 +1,13 @@
 package mounts
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // Table is the mount table of this process, read again only when the kernel says that it changed.
@@ -127,12 +128,8 @@ func pollTable(fd int) (bool, error) {
 	return fds[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0, nil
 }
 
-// retry repeats a call that a signal interrupted; the Go runtime sends itself signals.
-func retry[T any](call func() (T, error)) (T, error) {
-	for {
-		v, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return v, err
-		}
-	}
+// retry is openat.Retry for a call that returns a value.
+func retry[T any](call func() (T, error)) (v T, err error) {
+	err = openat.Retry(func() error { v, err = call(); return err })
+	return v, err
 }

@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // Errors of Under, wrapped.
@@ -88,21 +90,13 @@ func Open(path string, flags uint64) (int, error) {
 // OpenBeneath opens a path relative to dir that leaves neither dir (EXDEV) nor its mount (EXDEV)
 // and goes through no symbolic link (ELOOP).
 func OpenBeneath(dir int, path string, flags uint64) (int, error) {
-	return openat2(dir, path, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	return openat2(dir, path, flags, openat.Beneath)
 }
 
-// openat2 also repeats EAGAIN, which RESOLVE_BENEATH returns when a rename or mount anywhere on the
-// machine got in the way of its walk (openat2(2)).
 func openat2(dir int, path string, flags, resolve uint64) (int, error) {
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
-	for range 1000 {
-		fd, err := unix.Openat2(dir, path, &how)
-		if err == nil {
-			return fd, nil
-		}
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return -1, fmt.Errorf("opening %q: %w", path, err)
-		}
+	fd, err := openat.Open(dir, path, int(flags), 0, resolve)
+	if err != nil {
+		return -1, fmt.Errorf("opening %q: %w", path, err)
 	}
-	return -1, fmt.Errorf("opening %q: %w", path, unix.EAGAIN)
+	return fd, nil
 }
