@@ -28,7 +28,7 @@ type PoolHeldError struct {
 
 func (e *PoolHeldError) Error() string {
 	if e.PID == 0 {
-		return "another daemon works in this pool"
+		return "another daemon uses this pool"
 	}
 	return fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", e.PID, e.State)
 }

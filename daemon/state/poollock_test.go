@@ -90,7 +90,7 @@ func TestPoolLockOfTheDead(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if _, err := LockPool(dir, "ID", "/x"); err == nil || err.Error() != "another daemon works in this pool" {
+	if _, err := LockPool(dir, "ID", "/x"); err == nil || err.Error() != "another daemon uses this pool" {
 		t.Errorf("held by one that has not signed: %v", err)
 	}
 	_ = holder.Process.Kill()

@@ -116,7 +116,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	w.Must(os.RemoveAll(second.Path("state")))
 	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
 	second.run()
-	w.Must(second.WaitStatus(w.Soon(), "works in this pool"))
+	w.Must(second.WaitStatus(w.Soon(), "uses this pool"))
 	second.Kill()
 	remembered := func() bool {
 		_, err := os.Stat(h.Path("state", "pools", "fast.json"))

@@ -121,7 +121,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		}
 		w.Eventually(n.node+" says that another works in the pool", func() bool {
 			out, _ := n.Call("status")
-			return strings.Contains(out, "another works in it") || strings.Contains(out, "another_1")
+			return strings.Contains(out, "leader another") || strings.Contains(out, "another_1")
 		})
 		want := pool.Of(pv.Name)
 		if inTrash {
