@@ -93,9 +93,14 @@ func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 		signal(r.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
+	return c.compare(ctx, r, h, records, &comparison{c: c, sure: c.sure(all, mark)})
+}
+
+// compare looks at each of these records, also if one of them fails, and returns the first error.
+func (c *Controller) compare(ctx context.Context, r *poolWorker, h disk.Handle, records []record.Record, with *comparison) error {
 	var first error
 	var again time.Duration
-	failed, with := 0, &comparison{c: c, sure: c.sure(all, mark)}
+	failed := 0
 	for _, rec := range records {
 		if wait := c.inFlight.awaited(rec.ClaimUID); wait > 0 {
 			again = max(again, wait)
