@@ -20,6 +20,7 @@ type result struct {
 	gate    []gateTimes
 	// promised is below what the gate's times have to be, 0: they are not judged.
 	promised time.Duration
+	reopened bool           // the pool was closed, and a volume made in it later
 	reasons  map[string]int // in the daemon's log
 
 	created, deleted, survivors        int // claims
