@@ -112,6 +112,7 @@ func TestNodeOfTheHost(t *testing.T) {
 		{"the file's name first", "node-b", minimal, "n", ""},
 		{"a name that no node has", "node_b", unnamed, "", `config.toml: node: the host's name "node_b" cannot be a node's name`},
 		{"a name that no node has, unused", "node_b", minimal, "n", ""},
+		{"the file's name is empty, and the host's is no better", "node_b", "node = ''\n" + unnamed, "", `config.toml:1: node: "" cannot be a node's name`},
 		{"the file's name is wrong", "node-b", "node = 'N'\n" + unnamed, "", `config.toml:1: node: "N" cannot be a node's name`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
