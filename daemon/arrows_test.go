@@ -13,7 +13,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/mountpoint", "daemon/plan", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
 	"daemon/config":            {},
 	"daemon/confine":           {},
-	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/disk", "daemon/everynode", "daemon/gate", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
+	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/disk", "daemon/everynode", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/disk":              {"daemon/gate", "daemon/record", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "hostcheck"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "hostcheck"},
 	"daemon/mountpoint":        {"hostcheck"},
+	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "hostcheck"},
 	"daemon/plan":              {"daemon/record", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/record":            {},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -28,15 +29,7 @@ func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostch
 		return nil
 	}
 	of := plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope}
-	var found []hostcheck.Finding
-	for _, o := range plan.ForOwner(plan.OwnerFacts{Pool: of, Node: p.node, NodeKnown: true, Census: plan.Count(all, of, p.node, r.Mark.Former())}) {
-		f := hostcheck.Finding{Reason: o.Reason, Message: o.Message, Severity: hostcheck.Close}
-		if o.Warn {
-			f.Severity = hostcheck.Warn
-		}
-		found = append(found, f)
-	}
-	return found
+	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true, Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})
 }
 
 // recordedNodes are the nodes that the records of a pool name.

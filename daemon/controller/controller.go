@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -66,7 +67,7 @@ type Controller struct {
 	stagger  stagger
 	binding  *binding.Warner
 	pools    []plan.Pool // that are configured here
-	identity identity
+	cluster  *ownership.Cluster
 }
 
 // poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to no configured pool.
@@ -76,7 +77,7 @@ type poolWorker struct {
 	volumes   queue
 	purges    queue
 	disk      *disk.Pool
-	owner     owner
+	owner     *ownership.Pool
 	everyNode *everynode.Directory
 	elector   *leadership.Elector // nil for a pool that is this node's alone
 	kick      chan struct{}       // look at the pool now
@@ -103,6 +104,7 @@ func New(o Options) *Controller {
 		Volumes: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
 	})
+	c.cluster = c.newCluster()
 	for _, p := range o.Pools {
 		c.pools = append(c.pools, p.Pool)
 	}
@@ -110,8 +112,9 @@ func New(o Options) *Controller {
 		kick := make(chan struct{}, 1)
 		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, disk: openDisk(o, p, kick), claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			kick: kick, recheck: make(chan struct{}, 1), owner: owner{seen: make(chan struct{})},
+			kick: kick, recheck: make(chan struct{}, 1),
 		}
+		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])
 		c.workers[p.Name].everyNode = c.newDirectory(c.workers[p.Name])
 		if p.Scope == plan.ScopeShared {
 			c.workers[p.Name].elector = c.newElector(c.workers[p.Name])

@@ -56,7 +56,7 @@ func (c *Controller) watchPool(ctx context.Context, r *poolWorker, first func())
 
 // look probes a pool once. The gate closes before anybody is told; it opens after.
 func (c *Controller) look(ctx context.Context, r *poolWorker) {
-	synced := c.identity.synced.Load()
+	identified := c.cluster.Identified()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	report := r.Probe.Probe(deadline)
 	cancel()
@@ -64,7 +64,7 @@ func (c *Controller) look(ctx context.Context, r *poolWorker) {
 		return
 	}
 	if report.Removable() {
-		c.checkOwner(ctx, r, &report)
+		r.owner.Check(ctx, &report)
 	}
 	if report.Removable() {
 		if err := r.Opened(report.Mark); err != nil {
@@ -75,8 +75,8 @@ func (c *Controller) look(ctx context.Context, r *poolWorker) {
 		}
 	}
 	before, after := c.Gate.Set(report, time.Now())
-	if synced {
-		r.owner.once.Do(func() { close(r.owner.seen) })
+	if identified {
+		r.owner.Checked()
 	}
 	if !after.Removable() {
 		r.disk.Close()

@@ -74,7 +74,7 @@ func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 	if err != nil {
 		return err
 	}
-	if c.count(r, records, mark) {
+	if r.owner.Count(records, mark) {
 		return nil // the gate closes
 	}
 	c.lookForLost(r, records)
@@ -83,17 +83,17 @@ func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 		_, published := c.Listers.Volumes.Get(rec.PV)
 		return published
 	})
-	if len(records) == 0 && c.knowsCluster() {
+	if len(records) == 0 && c.cluster.ConfirmedLately() {
 		return nil // the usual case costs no request
 	}
-	if err := c.confirm(ctx); err != nil {
+	if err := c.cluster.Confirm(ctx); err != nil {
 		return err
 	}
-	if mark.Cluster != "" && mark.Cluster != hostcheck.ClusterAny && c.Cluster() != "" && mark.Cluster != c.Cluster() {
+	if c.cluster.Contradicts(mark) {
 		signal(r.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
-	return c.compare(ctx, r, h, records, &comparison{c: c, sure: c.sure(all, mark)})
+	return c.compare(ctx, r, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
 }
 
 // compare looks at each of these records, also if one of them fails, and returns the first error.
@@ -150,7 +150,7 @@ type comparison struct {
 
 // comparisonOf is that of one record alone.
 func (c *Controller) comparisonOf(rec record.Record, marker hostcheck.Marker) *comparison {
-	return &comparison{c: c, sure: c.sure([]record.Record{rec}, marker)}
+	return &comparison{c: c, sure: c.cluster.Owns([]record.Record{rec}, marker)}
 }
 
 // objectOf finds an object of another name for the record's claim. All objects of the cluster are read, once

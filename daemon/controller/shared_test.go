@@ -174,6 +174,8 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 	c, r := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Events = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
+	c.cluster = c.newCluster()
+	r.owner = c.newOwner(r)
 	r.elector = leadership.New(leadership.Options{
 		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, r}, Events: c.Events,
 		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {},

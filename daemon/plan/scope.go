@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -21,9 +19,6 @@ func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] 
 // OfOneNode reports whether a pool's volumes belong to the node that made them: they have its label and
 // its affinity. A pool without a scope is such a pool.
 func (p Pool) OfOneNode() bool { return ofOneNode(p.Scope) }
-
-// scope is the pool's in words.
-func (p Pool) scope() string { return cmp.Or(p.Scope, ScopeNode) }
 
 func ofOneNode(scope string) bool { return scope == "" || scope == ScopeNode }
 

@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
+)
+
+func (c *Controller) newCluster() *ownership.Cluster {
+	return ownership.NewCluster(ownership.ClusterOptions{
+		API: c.API, Changed: c.Look, Log: c.Log,
+		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
+	})
+}
+
+func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
+	return ownership.New(ownership.Options{
+		Pool: w.Pool, Node: c.Node, Cluster: c.cluster, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
+		NodeKnown: func() bool { _, known := c.Listers.Nodes.Get(c.Node); return known },
+		Look:      func() { signal(w.kick) },
+	})
+}
+
+// Cluster is the cluster's ID, "" as long as it is not known.
+func (c *Controller) Cluster() string { return c.cluster.ID() }
+
+// Identify asks the API server which cluster it serves, and has each pool checked with that knowledge. It reports
+// whether both was done before ctx ended. No work may be done before.
+func (c *Controller) Identify(ctx context.Context) bool {
+	if !c.cluster.Identify(ctx) {
+		return false
+	}
+	c.Look()
+	for name, w := range c.workers {
+		if name != "" && !w.owner.AwaitChecked(ctx) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,145 @@
+package ownership
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// Facts is everything that the decision about a pool's owner depends on. hostcheck compares the node and the cluster
+// that the marker names; the facts are what the records and the cluster say.
+type Facts struct {
+	Pool          plan.Pool
+	Node          string
+	NodeKnown     bool   // the cluster has a Node of this name
+	Cluster       string // "" where this daemon may not know it
+	MarkedCluster string // "" in a marker of an earlier version
+	Census        Census
+}
+
+// Census is what the records of a pool say of its owner.
+type Census struct {
+	Others map[string]int // how many are of a node that this one is not, by its name
+	Scopes map[string]int // how many may have an object that was made when the pool had another scope, by that
+	// Objects is how many should have an object in this cluster: all but those that are retained, being
+	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
+	Objects int
+	Absent  bool
+}
+
+// CensusOf counts a pool's records. former are names that the node had before. Absent stays false: the caller asks
+// the API server.
+func CensusOf(records []record.Record, pool plan.Pool, node string, former []string) Census {
+	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
+	for _, r := range records {
+		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.OfOneNode()
+		switch {
+		case !sameScope && r.MayHaveObject():
+			c.Scopes[r.Scope]++
+		case !sameScope:
+		case pool.OfOneNode() && !plan.NodeNamed(r.Node, node, former):
+			c.Others[r.Node]++
+		}
+		if r.HasObject() {
+			c.Objects++
+		}
+	}
+	return c
+}
+
+// Closes reports whether the records keep the pool closed.
+func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 }
+
+// ofAllNodes is those of Scopes whose volumes have no node's label: no daemon watches them any more.
+func (c Census) ofAllNodes() map[string]int {
+	all := map[string]int{}
+	for scope, n := range c.Scopes {
+		if !ofOneNode(scope) {
+			all[scope] = n
+		}
+	}
+	return all
+}
+
+type rule func(Facts) (hostcheck.Finding, bool)
+
+// rules is the specification, the most telling first. All that apply are reported.
+var rules = []rule{nodeUnknown, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, scopeOfOneNodeBefore}
+
+// Findings returns what keeps a daemon from working in a pool, and what the pool's report should warn of.
+func Findings(f Facts) []hostcheck.Finding {
+	var all []hostcheck.Finding
+	for _, rule := range rules {
+		if finding, applies := rule(f); applies {
+			all = append(all, finding)
+		}
+	}
+	return all
+}
+
+// nodeUnknown: a name that no Node has is a host's name before it got its own ("localhost"), or a typing error.
+func nodeUnknown(f Facts) (hostcheck.Finding, bool) {
+	return finding(plan.ReasonNodeNotFound, "the cluster has no node %q", f.Node), !f.NodeKnown
+}
+
+func recordsOfOtherNodes(f Facts) (hostcheck.Finding, bool) {
+	others := f.Census.Others
+	return finding(plan.ReasonOtherNode, "%s has records of volumes of other nodes (%s), and this node's name is %q",
+		f.Pool.Path, list(others), f.Node), len(others) > 0
+}
+
+// recordsOfOtherCluster applies once, to a pool whose marker names no cluster: the daemon of an earlier version wrote it.
+func recordsOfOtherCluster(f Facts) (hostcheck.Finding, bool) {
+	known := f.MarkedCluster == "" && f.Cluster != ""
+	return finding(plan.ReasonOtherCluster, "%s has records of volumes, and the cluster with the UID %s has neither object nor claim of any of them",
+		f.Pool.Path, f.Cluster), known && f.Census.Objects > 0 && f.Census.Absent
+}
+
+// scopeWithoutWatcher: no daemon would remove the volumes with this scope, and daemons whose configuration was not
+// changed may still work in the pool with the scope before.
+func scopeWithoutWatcher(f Facts) (hostcheck.Finding, bool) {
+	left := f.Census.ofAllNodes()
+	return finding(plan.ReasonScopeChanged,
+		"%s has volumes that were made with another scope (%s), and the pool has scope %s, with which no daemon removes them",
+		f.Pool.Path, list(left), scopeOf(f.Pool)), len(left) > 0
+}
+
+// scopeOfOneNodeBefore is a warning: a volume with a node's label is watched by that node, and in a shared pool found
+// by its record.
+func scopeOfOneNodeBefore(f Facts) (hostcheck.Finding, bool) {
+	n := f.Census.Scopes[plan.ScopeNode]
+	warning := finding(plan.ReasonScopeChanged,
+		"%s has volumes that were made with another scope (%s: %d), and the pool has scope %s: they stay volumes of one node until they are deleted",
+		f.Pool.Path, plan.ScopeNode, n, scopeOf(f.Pool))
+	warning.Severity = hostcheck.Warn
+	return warning, n > 0
+}
+
+// finding is one that keeps the pool closed.
+func finding(reason, format string, args ...any) hostcheck.Finding {
+	return hostcheck.Finding{Reason: reason, Severity: hostcheck.Close, Message: fmt.Sprintf(format, args...)}
+}
+
+// scopeOf is the pool's scope as it is spelt in the configuration.
+func scopeOf(p plan.Pool) string { return cmp.Or(p.Scope, plan.ScopeNode) }
+
+func ofOneNode(scope string) bool { return plan.Pool{Scope: scope}.OfOneNode() }
+
+// list is "node-a: 2, node-b: 1", with three names at most.
+func list(by map[string]int) string {
+	names := slices.Sorted(maps.Keys(by))
+	var all []string
+	for _, name := range names[:min(len(names), 3)] {
+		all = append(all, fmt.Sprintf("%s: %d", name, by[name]))
+	}
+	if len(names) > 3 {
+		all = append(all, fmt.Sprintf("and %d more", len(names)-3))
+	}
+	return strings.Join(all, ", ")
+}
