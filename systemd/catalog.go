@@ -11,10 +11,13 @@ const reasonKey = "reason"
 // firstNames are the first names of reasons that were renamed since. A MESSAGE_ID is what filters are written with,
 // so it stays.
 var firstNames = map[string]string{
-	"DeletedLate":     "CaughtUp",
-	"ModeTooOpen":     "OpenToOthers",
-	"PoolInUse":       "PoolHeld",
-	"StorageMismatch": "OtherStorage",
+	"DeletedLate":           "CaughtUp",
+	"ModeTooOpen":           "OpenToOthers",
+	"PoolInUse":             "PoolHeld",
+	"ProvisioningFailed":    "CreateFailed",
+	"ProvisioningSucceeded": "Provisioned",
+	"StorageMismatch":       "OtherStorage",
+	"VolumeFailedDelete":    "DeleteFailed",
 }
 
 // MessageID is the MESSAGE_ID of records with a reason (systemd.journal-fields(7)), by which

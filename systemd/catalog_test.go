@@ -7,7 +7,7 @@ import (
 
 // What filters of users and the catalogs of other versions name never changes.
 func TestMessageID(t *testing.T) {
-	for reason, want := range map[string]string{"Provisioned": "1cc787dd87d34cbb858fb3de17c6529e", "StartFailed": "015800ac227c48a284b33bcb9c0bdea4"} {
+	for reason, want := range map[string]string{"ProvisioningSucceeded": "1cc787dd87d34cbb858fb3de17c6529e", "StartFailed": "015800ac227c48a284b33bcb9c0bdea4"} {
 		if got := MessageID(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)
 		}

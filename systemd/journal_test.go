@@ -39,8 +39,8 @@ func TestJournalRecords(t *testing.T) {
 			"MESSAGE": `pool closed message="not mounted" n=3 none=""`, "PRIORITY": "4",
 			"HOSTPATH_MESSAGE": "not mounted", "HOSTPATH_N": "3", "HOSTPATH_NONE": "",
 		}},
-		{func() { log.Info("claim provisioned", "reason", "Provisioned") }, map[string]string{
-			"MESSAGE": "claim provisioned reason=Provisioned", "PRIORITY": "6", "HOSTPATH_REASON": "Provisioned", "MESSAGE_ID": MessageID("Provisioned"),
+		{func() { log.Info("claim provisioned", "reason", "ProvisioningSucceeded") }, map[string]string{
+			"MESSAGE": "claim provisioned reason=ProvisioningSucceeded", "PRIORITY": "6", "HOSTPATH_REASON": "ProvisioningSucceeded", "MESSAGE_ID": MessageID("ProvisioningSucceeded"),
 		}},
 		{func() { log.Error("refused", "err", errors.New("first\nsecond")) }, map[string]string{
 			"MESSAGE": `refused err="first\nsecond"`, "PRIORITY": "3", "HOSTPATH_ERR": "first\nsecond",

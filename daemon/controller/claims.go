@@ -182,8 +182,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 		}
 	}
 	took := c.inFlight.published(string(f.Claim.UID))
-	c.Metrics.Claim(r.Name, plan.ReasonProvisioned, took)
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioned,
+	c.Metrics.Claim(r.Name, plan.ReasonProvisioningSucceeded, took)
+	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
 		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
@@ -239,7 +239,7 @@ func (c *Controller) createFailed(ctx context.Context, r *poolWorker, f plan.Cla
 	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
 		return 0, err
 	}
-	reason := plan.ReasonCreateFailed
+	reason := plan.ReasonProvisioningFailed
 	if errors.Is(err, volume.ErrNoQuota) {
 		reason = plan.ReasonNoQuota
 	}

@@ -5,10 +5,11 @@
 // pool's work. Beside its queues it has what other packages do for the pool: leadership elects the daemon that works in
 // a shared one, everynode looks after this node's directories of volumes that each node has, disk opens it.
 //
-// The reasons of events are this daemon's own ("Provisioned", "PoolClosed"), not the external-provisioner's
-// "ProvisioningSucceeded" and "ProvisioningFailed". The log, the events, the metrics and docs/troubleshooting.md have one
-// reason for each cause: with one reason for all failures neither kubectl get events --field-selector reason=PoolClosed
-// nor an alert on a metric could tell them apart.
+// A claim that got its volume, or did not by an error, is reported with the reasons of Kubernetes' own controllers
+// (ProvisioningSucceeded, ProvisioningFailed, and VolumeFailedDelete for a volume; pkg/controller/volume/events/event.go),
+// which dashboards know. A refusal has a reason of its own, the same in the log, the events, the metrics and
+// docs/troubleshooting.md: with one reason for all of them neither kubectl get events --field-selector reason=PoolClosed nor
+// an alert on a metric could tell them apart.
 //
 // A queue has up to twice its workers while many items wait (elasticWorkers). That is worth 47 lines: with the larger
 // number always there, a claim that comes alone waits longer at the worst, because the requests of all these workers take

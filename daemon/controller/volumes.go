@@ -294,7 +294,7 @@ func (c *Controller) diskFailed(r *poolWorker, pv *corev1.PersistentVolume, err 
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
-		c.reportVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonDeleteFailed, Message: err.Error()})
+		c.reportVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
 	}
 	return err
 }

@@ -67,13 +67,13 @@ func TestEvents(t *testing.T) {
 	for range 3 { // a repeat is written a minute later
 		c.Event(claim, corev1.EventTypeWarning, "PoolClosed", "pool fast: it is not mounted")
 	}
-	c.Event(claim, corev1.EventTypeNormal, "Provisioned", "volume pvc-1")
-	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "volume pvc-1" 1`,
+	c.Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "volume pvc-1")
+	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "volume pvc-1" 1`,
 		`PersistentVolumeClaim/claim Warning PoolClosed "pool fast: it is not mounted" 1`)
 	if err := c.Flush(ctx); err != nil { // and by Flush at once
 		t.Fatal(err)
 	}
-	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "volume pvc-1" 1`,
+	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "volume pvc-1" 1`,
 		`PersistentVolumeClaim/claim Warning PoolClosed "pool fast: it is not mounted" 4`)
 	if n := w.count("events"); n != 3 {
 		t.Errorf("requests: %q, want two creations and a patch", w.requests())
@@ -84,7 +84,7 @@ func TestEvents(t *testing.T) {
 	if err := next.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "volume pvc-1" 1`,
+	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "volume pvc-1" 1`,
 		`PersistentVolumeClaim/claim Warning PoolClosed "pool fast: it is not mounted" 5`)
 }
 
@@ -145,14 +145,14 @@ func TestEventsSurviveOutage(t *testing.T) {
 	elsewhere := claim
 	elsewhere.Namespace = "no-such-namespace"
 	c.Event(elsewhere, corev1.EventTypeWarning, "Nowhere", "nowhere")
-	c.Event(claim, corev1.EventTypeNormal, "Provisioned", "normal")
+	c.Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "normal")
 	c.Event(claim, corev1.EventTypeWarning, "PoolClosed", "warning")
 	eventually(t, "several tries", func() bool { return tries.Load() > 2 })
 	if err := c.Flush(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "3 events are not written: ") {
 		t.Errorf("a flush meanwhile: %v", err)
 	}
 	w.intercept(nil)
-	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal Provisioned "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
+	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
 	// The informers report a server that cannot be reached.
 	if got := told.read(); len(got) != 0 {
 		t.Errorf("health: %q", got)

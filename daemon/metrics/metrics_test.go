@@ -67,7 +67,7 @@ hostpath_provisioner_pool_volumes{pool="fast"} 3
 
 func TestClaimsAreProvisionedOrRefused(t *testing.T) {
 	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
-	m.Claim("fast", "Provisioned", time.Second)
+	m.Claim("fast", "ProvisioningSucceeded", time.Second)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Volume("fast", "Deleted")

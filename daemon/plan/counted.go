@@ -7,20 +7,20 @@ var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
 		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
-		ReasonNotEnoughSpace, ReasonCreateFailed, ReasonNoQuota, ReasonNameTaken,
+		ReasonNotEnoughSpace, ReasonProvisioningFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}
 	VolumeReasons = []string{ // what became of a volume
 		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonDeletedLate, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
 		ReasonPathMismatch, ReasonNotRecorded, ReasonClaimExists, ReasonUnknownPool, ReasonPoolClosed, ReasonRecordDamaged,
-		ReasonDeleteFailed, ReasonPurgeFailed, ReasonPartRemoved,
+		ReasonVolumeFailedDelete, ReasonPurgeFailed, ReasonPartRemoved,
 	}
 	DirectoryReasons = []string{ // what became of this node's directory of a volume of scope every-node
 		ReasonPartMade, ReasonPartRemoved, ReasonPoolClosed, ReasonUnknownPool, ReasonNotRecorded, ReasonPathMismatch, ReasonRecordDamaged,
-		ReasonCreateFailed, ReasonBadName,
+		ReasonProvisioningFailed, ReasonBadName,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioned, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
+		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread,

@@ -39,11 +39,11 @@ func TestCatalog(t *testing.T) {
 		t.Fatalf("journalctl --update-catalog: %v\n%s", err, out)
 	}
 	for reason, want := range map[string]string{
-		plan.ReasonProvisioned:         "\nThe claim got its volume. Nothing to do.\n",
-		plan.ReasonAPIUnavailable:      "itself: see operation.md.\n",
-		hostcheck.ReasonMarkerMissing:  "\n    cp /var/lib/hostpath-provisioner/state/pools/fast.json /srv/fast/.hostpath-provisioner/pool.json\n",
-		hostcheck.ReasonUnitMasked:     "\nThe unit is masked. Run systemctl unmask hostpath-provisioner.\n",
-		hostcheck.ReasonPlainDirectory: "accept = [\"PlainDirectory\"].\n",
+		plan.ReasonProvisioningSucceeded: "\nThe claim got its volume. Nothing to do.\n",
+		plan.ReasonAPIUnavailable:        "itself: see operation.md.\n",
+		hostcheck.ReasonMarkerMissing:    "\n    cp /var/lib/hostpath-provisioner/state/pools/fast.json /srv/fast/.hostpath-provisioner/pool.json\n",
+		hostcheck.ReasonUnitMasked:       "\nThe unit is masked. Run systemctl unmask hostpath-provisioner.\n",
+		hostcheck.ReasonPlainDirectory:   "accept = [\"PlainDirectory\"].\n",
 	} {
 		out, err := exec.Command("journalctl", "--root="+root, "--dump-catalog", systemd.MessageID(reason)).CombinedOutput()
 		if got := string(out); err != nil || !strings.Contains(got, "\nSubject: hostpath-provisioner: "+reason+"\n") || !strings.Contains(got, want) {

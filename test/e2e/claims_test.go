@@ -42,7 +42,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 		t.Errorf("mode %s", info.Mode())
 	}
 	h.wantTree(pool.Of(pv.Name)...)
-	event, err := w.WaitEvent(w.Soon(), claim, "Provisioned")
+	event, err := w.WaitEvent(w.Soon(), claim, "ProvisioningSucceeded")
 	w.Must(err)
 	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
 		t.Errorf("event %s %q", event.Type, event.Message)

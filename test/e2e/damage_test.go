@@ -158,7 +158,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 				victim := h.made(fmt.Sprint("victim-", room), class)
 				empty := h.fill(what, room)
 				claim := w.claim(fmt.Sprint("c-", room), class, "1Ki", annotate(provisionOnNode, h.node))
-				switch w.boundOrTold(claim.Name, claim, "CreateFailed", "PoolClosed", "NotEnoughSpace") {
+				switch w.boundOrTold(claim.Name, claim, "ProvisioningFailed", "PoolClosed", "NotEnoughSpace") {
 				case "":
 					made++
 				case "NotEnoughSpace": // the pool was looked at before the claim came: nothing was written

@@ -48,7 +48,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	for i := range 5 {
 		h.made(fmt.Sprint("both-", i), class) // by the first: the second has no pool to do it in
 	}
-	if log := second.Log(); strings.Contains(log, "reason=Provisioned") {
+	if log := second.Log(); strings.Contains(log, "reason=ProvisioningSucceeded") {
 		t.Errorf("the second daemon provisioned:\n%s", log)
 	}
 	w.DeleteClaim("one")

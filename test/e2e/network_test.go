@@ -62,7 +62,7 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 
 	fs.Fail(unix.EACCES, hungfs.Mkdir)
 	squashed := w.claim("squashed", class, "1Mi")
-	if got := w.refused(squashed, "CreateFailed"); !strings.Contains(got, "root_squash") {
+	if got := w.refused(squashed, "ProvisioningFailed"); !strings.Contains(got, "root_squash") {
 		t.Errorf("message %q", got)
 	}
 	fs.Fail(0, hungfs.Mkdir)

@@ -78,14 +78,14 @@ func TestShared(t *testing.T) {
 		}
 	}
 	leader.wantTree(pool.Of(all...)...)
-	event, err := w.WaitEvent(w.Soon(), many, "Provisioned")
+	event, err := w.WaitEvent(w.Soon(), many, "ProvisioningSucceeded")
 	w.Must(err)
 	if want := "volume pvc-" + string(many.UID) + " is in shared pool fast, for pods on each node that has it"; event.Message != want || event.Source.Host != leader.node {
 		t.Errorf("%s said %q", event.Source.Host, event.Message)
 	}
 	for _, n := range nodes { // the same directory on all of them, as its pods would see it
 		n.do("test", "-d", filepath.Join(n.mount, all[0]))
-		if n != leader && strings.Contains(n.Log(), "Provisioned") {
+		if n != leader && strings.Contains(n.Log(), "ProvisioningSucceeded") {
 			t.Errorf("%s provisioned something, and %s has the lease", n.node, leader.node)
 		}
 	}

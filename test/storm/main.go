@@ -167,7 +167,7 @@ const goingMax = 400
 // themselves are reported now and then only, where a mount comes and goes (daemon/report, Changes).
 func reopened(log string) bool {
 	closed := strings.Index(log, " reason=PoolClosed")
-	return closed >= 0 && strings.LastIndex(log, " reason=Provisioned") > closed
+	return closed >= 0 && strings.LastIndex(log, " reason=ProvisioningSucceeded") > closed
 }
 
 // keepsakes are volumes from before the storm with a file in each: the files' paths by volume.

@@ -130,7 +130,7 @@ func initialize(e *environment) {
 func zeroClaim(e *environment) {
 	e.says(e.docs("install.md", "Debian and Ubuntu", deb...), "installed and not started")
 	e.product()
-	e.says(e.first("image: busybox", "image: "+podImage), "Bound", "Provisioned", "default/first")
+	e.says(e.first("image: busybox", "image: "+podImage), "Bound", "ProvisioningSucceeded", "default/first")
 }
 
 func pod(e *environment) {

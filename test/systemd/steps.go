@@ -79,7 +79,7 @@ func install(e *environment) {
 // written after systemd was told that the daemon is ready.
 func firstClaim(e *environment) {
 	e.product()
-	e.says(e.first(), "Bound", "Provisioned", "default/first")
+	e.says(e.first(), "Bound", "ProvisioningSucceeded", "default/first")
 	e.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
 	e.noVolumes()
 	e.is("ls -A /srv/fast", ".hostpath-provisioner\nlost+found")

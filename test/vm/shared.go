@@ -237,7 +237,7 @@ func (p *play) isShared(claim, by string) error {
 	if err != nil {
 		return err
 	}
-	event, err := p.cluster.WaitEvent(ctx, c, "Provisioned")
+	event, err := p.cluster.WaitEvent(ctx, c, "ProvisioningSucceeded")
 	if err != nil {
 		return err
 	}
