@@ -49,8 +49,7 @@ type Options struct {
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
 	// take to respond. Both must be positive.
 	Tick, Deadline time.Duration
-	// Workers is how many claims of one pool are worked on at once; twice as many while more than twice
-	// as many wait.
+	// Workers is how many claims of one pool are worked on at once.
 	Workers int
 }
 
@@ -179,8 +178,11 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 const removers = 16
 
 func (c *Controller) staff(ctx context.Context, r *poolWorker, all *sync.WaitGroup) {
-	claims := &elasticWorkers{queue: r.claims, workers: c.Workers, task: r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) })}
-	claims.work(ctx, all)
+	for range c.Workers {
+		all.Go(func() {
+			work(ctx, r.claims, r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }))
+		})
+	}
 	for range removers {
 		all.Go(func() {
 			work(ctx, r.volumes, r.looked.of(func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) }))

@@ -11,10 +11,6 @@
 // docs/troubleshooting.md: with one reason for all of them neither kubectl get events --field-selector reason=PoolClosed nor
 // an alert on a metric could tell them apart.
 //
-// A queue has up to twice its workers while many items wait (elasticWorkers). That is worth 47 lines: with the larger
-// number always there, a claim that comes alone waits longer at the worst, because the requests of all these workers take
-// the API server's time; with the smaller one a backlog takes longer.
-//
 // The package will not decide: the rules are in plan, leadership and hostcheck. It will not touch a disk or the API
 // except through disk and the interfaces in ports.go.
 package controller
