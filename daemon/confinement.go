@@ -152,10 +152,11 @@ func workIn(p config.Pool) string {
 }
 
 // ConfineLooker is Confine for the process that looks under mount points (package mountpoint) by the configuration in
-// this file: it reads that, the mount table, and the files that user and group names are looked up in.
-func ConfineLooker(file string) (*confine.Confined, error) {
+// this file: it reads that, the mount table, the files that user and group names are looked up in, and what the generator
+// kept of an earlier configuration.
+func ConfineLooker(file, kept string) (*confine.Confined, error) {
 	return confine.Process(confine.Rules{
-		Read:      slices.Concat(around(file), []string{"/etc/passwd", "/etc/group", "/etc/localtime", "/proc"}),
+		Read:      slices.Concat(around(file), []string{"/etc/passwd", "/etc/group", "/etc/localtime", "/proc", kept}),
 		LookUnder: true,
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -30,12 +31,12 @@ func (p *program) generatorCommand() *cobra.Command {
 			if err != nil {
 				return errors.Join(err, p.keptDropIns(args[0]))
 			}
-			return p.writeDropIns(args[0], daemon.UnitPools(cfg))
+			return errors.Join(p.writeDropIns(args[0], daemon.UnitPools(cfg)), p.keepMountPoints(daemon.LookedUnder(cfg)))
 		},
 	}
 }
 
-// kept is where the last drop-ins of a valid configuration are. systemd empties a generator's directory before it runs
+// kept is where the last drop-ins of a valid configuration are, and its mount points. systemd empties a generator's directory before it runs
 // it, also when it runs for another unit's sake: without them a mistake in the configuration would take a service that
 // is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
 // writable to generators, and little else (manager_run_generators in systemd's manager.c).
@@ -46,13 +47,13 @@ func (p *program) writeDropIns(dir string, pools []systemd.Pool) (err error) {
 	for _, unit := range systemd.GeneratedFor {
 		text := []byte(systemd.GeneratedDropIn(unit, pools))
 		for _, dir := range []string{dir, filepath.Join(p.host, kept)} {
-			err = errors.Join(err, writeDropIn(systemd.DropInFile(dir, unit), text))
+			err = errors.Join(err, writeFile(systemd.DropInFile(dir, unit), text))
 		}
 	}
 	return err
 }
 
-func writeDropIn(file string, text []byte) error {
+func writeFile(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
@@ -67,11 +68,36 @@ func (p *program) keptDropIns(dir string) error {
 			return nil
 		}
 		if err == nil {
-			err = writeDropIn(systemd.DropInFile(dir, unit), append([]byte("# Of an earlier configuration: the present one has errors.\n"), text...))
+			err = writeFile(systemd.DropInFile(dir, unit), append([]byte("# Of an earlier configuration: the present one has errors.\n"), text...))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mountPointsFile is the file in kept with what keepMountPoints writes.
+const mountPointsFile = "mount-points.json"
+
+// keepMountPoints writes the mount points that the service which looks under them answers for while the configuration
+// has errors. A file that was written in part is no JSON, and names none.
+func (p *program) keepMountPoints(points []string) error {
+	text, err := json.Marshal(points)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(p.host, kept, mountPointsFile), text)
+}
+
+// keptMountPoints returns what keepMountPoints wrote, nothing if it did not since boot.
+func (p *program) keptMountPoints() (points []string, err error) {
+	text, err := os.ReadFile(filepath.Join(p.host, kept, mountPointsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return points, json.Unmarshal(text, &points)
 }

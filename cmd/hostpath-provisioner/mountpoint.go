@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,20 +31,32 @@ func (p *program) mountpointCommand() *cobra.Command {
 				return err
 			}
 			log := slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
-			confined, err := daemon.ConfineLooker(p.config)
+			confined, err := daemon.ConfineLooker(p.config, filepath.Join(p.host, kept))
 			if err != nil { // the unit's sandbox is there all the same
 				log.Error("not confined: " + err.Error())
 			}
 			s := mountpoint.Server{Look: hostcheck.LookUnder, Idle: idle, Log: log, Points: func() ([]string, error) {
-				cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
+				points, err := p.lookedUnder()
 				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
 					err = fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
 				}
-				return daemon.LookedUnder(cfg), err
+				return points, err
 			}}
 			return s.Serve(c.Context(), socket)
 		},
 	}
+}
+
+// lookedUnder returns the mount points of the configuration. Where that has errors, it returns the error and the mount
+// points of the last valid configuration that the generator read: the daemon goes on with that one, and a new process
+// of this service has no other memory of it. Root alone may widen that list: the daemon may have been taken over.
+func (p *program) lookedUnder() ([]string, error) {
+	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
+	if err != nil {
+		points, unread := p.keptMountPoints()
+		return points, errors.Join(err, unread)
+	}
+	return daemon.LookedUnder(cfg), nil
 }
 
 func passedSocket() (*net.UnixConn, error) {

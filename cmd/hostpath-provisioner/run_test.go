@@ -21,7 +21,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+func TestMain(m *testing.M) {
+	if base := os.Getenv(serviceEnv); base != "" {
+		os.Exit(serveMountPoints(base))
+	}
+	os.Exit(hosttest.Main(m))
+}
 
 // host is a machine to call the program on: its own directories, configuration and clock.
 type host struct {

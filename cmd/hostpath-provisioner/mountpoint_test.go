@@ -1,0 +1,83 @@
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// serviceEnv makes this program the service that looks under mount points, on the host in the directory that it names.
+const serviceEnv = "MOUNTPOINT_SERVICE_OF"
+
+// serveMountPoints is the program as systemd starts it, but for the host's directory. The configuration has a directory of
+// its own, in which Landlock lets it read.
+func serveMountPoints(base string) int {
+	p := &program{host: base, stdout: os.Stdout, stderr: os.Stderr, now: time.Now}
+	return p.run([]string{"mountpoint", "--config", base + "/etc/config.toml", "--state-dir", base + "/state", "--runtime-dir", base + "/run"}, strings.NewReader(""))
+}
+
+// mountPointService starts a process of the service, which ends with the test.
+func mountPointService(h *host) mountpoint.Asker {
+	h.t.Helper()
+	path := filepath.Join(hosttest.Dir(h.t), "socket")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	h.must(err)
+	held, err := conn.File()
+	h.must(err)
+	conn.Close()
+	defer held.Close()
+	self, err := os.Executable()
+	h.must(err)
+	// What passes the socket is sd_listen_fds(3): LISTEN_PID is the process that serves.
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec unshare --mount --propagation slave "$0"`, self)
+	cmd.Env = append(os.Environ(), serviceEnv+"="+h.base, "LISTEN_FDS=1", "LISTEN_FDNAMES=mountpoint")
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{held}
+	h.must(cmd.Start())
+	h.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return mountpoint.Asker{Socket: path, Grace: 10 * time.Second}
+}
+
+// A process of the service that starts while the configuration has errors answers for the mount points of the last valid
+// one that the generator read, and for no other path.
+func TestMountPointsOfLastValidConfiguration(t *testing.T) {
+	h := newHost(t, "")
+	configure := func(text string) {
+		t.Helper()
+		h.write("config.toml", text) // what the generator reads
+		h.write("etc/config.toml", text)
+	}
+	valid := strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n[pool.other]\npath = 'BASE/other'\nimmutable = 'off'\n", "BASE", h.base)
+	for _, dir := range []string{"fast", "other"} {
+		h.must(os.Mkdir(h.path(dir), 0o700))
+		hosttest.SetImmutable(t, h.path(dir), true)
+	}
+	looks := func(when, dir string, want hostcheck.Trouble) {
+		t.Helper()
+		if b := mountPointService(h).Under(h.path(dir), 20*time.Second); b.Trouble != want || b.Immutable != (want == "") {
+			t.Errorf("%s: %s: %+v", when, dir, b)
+		}
+	}
+	configure("pool = 5\n")
+	looks("nothing is kept", "fast", hostcheck.NotPermitted)
+
+	configure(valid)
+	generated(t, h)
+	configure("pool = 5\n")
+	looks("a kept list", "fast", "")
+	looks("a kept list", "other", hostcheck.NotPermitted)
+
+	h.write(kept+"/"+mountPointsFile, `["`+h.path("fast")+`"`)
+	looks("a list written in part", "fast", hostcheck.NotPermitted)
+
+	configure(strings.Replace(valid, "[pool.fast]", "[pool.fast]\nimmutable = 'off'", 1))
+	h.write(kept+"/"+mountPointsFile, `["`+h.path("fast")+`"]`)
+	looks("a valid configuration counts alone", "fast", hostcheck.NotPermitted)
+}
