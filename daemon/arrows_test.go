@@ -14,7 +14,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
 	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
-	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/metrics", "daemon/mountpoint", "daemon/plan", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"daemon":                   {"daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "hostcheck"},
 	"daemon/mountpoint":        {"hostcheck"},
-	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "hostcheck"},
+	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "hostcheck"},
 	"daemon/plan":              {"daemon/record", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
 	"daemon/record":            {},

@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -65,8 +66,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
-	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: newPoolLocks(state.PoolLocks, o.StateDir)}
-	defer d.locks.keep(nil)
+	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
+	defer d.locks.Keep(nil)
 	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health})
 	d.metrics.Reloaded(true, time.Now())
 	d.warn(hostcheck.CheckHost(os.DirFS("/")))
@@ -107,7 +108,7 @@ type daemon struct {
 	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	store map[storeKey]*volume.Pool
-	locks *poolLocks
+	locks *ownership.Locks
 
 	unit      Unit              // as it was when this process was started
 	confined  *confine.Confined // nil: nothing is
@@ -158,7 +159,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	go d.feedWatchdog(life)
 	go d.tell(life)
 	for g != nil {
-		d.locks.keep(g.places())
+		d.locks.Keep(g.places())
 		d.now.set(g)
 		g = d.runOne(ctx, g)
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -94,7 +96,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
 	g.controller = controller.New(controller.Options{
-		Self: self, Identity: identity(cfg.Node),
+		Self: self, Identity: leadership.Identity(cfg.Node),
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:     g.client, Events: g.client, Metrics: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
@@ -247,7 +249,7 @@ func (g *generation) status() Status {
 	counts := g.countVolumes()
 	for i, state := range g.gate.All() {
 		pool := poolStatus(state, g.cfg.Pools[i])
-		pool.Volumes, pool.Worker = counts[pool.Name], nodeOf(g.controller.Leader(pool.Name))
+		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Sentence = sentence(s)
@@ -277,10 +279,10 @@ func namesOf(pools []config.Pool) string {
 	return strings.Join(names, ",")
 }
 
-func (g *generation) places() map[place]bool {
-	all := map[place]bool{}
+func (g *generation) places() map[ownership.Place]bool {
+	all := map[ownership.Place]bool{}
 	for _, p := range g.cfg.Pools {
-		all[place{p.Name, p.Path}] = true
+		all[ownership.Place{Name: p.Name, Path: p.Path}] = true
 	}
 	return all
 }

@@ -157,21 +157,3 @@ func TestAwait(t *testing.T) {
 		t.Error("one is not done, and all were told to be")
 	}
 }
-
-// What a lease says of its holder is printed in the status: only a node's name is taken from it.
-func TestNodeOfAHolder(t *testing.T) {
-	for holder, want := range map[string]string{
-		"node-a_0a1b2c3d": "node-a", "node-a.example_0a1b2c3d": "node-a.example",
-		"": "", "node-a": "", "_0a1b2c3d": "", "Node A_0a1b2c3d": "", "\x1b[2J_0a1b2c3d": "", "a_b_c": "",
-	} {
-		if got := nodeOf(holder); got != want {
-			t.Errorf("%q: %q, want %q", holder, got, want)
-		}
-	}
-	if got := nodeOf(identity("node-a")); got != "node-a" {
-		t.Errorf("its own: %q", got)
-	}
-	if identity("node-a") != identity("node-a") {
-		t.Error("a daemon that starts again is another holder")
-	}
-}

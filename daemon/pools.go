@@ -10,6 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -41,9 +42,9 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.Po
 	var all []controller.PoolParts
 	for _, p := range cfg.Pools {
 		store := d.storeOf(p, cfg.Node)
-		eyes := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, store: store, deadline: deadline, outside: d.outside, unit: d.unit}
+		prober := &prober{pool: p, before: cfg.Before(p.Name), node: cfg.Node, cluster: cluster, stateDir: d.StateDir, locks: d.locks, store: store, deadline: deadline, outside: d.outside, unit: d.unit}
 		all = append(all, controller.PoolParts{
-			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: eyes, Opened: eyes.remember,
+			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: prober, Opened: prober.remember,
 		})
 	}
 	return all
@@ -81,13 +82,13 @@ type prober struct {
 	cluster    func() string // "" as long as it is not known
 	before     []config.Pool
 	stateDir   string
-	locks      *poolLocks
+	locks      *ownership.Locks
 	store      *volume.Pool
 	deadline   time.Duration // for a response
 	outside    func(path string) *RestartError
 	unit       Unit
 	remembered hostcheck.Marker
-	eyes       *hostcheck.Prober
+	probe      *hostcheck.Prober
 }
 
 // Probe reads what is remembered each time, because `prepare` may write it meanwhile. A state
@@ -103,14 +104,14 @@ func (p *prober) Probe(ctx context.Context) hostcheck.Report {
 	p.expect(remembered)
 	ctx, cancel := p.impatient(ctx)
 	defer cancel()
-	report := p.eyes.Probe(ctx)
+	report := p.probe.Probe(ctx)
 	if w := p.waiting(); p.counts(w, report) {
 		report.Findings = append([]hostcheck.Finding{{Reason: hostcheck.ReasonNotAnswering, Severity: hostcheck.Close,
 			Message: fmt.Sprintf("%s: no answer for more than %s", w.About, w.Limit)}}, report.Findings...)
 	}
 	p.reach(&report)
 	if report.Removable() {
-		p.locks.guard(&report)
+		p.locks.Guard(&report)
 	}
 	p.unit.Explain(p.pool, true, &report)
 	return report.Without(p.pool.Accepts)
@@ -130,7 +131,7 @@ func (p *prober) counts(w volume.Waiting, r hostcheck.Report) bool {
 // is known already, or the last look waits still, the look only sees whether that is over.
 func (p *prober) impatient(ctx context.Context) (context.Context, context.CancelFunc) {
 	glance := p.deadline / 20
-	if p.waiting().For > 0 || p.eyes.Waiting() > p.deadline {
+	if p.waiting().For > 0 || p.probe.Waiting() > p.deadline {
 		return context.WithTimeout(ctx, glance)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -152,12 +153,12 @@ func (p *prober) impatient(ctx context.Context) (context.Context, context.Cancel
 }
 
 func (p *prober) expect(remembered hostcheck.Marker) {
-	if p.eyes == nil || remembered.ID != p.remembered.ID {
-		p.eyes = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID, p.before...)).Asking(mountpoint.Service, mountpoint.Under)
+	if p.probe == nil || remembered.ID != p.remembered.ID {
+		p.probe = hostcheck.NewProber(Expect(p.node, p.pool, remembered.ID, p.before...)).Asking(mountpoint.Service, mountpoint.Under)
 	}
 	p.remembered = remembered
 	if p.cluster != nil {
-		p.eyes.SetCluster(p.cluster())
+		p.probe.SetCluster(p.cluster())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -21,7 +22,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
 // hungPool is a prober of a pool that can hang, with nothing immutable below.
-func hungPool(t *testing.T, locks *poolLocks) (*prober, *hungfs.FS, mounts.Identity) {
+func hungPool(t *testing.T, locks *ownership.Locks) (*prober, *hungfs.FS, mounts.Identity) {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), "pool")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -53,8 +54,8 @@ func (p *prober) look(t *testing.T) hostcheck.Report {
 	return p.Probe(ctx)
 }
 
-func newLocks(t *testing.T) *poolLocks {
-	return newPoolLocks(filepath.Join(hosttest.Dir(t), "locks"), "/var/lib/"+t.Name())
+func newLocks(t *testing.T) *ownership.Locks {
+	return ownership.NewLocks(filepath.Join(hosttest.Dir(t), "locks"), "/var/lib/"+t.Name())
 }
 
 // A filesystem that answers every question of the check and not a mkdir is closed while the mkdir
@@ -123,28 +124,28 @@ func TestCallOnAnOldMountDoesNotCount(t *testing.T) {
 
 // Two daemons with a pool of one marker: the second one's is closed, until the first gives it up.
 func TestPoolIsOneDaemons(t *testing.T) {
-	first := newLocks(t)
-	second := newPoolLocks(first.dir, "/var/lib/second")
+	dir := filepath.Join(hosttest.Dir(t), "locks")
+	first, second := ownership.NewLocks(dir, "/var/lib/first"), ownership.NewLocks(dir, "/var/lib/second")
 	p, _, _ := hungPool(t, first)
 	p.locks = second
 	r := p.look(t)
 	f, _ := r.Closed()
-	if want := fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", os.Getpid(), first.stateDir); r.Removable() || f.Reason != "PoolInUse" || f.Message != want {
+	if want := fmt.Sprintf("another daemon (pid %d, state directory /var/lib/first) uses this pool", os.Getpid()); r.Removable() || f.Reason != "PoolInUse" || f.Message != want {
 		t.Errorf("%+v, want %s", r, want)
 	}
-	first.keep(map[place]bool{{"fast", p.pool.Path}: true})
+	first.Keep(map[ownership.Place]bool{{Name: "fast", Path: p.pool.Path}: true})
 	if p.look(t).Open() {
 		t.Error("open, and the first daemon still has the pool")
 	}
-	first.keep(map[place]bool{{"fast", "/elsewhere"}: true})
+	first.Keep(map[ownership.Place]bool{{Name: "fast", Path: "/elsewhere"}: true})
 	if r := p.look(t); !r.Open() {
 		t.Errorf("the first daemon gave the pool up: %+v", r)
 	}
-	second.keep(nil)
-	if err := os.RemoveAll(first.dir); err != nil {
+	second.Keep(nil)
+	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first.dir, nil, 0o600); err != nil {
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if f, _ := p.look(t).Closed(); f.Reason != "StateUnwritable" || !strings.Contains(f.Message, "cannot be locked") {

@@ -1,20 +1,14 @@
 package daemon
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"os"
-	"strings"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -53,28 +47,7 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 	}
 }
 
-// identity is this daemon as the holder of leases: the node, and this host's run since its kernel
-// started. A daemon that starts again takes over from itself at once: pools are locked on their host
-// (state.LockPool), so that the one before is gone. Another host that was given the same node's name
-// by mistake is another holder.
-func identity(node string) string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || len(boot) < 8 {
-		boot = []byte(rand.Text())
-	}
-	return node + "_" + string(boot[:8])
-}
-
-// nodeOf is the node in an identity, "" in what is none: a program that may write leases may write anything there.
-func nodeOf(identity string) string {
-	node := identity[:max(0, strings.LastIndexByte(identity, '_'))]
-	if len(validation.IsDNS1123Subdomain(node)) > 0 {
-		return ""
-	}
-	return node
-}
-
-// allVolumes is everything that watchVolumes brings.
+// allVolumes is everything that the informers of watchVolumes have.
 func (g *generation) allVolumes() controller.Lister[*corev1.PersistentVolume] {
 	all := merged[*corev1.PersistentVolume]{g.volumes}
 	for _, s := range g.common {
@@ -86,7 +59,7 @@ func (g *generation) allVolumes() controller.Lister[*corev1.PersistentVolume] {
 // merged is several stores that have no object in common.
 type merged[T any] []controller.Lister[T]
 
-// Get is part of controller.Store.
+// Get is part of controller.Lister.
 func (m merged[T]) Get(key string) (found T, known bool) {
 	for _, store := range m {
 		if found, known = store.Get(key); known {
@@ -96,7 +69,7 @@ func (m merged[T]) Get(key string) (found T, known bool) {
 	return found, false
 }
 
-// List is part of controller.Store.
+// List is part of controller.Lister.
 func (m merged[T]) List() []T {
 	var all []T
 	for _, store := range m {
@@ -132,11 +105,10 @@ func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 	g.controller.ClassChanged(was, now)
 }
 
-// hostID tells this daemon from those of other hosts in a pool that they share.
+// hostID tells this daemon from those of other hosts in a pool that they share, "" in other pools.
 func hostID(p config.Pool, node string) string {
 	if p.Scope != config.ScopeShared {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(identity(node)))
-	return hex.EncodeToString(sum[:4])
+	return leadership.HostID(node)
 }
