@@ -68,7 +68,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.stagger.lately(time.Now())
-		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.stagger.arrive(time.Now(), plan.TakeSlot(facts.Nodes)) })
+		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.stagger.arrive(time.Now(), plan.AssignInterval(facts.Nodes)) })
 	}
 	verdict := plan.ForClaim(facts)
 	if verdict.Action == plan.Inquire {

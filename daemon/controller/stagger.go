@@ -38,7 +38,7 @@ func (t *stagger) arrive(now time.Time, slot time.Duration) time.Duration {
 		t.free = now
 	}
 	backlog := t.free.Sub(now)
-	if backlog < plan.TakeBacklog {
+	if backlog < plan.MaxBacklog {
 		t.free = t.free.Add(slot)
 	}
 	return backlog
@@ -51,7 +51,7 @@ func (t *stagger) enter() (wait time.Duration) {
 	defer t.mu.Unlock()
 	if t.taking {
 		t.behind++
-		return min(time.Duration(t.behind)*plan.TakeAgain, lagMost)
+		return min(time.Duration(t.behind)*plan.LagPerClaim, lagMost)
 	}
 	t.taking, t.behind = true, 0
 	return 0

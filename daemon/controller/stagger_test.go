@@ -20,11 +20,11 @@ func TestStaggerBacklog(t *testing.T) {
 	var s stagger
 	now, slot := time.Now(), 25*time.Millisecond
 	for i := range 10000 {
-		if got := s.arrive(now, slot); got != min(time.Duration(i)*slot, plan.TakeBacklog) {
+		if got := s.arrive(now, slot); got != min(time.Duration(i)*slot, plan.MaxBacklog) {
 			t.Fatalf("claim %d has a backlog of %s", i, got)
 		}
 	}
-	if got := s.arrive(now.Add(plan.TakeBacklog), slot); got > slot {
+	if got := s.arrive(now.Add(plan.MaxBacklog), slot); got > slot {
 		t.Errorf("after the burst a claim has a backlog of %s", got)
 	}
 }
@@ -51,11 +51,11 @@ func TestStaggerFade(t *testing.T) {
 // A node takes one claim at a time; those behind do not all ask again at once.
 func TestStaggerOneAtATime(t *testing.T) {
 	var s stagger
-	if s.enter() != 0 || s.enter() != plan.TakeAgain || s.enter() != 2*plan.TakeAgain {
+	if s.enter() != 0 || s.enter() != plan.LagPerClaim || s.enter() != 2*plan.LagPerClaim {
 		t.Error("more than one is taken, or those behind come at once")
 	}
 	s.leave()
-	if s.enter() != 0 || s.enter() != plan.TakeAgain {
+	if s.enter() != 0 || s.enter() != plan.LagPerClaim {
 		t.Error("the next one is not taken")
 	}
 }

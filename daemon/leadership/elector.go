@@ -80,7 +80,7 @@ func (e *Elector) Blocked(closed string) string {
 		closed = mismatch
 	}
 	if closed == "" {
-		return "no node works in it at the moment"
+		return "no leader at the moment"
 	}
 	return "no node can work in it; here " + closed
 }

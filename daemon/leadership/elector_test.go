@@ -327,7 +327,7 @@ func TestRoles(t *testing.T) {
 	h.overdue()
 	h.Tend(t.Context())
 	check("no other daemon took it", Reporter, "no node can work in it; here why")
-	if h.Blocked("") != "no node works in it at the moment" || h.Leader() != "" {
+	if h.Blocked("") != "no leader at the moment" || h.Leader() != "" {
 		t.Errorf("blocked %q, leader %q", h.Blocked(""), h.Leader())
 	}
 	h.usable = true

@@ -8,19 +8,19 @@ import (
 // When a node tries to take an Immediate claim of scope node. The first write wins, and each further one
 // is a conflict that costs the API server as much, so the nodes try one after the other.
 const (
-	// takeSpan is the mean time between the first node's attempt and the second one's. What the first one
+	// assignSpacing is the mean time between the first node's attempt and the second one's. What the first one
 	// wrote has to reach the others within it.
-	takeSpan = 200 * time.Millisecond
-	// takeSpanBusy is the longest that takeSpan becomes because many claims wait: watches lag then.
-	takeSpanBusy = 2 * time.Second
-	// takeHalving is how much later a node tries for each halving of its free space. A node that is
+	assignSpacing = 200 * time.Millisecond
+	// assignSpacingBusy is the longest that assignSpacing becomes because many claims wait: watches lag then.
+	assignSpacingBusy = 2 * time.Second
+	// delayPerHalving is how much later a node tries for each halving of its free space. A node that is
 	// alone with half of the others' room then takes two claims where each of them takes three.
-	takeHalving = 75 * time.Millisecond
-	// takeMost is the free space above which more makes no delay shorter.
-	takeMost = 16 << 40
-	// takeEvenly is the rank up to which delays are evenly spaced. From there the delay grows with the
+	delayPerHalving = 75 * time.Millisecond
+	// mostSpace is the free space above which more makes no delay shorter.
+	mostSpace = 16 << 40
+	// evenRanks is the rank up to which delays are evenly spaced. From there the delay grows with the
 	// logarithm of the rank, so that where few of the nodes can take a claim it does not wait for long.
-	takeEvenly = 3
+	evenRanks = 3
 )
 
 // assignDelay is how long after it came an undecided claim is left to other nodes.
@@ -33,7 +33,7 @@ func assignDelay(f ClaimFacts) time.Duration {
 	if !f.otherNodes() {
 		return 0
 	}
-	span := min(takeSpan+f.Backlog/4, takeSpanBusy) + f.Lag
+	span := min(assignSpacing+f.Backlog/4, assignSpacingBusy) + f.Lag
 	rank := -math.Log(hashFraction(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
 	return f.Backlog + spaceDelay(f.Free, f.Taken, span) + spaced(rank, span)
 }
@@ -42,33 +42,33 @@ func assignDelay(f ClaimFacts) time.Duration {
 // that is not there yet does not show in the free space. Where delays are wide apart because many claims wait, so is
 // that, or a node that took many would still be first as often as others.
 func spaceDelay(free uint64, taken int, span time.Duration) time.Duration {
-	wider := float64(min(max(span, takeSpan), takeSpanBusy)) / float64(takeSpan)
-	halvings := math.Log2(takeMost/float64(max(free, 1))) + wider*math.Log2(float64(1+taken))
-	return time.Duration(max(0, halvings) * float64(takeHalving))
+	wider := float64(min(max(span, assignSpacing), assignSpacingBusy)) / float64(assignSpacing)
+	halvings := math.Log2(mostSpace/float64(max(free, 1))) + wider*math.Log2(float64(1+taken))
+	return time.Duration(max(0, halvings) * float64(delayPerHalving))
 }
 
 // spaced is the delay of a rank: evenly spaced at first, then logarithmically.
 func spaced(rank float64, span time.Duration) time.Duration {
-	if rank > takeEvenly {
-		rank = takeEvenly * (1 + math.Log(rank/takeEvenly))
+	if rank > evenRanks {
+		rank = evenRanks * (1 + math.Log(rank/evenRanks))
 	}
 	return time.Duration(rank * float64(span))
 }
 
-// TakeSlot is how long one Immediate claim keeps the API server busy: each of the claim's five or so changes
+// AssignInterval is how long one Immediate claim keeps the API server busy: each of the claim's five or so changes
 // goes to the watch of each node's daemon, and a server with few processors sends some 10,000 a second.
-func TakeSlot(nodes int) time.Duration {
+func AssignInterval(nodes int) time.Duration {
 	if nodes < 2 {
 		return 0
 	}
 	return min(time.Duration(nodes)*500*time.Microsecond, 50*time.Millisecond)
 }
 
-// TakeBacklog is the longest Backlog, however many claims came.
-const TakeBacklog = 15 * time.Second
+// MaxBacklog is the longest Backlog, however many claims came.
+const MaxBacklog = 15 * time.Second
 
-// TakeAgain is how long a claim waits behind each other one that this node is about to take.
-const TakeAgain = 50 * time.Millisecond
+// LagPerClaim is how long a claim waits behind each other one that this node is about to take.
+const LagPerClaim = 50 * time.Millisecond
 
 // Contended reports whether any node may take the claim.
 func Contended(f ClaimFacts) bool {

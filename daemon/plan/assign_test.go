@@ -42,7 +42,7 @@ func equal(nodes int, free uint64) []uint64 { return slices.Repeat([]uint64{free
 // few of the nodes have a pool or a daemon that runs.
 func TestAssignDelay(t *testing.T) {
 	const seen, claims, room = 20 * time.Millisecond, 400, 100 << 30
-	base := spaceDelay(room, 0, takeSpan)
+	base := spaceDelay(room, 0, assignSpacing)
 	for _, c := range []struct {
 		nodes, taking int
 		writes        float64       // at most, at the mean
@@ -84,7 +84,7 @@ func TestTakeEvenly(t *testing.T) {
 		c := contest{nodes: 100, free: equal(100, 50<<30), taken: make([]int, 100)}
 		for uid := range 300 {
 			if round%2 == 1 {
-				c.backlog = min(time.Duration(uid)*TakeSlot(100), TakeBacklog)
+				c.backlog = min(time.Duration(uid)*AssignInterval(100), MaxBacklog)
 			}
 			all := c.turns(1000*round + uid)
 			c.taken[slices.Index(all, slices.Min(all))]++
@@ -123,9 +123,9 @@ func TestAssignDelayIsBounded(t *testing.T) {
 			t.Fatalf("%s, then %s, with %d of %d", first, again, f.Free, f.Nodes)
 		}
 	}
-	f.Free, f.Backlog, f.Lag = math.MaxUint64, TakeBacklog, 0
-	if got := assignDelay(f); got < TakeBacklog {
-		t.Errorf("a turn after %s while claims of %s wait", got, TakeBacklog)
+	f.Free, f.Backlog, f.Lag = math.MaxUint64, MaxBacklog, 0
+	if got := assignDelay(f); got < MaxBacklog {
+		t.Errorf("a delay of %s while claims of %s wait", got, MaxBacklog)
 	}
 }
 

@@ -37,7 +37,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	volumeNotOurs, cameBack, staysAfterAll, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	volumeNotOurs, boundButRemoved, movedButKept, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
 }
 
@@ -100,9 +100,9 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !ours || !f.Serves(f.Volume.Annotations[ProvisionedBy])
 }
 
-// cameBack: the volume was removed, and then the API server was restored to a day on which its claim
+// boundButRemoved: the volume was removed, and then the API server was restored to a day on which its claim
 // had it, or an administrator gave it to another claim. What is whole is put back, of what is not it is said.
-func cameBack(f VolumeFacts) (Verdict, bool) {
+func boundButRemoved(f VolumeFacts) (Verdict, bool) {
 	v, ref := f.Volume, f.Volume.Spec.ClaimRef
 	if v.Status.Phase != corev1.VolumeBound || !f.ClaimExists || OnEveryNode(v) || f.Silent || f.Pool == nil || f.Closed != "" ||
 		f.Unreadable != "" || f.Foreign {
@@ -128,9 +128,9 @@ func cameBack(f VolumeFacts) (Verdict, bool) {
 		"node %s: the directory %s of %s is %s; %s", f.Node, PathOf(v), claim, place.Describe(), advice)}, true
 }
 
-// staysAfterAll: the directory was moved out of the way, and before the object went an administrator set
+// movedButKept: the directory was moved out of the way, and before the object went an administrator set
 // another policy, or took the claim out of the object so that another one can have it.
-func staysAfterAll(f VolumeFacts) (Verdict, bool) {
+func movedButKept(f VolumeFacts) (Verdict, bool) {
 	v := f.Volume
 	if f.Silent || !f.wholeElsewhere() {
 		return Verdict{}, false

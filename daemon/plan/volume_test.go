@@ -39,8 +39,8 @@ func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
 func at(p record.Place) func(*VolumeFacts) { return func(f *VolumeFacts) { f.Record.Place = p } }
 func unclaimed(f *VolumeFacts)             { f.Volume.Spec.ClaimRef = nil }
 
-// cameBackAt is a volume that is in use, and has its directory elsewhere than in the pool.
-func cameBackAt(p record.Place) func(*VolumeFacts) {
+// boundWithPlace is a volume that is in use, and has its directory elsewhere than in the pool.
+func boundWithPlace(p record.Place) func(*VolumeFacts) {
 	return func(f *VolumeFacts) {
 		f.Volume.Status.Phase, f.ClaimExists, f.Record.Place = corev1.VolumeBound, true, p
 	}
@@ -62,19 +62,19 @@ func TestVolumePrecedence(t *testing.T) {
 		{"without provisioned-by", []change{func(f *VolumeFacts) { f.Volume.Annotations = nil }}, Ignore, ""},
 		{"another node's", []change{func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
 		{"bound", []change{phase(corev1.VolumeBound)}, Ignore, ""},
-		{"bound, its claim there", []change{cameBackAt(record.InPool)}, Ignore, ""},
-		{"bound and in the trash: it came back", []change{cameBackAt(record.InTrash)}, PutBack, ReasonPutBack},
-		{"bound, deleted and in the trash: its claim has it still", []change{cameBackAt(record.InTrash), deleting}, PutBack, ReasonPutBack},
-		{"bound and in the trash, retained", []change{cameBackAt(record.InTrash), keepData}, PutBack, ReasonPutBack},
-		{"bound and in the trash, its claim gone", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.ClaimExists = false }}, Ignore, ""},
-		{"bound and in the trash, another node's", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
-		{"bound and in the trash, and it points elsewhere", []change{cameBackAt(record.InTrash), pointTo("/etc")}, Ignore, ""},
-		{"bound and in the trash, pool closed", []change{cameBackAt(record.InTrash), volumeShut}, Ignore, ""},
-		{"bound and half emptied", []change{cameBackAt(record.Emptying)}, Wait, ReasonVolumeLost},
-		{"bound and gone", []change{cameBackAt(record.Nowhere)}, Wait, ReasonVolumeLost},
-		{"bound and in the archive: it came back", []change{cameBackAt(record.InArchive)}, PutBack, ReasonPutBack},
-		{"bound, and in the archive with its record", []change{cameBackAt(record.InArchive), func(f *VolumeFacts) { f.Record.Archived = true }}, PutBack, ReasonPutBack},
-		{"bound to another claim, and in the trash", []change{cameBackAt(record.InTrash), func(f *VolumeFacts) { f.Volume.Spec.ClaimRef.UID = "u-9" }}, PutBack, ReasonPutBack},
+		{"bound, its claim there", []change{boundWithPlace(record.InPool)}, Ignore, ""},
+		{"bound and in the trash: it came back", []change{boundWithPlace(record.InTrash)}, PutBack, ReasonPutBack},
+		{"bound, deleted and in the trash: its claim has it still", []change{boundWithPlace(record.InTrash), deleting}, PutBack, ReasonPutBack},
+		{"bound and in the trash, retained", []change{boundWithPlace(record.InTrash), keepData}, PutBack, ReasonPutBack},
+		{"bound and in the trash, its claim gone", []change{boundWithPlace(record.InTrash), func(f *VolumeFacts) { f.ClaimExists = false }}, Ignore, ""},
+		{"bound and in the trash, another node's", []change{boundWithPlace(record.InTrash), func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},
+		{"bound and in the trash, and it points elsewhere", []change{boundWithPlace(record.InTrash), pointTo("/etc")}, Ignore, ""},
+		{"bound and in the trash, pool closed", []change{boundWithPlace(record.InTrash), volumeShut}, Ignore, ""},
+		{"bound and half emptied", []change{boundWithPlace(record.Emptying)}, Wait, ReasonVolumeLost},
+		{"bound and gone", []change{boundWithPlace(record.Nowhere)}, Wait, ReasonVolumeLost},
+		{"bound and in the archive: it came back", []change{boundWithPlace(record.InArchive)}, PutBack, ReasonPutBack},
+		{"bound, and in the archive with its record", []change{boundWithPlace(record.InArchive), func(f *VolumeFacts) { f.Record.Archived = true }}, PutBack, ReasonPutBack},
+		{"bound to another claim, and in the trash", []change{boundWithPlace(record.InTrash), func(f *VolumeFacts) { f.Volume.Spec.ClaimRef.UID = "u-9" }}, PutBack, ReasonPutBack},
 		{"released and in the trash, retained", []change{at(record.InTrash), keepData}, PutBack, ReasonPutBack},
 		{"released and in the archive, retained", []change{at(record.InArchive), keepData}, PutBack, ReasonPutBack},
 		{"in the trash, retained, deleted by somebody", []change{at(record.InTrash), keepData, deleting}, PutBack, ReasonPutBack},
@@ -87,10 +87,10 @@ func TestVolumePrecedence(t *testing.T) {
 		{"its claim taken out, available, in the trash", []change{at(record.InTrash), unclaimed, phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
 		{"its claim taken out, in the trash, deleted by somebody", []change{at(record.InTrash), unclaimed, deleting}, Delete, ReasonDeleted},
 		{"available for another claim, in the trash", []change{at(record.InTrash), phase(corev1.VolumeAvailable)}, PutBack, ReasonPutBack},
-		{"bound, neither recorded nor there", []change{cameBackAt(record.Nowhere), unrecorded}, Wait, ReasonVolumeLost},
-		{"bound, not recorded, and there", []change{cameBackAt(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
-		{"bound, its record damaged", []change{cameBackAt(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
-		{"released, claim there, in the trash: nothing", []change{cameBackAt(record.InTrash), phase(corev1.VolumeReleased)}, Wait, ReasonClaimExists},
+		{"bound, neither recorded nor there", []change{boundWithPlace(record.Nowhere), unrecorded}, Wait, ReasonVolumeLost},
+		{"bound, not recorded, and there", []change{boundWithPlace(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Foreign = true }}, Ignore, ""},
+		{"bound, its record damaged", []change{boundWithPlace(record.Nowhere), unrecorded, func(f *VolumeFacts) { f.Unreadable = "torn" }}, Ignore, ""},
+		{"released, claim there, in the trash: nothing", []change{boundWithPlace(record.InTrash), phase(corev1.VolumeReleased)}, Wait, ReasonClaimExists},
 		{"deleted before its claim: wait for the claim", []change{phase(corev1.VolumeBound), deleting}, Ignore, ""},
 		{"deleted while pending: its claim may come", []change{phase(corev1.VolumePending), deleting}, Ignore, ""},
 		{"deleted, available, claimRef cleared by somebody", []change{phase(corev1.VolumeAvailable), deleting, func(f *VolumeFacts) { f.Volume.Spec.ClaimRef = nil }}, Delete, ReasonDeleted},
