@@ -96,26 +96,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, adoptDeadline, fmt.Errorf("not done within %s", adoptDeadline))
 	defer cancel()
-	looking, done := context.WithTimeout(ctx, poolDeadline)
-	report := p.probe(looking, pool)
-	done()
-	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
-		return closedError{pool, f}
-	}
-	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
-	})
-	if err != nil {
-		return err
-	}
-	cluster, err := client.ClusterID(ctx)
-	if err != nil {
-		return err
-	}
-	if f, other := otherCluster(pool, report.Mark, cluster); other {
-		return closedError{pool, f}
-	}
-	table, err := mounts.Read()
+	options, err := p.adoptOptions(ctx, cfg, pool, a)
 	if err != nil {
 		return err
 	}
@@ -126,12 +107,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	case a.driver != "":
 		work = adopt.FromCSI
 	}
-	rows, wrong := work(ctx, adopt.Options{
-		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
-		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
-		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun,
-		Driver: a.driver, Kubelet: kubeletDirectory,
-	})
+	rows, wrong := work(ctx, options)
 	if wrong != nil && len(rows) == 0 {
 		return wrong
 	}
@@ -142,6 +118,39 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 		return errNot
 	}
 	return nil
+}
+
+// adoptOptions returns what an adoption works with: a pool that is open and of this cluster, and the cluster's API.
+func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) (adopt.Options, error) {
+	looking, done := context.WithTimeout(ctx, poolDeadline)
+	report := p.probe(looking, pool)
+	done()
+	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
+		return adopt.Options{}, closedError{pool, f}
+	}
+	client, err := kube.New(kube.Options{
+		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
+	})
+	if err != nil {
+		return adopt.Options{}, err
+	}
+	cluster, err := client.ClusterID(ctx)
+	if err != nil {
+		return adopt.Options{}, err
+	}
+	if f, other := otherCluster(pool, report.Mark, cluster); other {
+		return adopt.Options{}, closedError{pool, f}
+	}
+	table, err := mounts.Read()
+	if err != nil {
+		return adopt.Options{}, err
+	}
+	return adopt.Options{
+		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
+		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
+		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun,
+		Driver: a.driver, Kubelet: kubeletDirectory,
+	}, nil
 }
 
 func (p *program) tellAdopted(rows []adopt.Row, a adoption) error {

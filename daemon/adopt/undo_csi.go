@@ -36,6 +36,14 @@ func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) 
 // errOver says that there is nothing to give back: the volume was removed, or its object was let go.
 var errOver = errors.New("the volume is over")
 
+// restoration is how far the CSI driver's object is from its place.
+type restoration struct {
+	theirs *corev1.PersistentVolume // as it is made again
+	now    *corev1.PersistentVolume // the object of that name, nil if there is none
+	lost   bool                     // at first there was no such object, or it was being deleted
+	gone   bool                     // the claim does not exist any more
+}
+
 func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []string, err error) {
 	theirs, err := readOriginal(v.Replaced)
 	if err != nil {
@@ -45,54 +53,73 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 	if err != nil {
 		return nil, err
 	}
-	if now == nil && (v.Place != record.InPool || v.Retained) {
-		return nil, errOver
-	}
+	r := restoration{theirs: theirs, now: now, lost: now == nil || now.DeletionTimestamp != nil}
 	held := now != nil && rules.Held(now, o.Pool, o.Node)
-	going := now != nil && now.DeletionTimestamp != nil
-	lost := now == nil || going
-	switch {
-	case now == nil, held && going:
-	case rules.OfDriver(now, theirs.Spec.CSI.Driver): // not replaced yet, or made again already
+	if now != nil && !(held && r.lost) && rules.OfDriver(now, theirs.Spec.CSI.Driver) { // not replaced yet, or made again already
 		if held && !o.DryRun {
 			_, err = o.API.PatchVolume(ctx, now, rules.ReleasePatch(now))
 		}
 		return nil, errors.Join(err, o.forget(ctx, v, err))
+	}
+	if err := o.restorable(v, now, held); err != nil {
+		return nil, err
+	}
+	if r.gone, err = o.idle(ctx, v, now); err != nil || o.DryRun {
+		return nil, err
+	}
+	if !r.lost {
+		if err := o.holdReplacement(ctx, v, &r); err != nil {
+			return nil, err
+		}
+	}
+	return o.makeOriginal(ctx, v, r)
+}
+
+// restorable returns why our object cannot be replaced, nil if it can. An object that is held and is being deleted was
+// on its way when the call before ended.
+func (o Options) restorable(v record.Record, now *corev1.PersistentVolume, held bool) error {
+	switch {
+	case now == nil && (v.Place != record.InPool || v.Retained):
+		return errOver
+	case now == nil, held && now.DeletionTimestamp != nil:
+		return nil
 	case !rules.Succeeds(now, o.Pool, o.Node, &v):
-		return nil, errNotMadeHere
-	case going:
-		return nil, errors.New("it is being deleted")
+		return errNotMadeHere
+	case now.DeletionTimestamp != nil:
+		return errors.New("it is being deleted")
 	case v.Place != record.InPool:
-		return nil, fmt.Errorf("its directory is in the place %q", v.Place)
+		return fmt.Errorf("its directory is in the place %q", v.Place)
 	}
-	gone, err := o.idle(ctx, v, now)
-	if err != nil || o.DryRun {
+	return nil
+}
+
+// holdReplacement keeps our object from being used, and records the original as it will be made. A crash after it leaves
+// an object that is held, with which the next call goes on.
+func (o Options) holdReplacement(ctx context.Context, v record.Record, r *restoration) (err error) {
+	if err := o.API.CheckVolume(ctx, rules.Predecessor(r.theirs, r.now)); err != nil {
+		return err
+	}
+	if r.now, err = o.hold(ctx, r.now); err != nil {
+		return err
+	}
+	r.theirs = rules.Predecessor(r.theirs, r.now)
+	if v.Replaced, err = original(r.theirs); err != nil {
+		return err
+	}
+	return o.Store.Adopt(ctx, o.Identity, v)
+}
+
+// makeOriginal puts the CSI driver's object in the place of ours.
+func (o Options) makeOriginal(ctx context.Context, v record.Record, r restoration) (notes []string, err error) {
+	if err := o.clear(ctx, r.now); err != nil {
 		return nil, err
 	}
-	if !lost {
-		if err := o.API.CheckVolume(ctx, rules.Predecessor(theirs, now)); err != nil {
-			return nil, err
-		}
-		if now, err = o.hold(ctx, now); err != nil {
-			return nil, err
-		}
-		theirs = rules.Predecessor(theirs, now)
-		if v.Replaced, err = original(theirs); err != nil {
-			return nil, err
-		}
-		if err := o.Store.Adopt(ctx, o.Identity, v); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.clear(ctx, now); err != nil {
-		return nil, err
-	}
-	if gone && lost {
-		theirs.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if r.gone && r.lost {
+		r.theirs.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		notes = append(notes, "its claim is gone, so it was made with the policy Retain")
 	}
-	existing, err := o.API.CreateVolume(ctx, rules.Predecessor(theirs, nil))
-	if err == nil && existing != nil && !rules.OfDriver(existing, theirs.Spec.CSI.Driver) {
+	existing, err := o.API.CreateVolume(ctx, rules.Predecessor(r.theirs, nil))
+	if err == nil && existing != nil && !rules.OfDriver(existing, r.theirs.Spec.CSI.Driver) {
 		err = errNotMadeHere
 	}
 	return notes, errors.Join(err, o.forget(ctx, v, err))
