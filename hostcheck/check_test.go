@@ -322,39 +322,49 @@ func TestDevice(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	for _, c := range []struct {
+		name           string
 		percent        float64
 		bytes, size    uint64
 		available      uint64
 		reserve, free  uint64
 		open, removing bool
 	}{
-		{0, 0, 1000, 0, 0, 0, true, true},
-		{5, 0, 1000, 50, 50, 0, true, true},
-		{5, 0, 1000, 49, 50, 0, false, true},
-		{0, 100, 1000, 300, 100, 200, true, true},
-		{0, 2000, 1000, 900, 2000, 0, false, true},
-		{-1, 0, 1000, 300, 0, 300, true, true},
-		{200, 0, 1000, 300, 1000, 0, false, true},
+		{"no reserve", 0, 0, 1000, 0, 0, 0, true, true},
+		{"reserve just left", 5, 0, 1000, 50, 50, 0, true, true},
+		{"a byte less than the reserve", 5, 0, 1000, 49, 50, 0, false, true},
+		{"reserve in bytes", 0, 100, 1000, 300, 100, 200, true, true},
+		{"reserve larger than the filesystem", 0, 2000, 1000, 900, 2000, 0, false, true},
+		{"negative percentage", -1, 0, 1000, 300, 0, 300, true, true},
+		{"more than the whole", 200, 0, 1000, 300, 1000, 0, false, true},
 	} {
 		e, f := good()
 		e.ReservePercent, e.ReserveBytes = c.percent, c.bytes
 		f.Space.Size, f.Space.Available = c.size, c.available
 		r := Check(e, f)
 		if r.Reserve != c.reserve || r.Free != c.free || r.Open() != c.open || r.Removable() != c.removing {
-			t.Errorf("%+v: %+v", c, r)
+			t.Errorf("%s: %+v: %+v", c.name, c, r)
 		}
 	}
 }
 
 func TestInodes(t *testing.T) {
 	for _, c := range []struct {
+		name         string
 		inodes, free uint64
 		full         bool
-	}{{0, 0, false}, {10, 1, false}, {10, 0, true}, {4096, 40, false}, {4096, 39, true}, {1 << 40, 1000, false}, {1 << 40, 999, true}} {
+	}{
+		{"filesystem that counts none", 0, 0, false},
+		{"few, one free", 10, 1, false},
+		{"few, none free", 10, 0, true},
+		{"one in a hundred free", 4096, 40, false},
+		{"less than one in a hundred free", 4096, 39, true},
+		{"many, a thousand free", 1 << 40, 1000, false},
+		{"many, less than a thousand free", 1 << 40, 999, true},
+	} {
 		e, f := good()
 		f.Space.Inodes, f.Space.InodesFree = c.inodes, c.free
 		if got := slices.Contains(reasons(Check(e, f)), ReasonLowInodes); got != c.full {
-			t.Errorf("%+v: %v", c, got)
+			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }

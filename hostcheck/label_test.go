@@ -34,13 +34,20 @@ func TestLabel(t *testing.T) {
 // SELinux is worth a word only if it is on and our module is not loaded.
 func TestCheckSELinux(t *testing.T) {
 	for _, c := range []struct {
+		name   string
 		mode   string
 		loaded bool
 		want   int
-	}{{"disabled", false, 0}, {"enforcing", true, 0}, {"permissive", true, 0}, {"enforcing", false, 1}, {"permissive", false, 1}} {
+	}{
+		{"disabled", "disabled", false, 0},
+		{"enforcing with the module", "enforcing", true, 0},
+		{"permissive with the module", "permissive", true, 0},
+		{"enforcing without the module", "enforcing", false, 1},
+		{"permissive without the module", "permissive", false, 1},
+	} {
 		found := CheckSELinux(c.mode, c.loaded)
 		if len(found) != c.want || c.want == 1 && (found[0].Reason != ReasonUnconfined || found[0].Severity != Warn) {
-			t.Errorf("%+v: %+v", c, found)
+			t.Errorf("%s: %+v", c.name, found)
 		}
 	}
 }

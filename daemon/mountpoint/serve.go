@@ -19,6 +19,20 @@ import (
 
 // Server answers questions. Whoever may send some may have taken the daemon over: what a question makes grow is
 // bounded, and nothing that it holds is waited for.
+//
+// What an asker may send, what refuses it, and the test that sends it:
+//
+//	path of another directory      knows: it is not configured as written     TestConfiguredPointsOnly
+//	".." or another spelling       the same: paths are compared byte by byte  TestConfiguredPointsOnly
+//	configured symbolic link       RESOLVE_NO_SYMLINKS (hostcheck/mounts)     TestConfiguredPointsOnly
+//	directory beside a mount       On: the asker compares what was looked at  TestAnotherDirectory
+//	replaced parent, new mount     mount's number, RESOLVE_NO_XDEV            TestUnderInAStorm (hostcheck/mounts), TestStorm
+//	file, connection, listener     answerable: an end of a pair of sockets    TestGarbage
+//	many or long messages          MSG_TRUNC, MSG_CTRUNC, longest             TestGarbage
+//	more requests than looks       mostWaiting                                TestFlood
+//	end whose queue is full        MSG_DONTWAIT                               TestEndsThatAreNotRead
+//	descriptors that do not close  mostAside, errStuck                        TestStuckDescriptors, TestStuckEnds
+//	filesystem that hangs          one goroutine for each mount point         TestHungParent
 type Server struct {
 	// Points are the mount points that the configuration has now, under which pools want to be looked. ErrStartAgain
 	// ends the service.

@@ -87,6 +87,15 @@ func under(m, parent mounts.Mount) (*os.File, error) {
 
 // makeDir opens a directory, and makes it with mode 0700 if only it is missing. What is mounted there
 // since the table was read is refused (EXDEV), or its root would get the flag.
+//
+// What may be in the way, what refuses it, and the test that puts it there:
+//
+//	symbolic link, also above   RESOLVE_NO_SYMLINKS: ELOOP                         TestSurprisesUnmounted
+//	FIFO or file, also above    O_DIRECTORY: ENOTDIR, before an open could wait    TestSurprisesUnmounted
+//	mount, also a bind mount    RESOLVE_NO_XDEV for the last name: EXDEV           TestOpenRefuses (hostcheck/mounts)
+//	".."                        RESOLVE_BENEATH for the last name: EXDEV           TestBeneath (hostcheck/openat)
+//	replaced parent             mkdirat and openat2 are relative to one descriptor none: there is no second lookup to come between
+//	another's files             notEmpty, before the flag is set                   TestSurprisesUnmounted, TestFilesUnderTheMount
 func (o Options) makeDir(r *Result, name string) (*os.File, error) {
 	dir, base := path.Split(name)
 	up, err := mounts.Open(path.Clean(dir), unix.O_PATH|unix.O_DIRECTORY)

@@ -259,6 +259,8 @@ func TestSurprisesUnmounted(t *testing.T) {
 		}, "error: /link/pool: there is a symbolic link in the path", ErrSymlink},
 		"file": {func(h *host) { h.must(os.WriteFile(h.pool.Path, nil, 0o600)) },
 			"error: /pool: it is not a directory", ErrNotDirectory},
+		"FIFO": {func(h *host) { h.must(unix.Mkfifo(h.pool.Path, 0o600)) },
+			"error: /pool: it is not a directory", ErrNotDirectory},
 		"file above": {func(h *host) {
 			h.must(os.WriteFile(h.base+"/file", nil, 0o600))
 			h.pool.Path, h.pool.MountPoint = h.base+"/file/pool", h.base+"/file/pool"

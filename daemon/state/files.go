@@ -18,6 +18,20 @@ import (
 // them: every name there may be a link, a FIFO or something else that this user put in the place of a
 // file. Each is opened beneath a descriptor of its directory, without links and without waiting, and used
 // once it is known to be a plain file with this one name. The directory that is given is root's word.
+//
+// What that user may put in the place of a file, what refuses it, and the test that puts it there:
+//
+//	symbolic link           O_NOFOLLOW, RESOLVE_NO_SYMLINKS: ELOOP       TestHostileRead, TestHostileWrite, TestHostileLocks
+//	the same for pools/     O_DIRECTORY, O_NOFOLLOW: ENOTDIR             TestHostileDirectory
+//	FIFO, device, socket    O_NONBLOCK, O_NOCTTY, and S_IFREG after it   TestHostileRead, TestHostileWrite, TestHostileLocks
+//	directory               S_IFREG                                      TestHostileRead, TestHostileLocks
+//	hard link               st_nlink is 1 (what is written in place)     TestHostileLocks
+//	huge file               fileMax                                      TestHostileRead
+//	a file aside (.new)     removed, then O_CREAT|O_EXCL                 TestHostileWrite
+//	".." in a pool's name   RESOLVE_BENEATH, and fileOf before it        TestNamesThatAreNone
+//	replaced parent         every call is relative to one descriptor     none: there is no second lookup to come between
+//
+// A bind mount in its place is followed: who may mount is root.
 
 // fileMax bounds what is read: the largest of these files is a status, of a few hundred bytes a pool.
 const fileMax = 4 << 20
