@@ -55,7 +55,7 @@ func (c *Controller) claim(ctx context.Context, r *poolWorker, i item) (time.Dur
 	if !c.reportClaim(claim, verdict, facts.Pool.Name) {
 		return report.LimitedRetry, nil
 	}
-	if held := c.said.Held(i.uid); held > 0 && (verdict.After == 0 || held < verdict.After) {
+	if held := c.said.Held(i.uid); held > 0 && verdict.Reason != "" && (verdict.After == 0 || held < verdict.After) {
 		return held, nil
 	}
 	return verdict.After, nil
@@ -144,6 +144,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 // gone ends the work on a claim that is bound, deleted or given to another node. A directory that
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
+	c.said.Forget(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
 		signal(c.workers[pool].recheck)
 	}

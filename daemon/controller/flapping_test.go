@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -85,29 +86,25 @@ func (many) Watched() bool { return true }
 
 const waiting = 500
 
+// waitingClaim is a claim for which node-a was chosen.
+func waitingClaim(i int, class string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Namespace: "ns", Name: fmt.Sprint("claim-", i),
+		Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: "node-a"}}}
+	claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	return claim
+}
+
 // flapping runs the controllers of a pool for which 500 claims wait, and lets play change its mount.
 func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
 	heard := &audience{}
 	synctest.Test(t, func(t *testing.T) {
 		wait, class, claims := storagev1.VolumeBindingWaitForFirstConsumer, "c", many{}
 		for i := range waiting {
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), Namespace: "ns", Name: fmt.Sprint("claim-", i),
-				Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: "node-a"}}}
-			claim.Spec.StorageClassName, claim.Spec.AccessModes = &class, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			claim := waitingClaim(i, class)
 			claims["ns/"+claim.Name] = claim
 		}
 		m, changes := &mount{}, make(chan struct{}, 1)
-		o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listers: Listers{Volumes: none[*corev1.PersistentVolume]{}}}
-		o.Gate, o.Events, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
-		o.Metrics = deafToAll{}
-		o.Pools = []PoolParts{{
-			Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }}, Storage: m, Probe: m,
-			Opened: func(hostcheck.Marker) error { return nil },
-		}}
-		o.Listers.Claims = claims
-		o.Listers.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: o.Provisioner, VolumeBindingMode: &wait}}
-		o.Listers.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Node, Labels: map[string]string{corev1.LabelHostname: o.Node}}}}
-		c := New(o)
+		c := New(flappingOptions(m, heard, changes, class, wait, claims))
 		ctx, cancel := context.WithCancel(t.Context())
 		checked, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		close(started)
@@ -119,6 +116,21 @@ func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
 		<-ended
 	})
 	return heard
+}
+
+// flappingOptions are of a controller of pool fast, whose mount is m.
+func flappingOptions(m *mount, heard *audience, changes chan struct{}, class string, wait storagev1.VolumeBindingMode, claims many) Options {
+	o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listers: Listers{Volumes: none[*corev1.PersistentVolume]{}}}
+	o.Gate, o.Events, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
+	o.Metrics = deafToAll{}
+	o.Pools = []PoolParts{{
+		Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }}, Storage: m, Probe: m,
+		Opened: func(hostcheck.Marker) error { return nil },
+	}}
+	o.Listers.Claims = claims
+	o.Listers.Classes = one[*storagev1.StorageClass]{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: o.Provisioner, VolumeBindingMode: &wait}}
+	o.Listers.Nodes = one[*corev1.Node]{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Node, Labels: map[string]string{corev1.LabelHostname: o.Node}}}}
+	return o
 }
 
 type deafToAll struct{ deafObserver }
@@ -191,4 +203,62 @@ func TestMountThatStaysAway(t *testing.T) {
 			t.Fatalf("claim %d has events: %q", i, claim)
 		}
 	}
+}
+
+// A claim that waits with a message that is not due yet, and then does not concern this node any more: nothing is to be
+// reported, and it is not looked at again until it changes. It was looked at each millisecond.
+func TestNothingIsHeldForAClaimWithoutAReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, claim, m := flappingClaim(t, &audience{})
+		r, i := c.workers["fast"], claimItem(claim)
+		var after time.Duration
+		for _, missing := range []string{"/srv/fast is not a mount point", "/srv/fast gives no answer", "/srv/fast is not a mount point"} {
+			m.set(missing)
+			c.look(t.Context(), r)
+			time.Sleep(explainAfter)
+			after, _ = c.claim(t.Context(), r, i)
+		}
+		if after <= 0 || after > report.Settle {
+			t.Fatalf("looked at again after %s, want within %s: a message is held", after, report.Settle)
+		}
+		m.set("")
+		c.look(t.Context(), r)
+		delete(claim.Annotations, plan.SelectedNode) // the scheduler chooses anew
+		time.Sleep(report.Settle)
+		if after, err := c.claim(t.Context(), r, i); after != 0 || err != nil {
+			t.Errorf("looked at again after %s, %v", after, err)
+		}
+	})
+}
+
+// What was written about a claim is forgotten with it: else memory grows with each claim that the process has seen.
+func TestMessagesAreForgottenWithTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, claim, m := flappingClaim(t, &audience{})
+		r, i := c.workers["fast"], claimItem(claim)
+		m.set("/srv/fast is not a mount point")
+		c.look(t.Context(), r)
+		time.Sleep(explainAfter)
+		if _, err := c.claim(t.Context(), r, i); err != nil || !c.said.Written(i.uid) {
+			t.Fatalf("%v, and nothing was reported", err)
+		}
+		delete(c.Listers.Claims.(many), "ns/"+claim.Name) // it is bound, deleted, or another node's
+		if _, err := c.claim(t.Context(), r, i); err != nil || c.said.Written(i.uid) {
+			t.Errorf("%v; the messages about the claim are kept", err)
+		}
+	})
+}
+
+// flappingClaim is a controller that does not run, for which one claim waits.
+func flappingClaim(t *testing.T, heard *audience) (*Controller, *corev1.PersistentVolumeClaim, *mount) {
+	t.Helper()
+	wait, class, m := storagev1.VolumeBindingWaitForFirstConsumer, "c", &mount{}
+	claim := waitingClaim(0, class)
+	c := New(flappingOptions(m, heard, nil, class, wait, many{"ns/" + claim.Name: claim}))
+	t.Cleanup(func() { // its queues end
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Run(ctx, make(chan struct{}), make(chan struct{}))
+	})
+	return c, claim, m
 }

@@ -135,6 +135,8 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 		return 0, d.putBack(ctx, h, pv, verdict)
 	case verdict.Action == plan.Ignore && facts.Record != nil:
 		d.reportThere(pv)
+	case verdict.Reason == "":
+		return verdict.After, nil
 	default:
 		d.reportMissing(pv, verdict)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -301,6 +302,28 @@ func TestFlappingPool(t *testing.T) {
 		}
 		if len(n.events) != 4 || !strings.HasPrefix(n.events[3], plan.ReasonPartMade) {
 			t.Errorf("events %q, want that it is there, once", n.events)
+		}
+	})
+}
+
+// A volume with a message that is not due yet, which then is not this provisioner's any more: nothing is to be reported,
+// and it is not looked at again until it changes.
+func TestNothingIsHeldForAVolumeWithoutAReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		n.look(t)
+		n.close()
+		n.look(t)
+		n.open()
+		n.look(t)
+		n.close()
+		if _, after := n.look(t); after <= 0 {
+			t.Fatal("no message is held")
+		}
+		time.Sleep(report.Settle)
+		n.watched.Annotations[plan.ProvisionedBy] = "another"
+		if _, after := n.look(t); after != 0 {
+			t.Errorf("it is looked at again after %s", after)
 		}
 	})
 }
