@@ -309,12 +309,13 @@ func id(s, kind string, lookup func(string) (string, error)) (int, error) {
 	return int(n), nil
 }
 
-// setReserve takes "5%" of the filesystem or an amount as Kubernetes writes it.
+// setReserve takes "5%" of the filesystem or an amount as Kubernetes writes it. An amount with a unit is rounded
+// up to a byte ("1.1Gi"); one without a unit is a number of bytes and has to be whole: "0.5" was hardly meant.
 func setReserve(p *Pool, s string) error {
 	p.ReservePercent, p.ReserveBytes = 0, 0
 	if number, ok := strings.CutSuffix(s, "%"); ok {
-		percent, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(percent >= 0 && percent < 100) {
+		percent, err := strconv.ParseFloat(number, 64) // which takes "0x1p2", "+5" and "1e1" as well
+		if err != nil || strings.Trim(number, "0123456789.") != "" || percent >= 100 {
 			return fmt.Errorf("%q is not a percentage from 0 to below 100", s)
 		}
 		p.ReservePercent = percent
@@ -328,6 +329,8 @@ func setReserve(p *Pool, s string) error {
 		return fmt.Errorf("%q is a fraction of a byte", s)
 	case amount.AsDec().Scale() < -19, amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends; to compare 1e999999999 writes it out
 		return fmt.Errorf("%q is more than a filesystem can have", s)
+	case unicode.IsDigit(rune(s[len(s)-1])) && amount.CmpInt64(amount.Value()) != 0: // Value rounds up
+		return fmt.Errorf("%q is a fraction of a byte", s)
 	}
 	p.ReserveBytes = uint64(amount.Value())
 	return nil
