@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if base := os.Getenv(serviceEnv); base != "" {
 		os.Exit(serveMountPoints(base))
 	}
+	beChild()
 	os.Exit(hosttest.Main(m))
 }
 
