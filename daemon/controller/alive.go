@@ -35,9 +35,9 @@ const longestTask = 2 * time.Minute
 // Ping sends an item through each queue of claims and of volumes, so that one without work makes progress, too.
 // Purges are left out: to empty one directory may take hours.
 func (c *Controller) Ping() {
-	for _, r := range c.workers {
-		r.claims.Add(item{})
-		r.volumes.Add(item{})
+	for _, w := range c.workers {
+		w.claims.Add(item{})
+		w.volumes.Add(item{})
 	}
 }
 
@@ -46,12 +46,12 @@ func (c *Controller) Ping() {
 // server that does not respond is no reason to be restarted.
 func (c *Controller) Alive(now time.Time, patience time.Duration) error {
 	loop := patience + c.Tick + c.Deadline
-	for name, r := range c.workers {
+	for name, w := range c.workers {
 		for _, part := range []struct {
 			what  string
 			at    *progress
 			limit time.Duration
-		}{{"loop", &r.turned, loop}, {"claim workers", &r.claimed, loop + longestTask}, {"volume workers", &r.looked, loop + longestTask}} {
+		}{{"loop", &w.turned, loop}, {"claim workers", &w.claimed, loop + longestTask}, {"volume workers", &w.looked, loop + longestTask}} {
 			if quiet := part.at.quiet(now); quiet > part.limit {
 				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, quiet.Round(time.Second))
 			}

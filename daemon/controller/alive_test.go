@@ -18,9 +18,9 @@ func TestAlive(t *testing.T) {
 		t.Errorf("before anything began: %v", err)
 	}
 	all := map[string]*progress{}
-	for name, r := range c.workers {
-		all["pool \""+name+"\": no progress of its claim workers"] = &r.claimed
-		all["pool \""+name+"\": no progress of its volume workers"] = &r.looked
+	for name, w := range c.workers {
+		all["pool \""+name+"\": no progress of its claim workers"] = &w.claimed
+		all["pool \""+name+"\": no progress of its volume workers"] = &w.looked
 	}
 	all["pool \"fast\": no progress of its loop"] = &c.workers["fast"].turned
 	for stuck, p := range all {

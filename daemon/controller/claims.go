@@ -17,13 +17,13 @@ import (
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
-func (c *Controller) claim(ctx context.Context, r *poolWorker, i item) (time.Duration, error) {
+func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Duration, error) {
 	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid {
 		c.gone(i)
 		return 0, nil
 	}
-	if home := c.workers[c.poolNameOf(claim)]; home != r {
+	if home := c.workers[c.poolNameOf(claim)]; home != w {
 		// Its class became known, or changed, while it waited: it never has two workers at once.
 		home.claims.Add(i)
 		return 0, nil
@@ -48,7 +48,7 @@ func (c *Controller) claim(ctx context.Context, r *poolWorker, i item) (time.Dur
 		}
 		return c.provision(ctx, h, facts)
 	case plan.Wait:
-		if wait := r.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {
+		if wait := w.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {
 			return wait, nil
 		}
 	}
@@ -129,14 +129,14 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 	f.Class = class
 	f.Pool, f.Refusal = c.Resolve(class, c.pools)
 	if f.Refusal == nil {
-		r := c.workers[f.Pool.Name]
-		h, _ = r.disk.Open(ctx)
+		w := c.workers[f.Pool.Name]
+		h, _ = w.disk.Open(ctx)
 		reason, why := h.State.Closed()
 		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
 		f.Free = h.State.Report.Free
-		role := r.elector.Role()
+		role := w.elector.Role()
 		f.Silent = role == leadership.Standby
-		f.Closed = r.elector.Blocked(f.Closed)
+		f.Closed = w.elector.Blocked(f.Closed)
 	}
 	return f, h
 }
@@ -155,13 +155,13 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	if err != nil {
 		return 0, err // plan's badName answered this before
 	}
-	r, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
+	w, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
 	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
 	// Noted before, because a call that was left alone in a hung pool may still make it.
-	c.inFlight.made(string(f.Claim.UID), r.Name)
+	c.inFlight.made(string(f.Claim.UID), w.Name)
 	if err := h.Create(spec(f, pv, name)); err != nil {
-		return c.createFailed(ctx, r, f, err)
+		return c.createFailed(ctx, w, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
@@ -179,13 +179,13 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 			return time.Minute, nil
 		}
 		if difference := plan.Same(existing, pv); difference != "" {
-			return c.nameTaken(r, f, difference), nil
+			return c.nameTaken(w, f, difference), nil
 		}
 	}
 	took := c.inFlight.published(string(f.Claim.UID))
-	c.Metrics.Claim(r.Name, plan.ReasonProvisioningSucceeded, took)
+	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
-		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, r.Name)
+		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, w.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
 }
@@ -235,8 +235,8 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.
-func (c *Controller) createFailed(ctx context.Context, r *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
-	signal(r.kick)
+func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
+	signal(w.kick)
 	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
 		return 0, err
 	}
@@ -245,17 +245,17 @@ func (c *Controller) createFailed(ctx context.Context, r *poolWorker, f plan.Cla
 		reason = plan.ReasonNoQuota
 	}
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
-		Message: "node " + f.Node + ": " + err.Error()}, r.Name)
+		Message: "node " + f.Node + ": " + err.Error()}, w.Name)
 	return 0, err
 }
 
 // nameTaken: the object of our name is not the one that this node would make. It may be for the same claim,
 // of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
 // stays for as long as the object does, and then goes by its record.
-func (c *Controller) nameTaken(r *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
+func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
 	c.inFlight.published(string(f.Claim.UID))
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
-		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, r.Name)
+		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, w.Name)
 	return time.Minute
 }
 

@@ -144,57 +144,57 @@ const grace = 3 * time.Second
 // and claims begins when started is closed, that is when the watches are complete.
 func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <-chan struct{}) {
 	var all, first sync.WaitGroup
-	for name, r := range c.workers {
+	for name, w := range c.workers {
 		if name == "" {
 			continue
 		}
 		first.Add(1)
-		all.Go(func() { c.watchPool(ctx, r, first.Done) })
+		all.Go(func() { c.watchPool(ctx, w, first.Done) })
 	}
 	go func() { first.Wait(); close(checked) }()
 	all.Go(func() { c.fanOut(ctx) })
 	select {
 	case <-started:
-		for _, r := range c.workers {
-			c.staff(ctx, r, &all)
+		for _, w := range c.workers {
+			c.staff(ctx, w, &all)
 		}
 		all.Go(func() { c.binding.Run(ctx) })
 		<-ctx.Done()
 	case <-ctx.Done():
 		c.binding.Run(ctx) // to end what it has begun
 	}
-	for _, r := range c.workers {
-		r.claims.ShutDown()
-		r.volumes.ShutDown()
-		r.purges.ShutDown()
+	for _, w := range c.workers {
+		w.claims.ShutDown()
+		w.volumes.ShutDown()
+		w.purges.ShutDown()
 	}
 	waitFor(&all, grace)
-	for _, r := range c.workers {
-		r.elector.Resign()
+	for _, w := range c.workers {
+		w.elector.Resign()
 	}
 }
 
 // removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
 const removers = 16
 
-func (c *Controller) staff(ctx context.Context, r *poolWorker, all *sync.WaitGroup) {
+func (c *Controller) staff(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
 	for range c.Workers {
 		all.Go(func() {
-			work(ctx, r.claims, r.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, r, i) }))
+			work(ctx, w.claims, w.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
 		})
 	}
 	for range removers {
 		all.Go(func() {
-			work(ctx, r.volumes, r.looked.of(func(i item) (time.Duration, error) { return c.volume(ctx, r, i.name) }))
+			work(ctx, w.volumes, w.looked.of(func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
 		})
 	}
-	if r.Name == "" {
+	if w.Name == "" {
 		return
 	}
-	all.Go(func() { work(ctx, r.purges, func(i item) (time.Duration, error) { return c.purge(ctx, r, i.name) }) })
-	all.Go(func() { c.keepRecords(ctx, r) })
-	if r.elector != nil {
-		all.Go(func() { r.elector.Run(ctx) })
+	all.Go(func() { work(ctx, w.purges, func(i item) (time.Duration, error) { return c.purge(ctx, w, i.name) }) })
+	all.Go(func() { c.keepRecords(ctx, w) })
+	if w.elector != nil {
+		all.Go(func() { w.elector.Run(ctx) })
 	}
 }
 
@@ -244,14 +244,14 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))
-		if r := c.workers[was.Labels[plan.PoolLabel]]; r != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
-			signal(r.recheck) // it did not go by our hand: its record says what is left
+		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
+			signal(w.recheck) // it did not go by our hand: its record says what is left
 		}
 		c.workerOf(was).everyNode.Forget(was)
 		v = was
 	}
-	if r := c.workers[v.Labels[plan.PoolLabel]]; r != nil && was == nil && plan.Older(v) {
-		signal(r.recheck) // a restored server may have it back, or people made it for an orphaned directory
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
+		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it goes.
@@ -263,8 +263,8 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 
 // workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
 func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
-	if r := c.workers[v.Labels[plan.PoolLabel]]; r != nil {
-		return r
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil {
+		return w
 	}
 	return c.workers[""]
 }
@@ -287,9 +287,9 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 // to end, which has grown to half a minute after an hour.
 func (c *Controller) APIAnswers() {
 	c.requeueClaims("")
-	for _, r := range c.workers {
-		c.requeueVolumes(r)
-		signal(r.recheck)
+	for _, w := range c.workers {
+		c.requeueVolumes(w)
+		signal(w.recheck)
 	}
 }
 
@@ -303,10 +303,10 @@ func (c *Controller) requeueClaims(pool string) {
 
 // requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
 // should have a directory on each node.
-func (c *Controller) requeueVolumes(r *poolWorker) {
+func (c *Controller) requeueVolumes(w *poolWorker) {
 	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == r.Name && (plan.NeedsWork(v) || plan.OnEveryNode(v)) {
-			r.volumes.Add(item{name: v.Name})
+		if v.Labels[plan.PoolLabel] == w.Name && (plan.NeedsWork(v) || plan.OnEveryNode(v)) {
+			w.volumes.Add(item{name: v.Name})
 		}
 	}
 }

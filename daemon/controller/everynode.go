@@ -14,9 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-func (c *Controller) newDirectory(r *poolWorker) *everynode.Directory {
+func (c *Controller) newDirectory(w *poolWorker) *everynode.Directory {
 	return everynode.New(everynode.Options{
-		Self: c.Self, Pool: r.Name, Scope: r.Scope, Disk: r.disk, API: c.API, Volumes: everyNode{c, r},
+		Self: c.Self, Pool: w.Name, Scope: w.Scope, Disk: w.disk, API: c.API, Volumes: everyNode{c, w},
 		Events: c.Events, Metrics: c.Metrics, Log: c.Log,
 	})
 }
@@ -24,7 +24,7 @@ func (c *Controller) newDirectory(r *poolWorker) *everynode.Directory {
 // everyNode is what the controller does for the volumes of scope every-node in a pool.
 type everyNode struct {
 	c *Controller
-	r *poolWorker
+	w *poolWorker
 }
 
 func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
@@ -35,11 +35,11 @@ func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
 // already keeps what it has.
 func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := e.c.Listers.Classes.Get(plan.VolumeClass(pv)); known {
-		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.r.Name {
+		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.w.Name {
 			return pool
 		}
 	}
-	return e.r.Pool
+	return e.w.Pool
 }
 
 func (e everyNode) Nodes(ctx context.Context) int { return e.c.nodeCount(ctx, time.Minute) }
@@ -47,16 +47,16 @@ func (e everyNode) Nodes(ctx context.Context) int { return e.c.nodeCount(ctx, ti
 func (e everyNode) InFlight(claimUID string) bool { return e.c.inFlight.busy(claimUID) }
 
 func (e everyNode) Compare(ctx context.Context, h disk.Handle, rec record.Record, marker hostcheck.Marker) error {
-	_, err := e.c.record(ctx, e.r, h, rec, e.c.comparisonOf(rec, marker))
+	_, err := e.c.record(ctx, e.w, h, rec, e.c.comparisonOf(rec, marker))
 	return err
 }
 
-func (e everyNode) Purge(pv string) { e.r.purges.Add(item{name: pv}) }
+func (e everyNode) Purge(pv string) { e.w.purges.Add(item{name: pv}) }
 
-func (e everyNode) LookAtPool() { signal(e.r.kick) }
+func (e everyNode) LookAtPool() { signal(e.w.kick) }
 
 func (e everyNode) DiskFailed(pv *corev1.PersistentVolume, err error) error {
-	return e.c.diskFailed(e.r, pv, err)
+	return e.c.diskFailed(e.w, pv, err)
 }
 
 func (e everyNode) APIFailed(pv *corev1.PersistentVolume, err error) error {

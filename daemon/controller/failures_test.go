@@ -172,16 +172,16 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 	disk := &shelf{records: []record.Record{
 		{PV: "pvc-a", Place: record.Emptying}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InTrash}, {PV: "pvc-d", Place: record.InTrash},
 	}}
-	c, r := stand(&api{}, disk)
+	c, w := stand(&api{}, disk)
 	c.begun.Begin(letGoKey("pvc-c")) // the response to its last request was lost
 	for _, name := range []string{"pvc-a", "pvc-b", "pvc-c", "pvc-d", "pvc-unknown"} {
-		if _, err := c.volume(t.Context(), r, name); err != nil {
+		if _, err := c.volume(t.Context(), w, name); err != nil {
 			t.Error(err)
 		}
 	}
 	var purged []string
-	for r.purges.Len() > 0 {
-		i, _ := r.purges.Get()
+	for w.purges.Len() > 0 {
+		i, _ := w.purges.Get()
 		purged = append(purged, i.name)
 	}
 	if !slices.Equal(purged, []string{"pvc-a", "pvc-c"}) || !slices.Equal(disk.discarded, []string{"pvc-c"}) {
@@ -198,7 +198,7 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		a := &api{}
 		disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}}}
-		c, r := stand(a, disk)
+		c, w := stand(a, disk)
 		a.volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Finalizers: []string{plan.Finalizer},
 			Labels: map[string]string{plan.NodeLabel: "node-a"}, Annotations: map[string]string{plan.ProvisionedBy: ""}}}
 		a.volume.Spec.PersistentVolumeReclaimPolicy, a.volume.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
@@ -208,7 +208,7 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 		if own {
 			c.begun.Begin(letGoKey("pvc-a"))
 		}
-		if _, err := c.volume(t.Context(), r, "pvc-a"); err != nil {
+		if _, err := c.volume(t.Context(), w, "pvc-a"); err != nil {
 			t.Error(err)
 		}
 		if a.released != 1 || (len(disk.discarded) > 0) != own || c.said.Written("orphan/pvc-a") == own {
@@ -221,13 +221,13 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 // is back: its records are gone through then, and not the volume alone. It stayed for ever.
 func TestLetGoInAPoolThatWasAway(t *testing.T) {
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}, {PV: "pvc-b", Place: record.InTrash}}}
-	c, r := stand(&api{}, disk)
+	c, w := stand(&api{}, disk)
 	c.begun.Begin(letGoKey("pvc-a"))
-	if err := c.recheck(t.Context(), r); err != nil {
+	if err := c.recheck(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(disk.discarded, []string{"pvc-a"}) || r.purges.Len() != 1 {
-		t.Errorf("%q are discarded, %d are to be purged", disk.discarded, r.purges.Len())
+	if !slices.Equal(disk.discarded, []string{"pvc-a"}) || w.purges.Len() != 1 {
+		t.Errorf("%q are discarded, %d are to be purged", disk.discarded, w.purges.Len())
 	}
 	if c.said.Written("orphan/pvc-a") || !c.said.Written("orphan/pvc-b") {
 		t.Error("the one that this daemon did not let go is told, and no other")
@@ -260,15 +260,15 @@ func TestLetGoIsForgotten(t *testing.T) {
 
 // An object that went with our finalizer on it was removed by force, or a restored server forgot it.
 func TestForcedRemovalIsNoticed(t *testing.T) {
-	c, r := stand(&api{}, &shelf{})
+	c, w := stand(&api{}, &shelf{})
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.PoolLabel: "fast"}}}
 	c.VolumeChanged(pv, nil)
-	if len(r.recheck) != 0 {
+	if len(w.recheck) != 0 {
 		t.Error("the records are gone through for an object that was let go")
 	}
 	pv.Finalizers = []string{plan.Finalizer}
 	c.VolumeChanged(pv, nil)
-	if len(r.recheck) != 1 {
+	if len(w.recheck) != 1 {
 		t.Error("the record is not looked at of a volume whose object is gone")
 	}
 }
@@ -277,15 +277,15 @@ func TestForcedRemovalIsNoticed(t *testing.T) {
 func TestRecheckGoesOn(t *testing.T) {
 	a := &api{}
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InPool}, {PV: "pvc-b", Place: record.InPool}, {PV: "pvc-c", Place: record.InPool}}}
-	c, r := stand(a, disk)
-	if err := c.recheck(t.Context(), r); err == nil || err.Error() != "it is busy" {
+	c, w := stand(a, disk)
+	if err := c.recheck(t.Context(), w); err == nil || err.Error() != "it is busy" {
 		t.Errorf("it returns %v", err)
 	}
 	if !slices.Equal(disk.undone, []string{"pvc-b", "pvc-c"}) {
 		t.Errorf("undone: %q", disk.undone)
 	}
 	a.away, a.asked = true, nil
-	if err := c.recheck(t.Context(), r); !errors.Is(err, errAway) || len(a.asked) != 1 {
+	if err := c.recheck(t.Context(), w); !errors.Is(err, errAway) || len(a.asked) != 1 {
 		t.Errorf("it returns %v after it asked for %q", err, a.asked)
 	}
 }
@@ -294,15 +294,15 @@ func TestRecheckGoesOn(t *testing.T) {
 // is undone it is.
 func TestRecheckAsksOnlyToUndo(t *testing.T) {
 	a, disk := &api{}, &shelf{}
-	c, r := stand(a, disk)
+	c, w := stand(a, disk)
 	for _, want := range []int{1, 0} {
-		if err := c.recheck(t.Context(), r); err != nil || len(a.asked) != want {
+		if err := c.recheck(t.Context(), w); err != nil || len(a.asked) != want {
 			t.Errorf("it returns %v after it asked for %q, want %d requests", err, a.asked, want)
 		}
 		a.asked = nil
 	}
 	disk.records = []record.Record{{PV: "pvc-a", Place: record.InPool}, {PV: "pvc-b", Place: record.InPool}}
-	c.recheck(t.Context(), r) // the first one is busy
+	c.recheck(t.Context(), w) // the first one is busy
 	if len(a.asked) == 0 || a.asked[0] != "cluster" || len(disk.undone) != 1 {
 		t.Errorf("it asked for %q, and undid %q", a.asked, disk.undone)
 	}
@@ -312,21 +312,21 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 // object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
-	c, r := stand(&api{}, disk)
+	c, w := stand(&api{}, disk)
 	c.inFlight.published("b")
 	c.inFlight.claims["b"].published = time.Now().Add(50*time.Millisecond - lag)
-	if err := c.recheck(t.Context(), r); err != nil || len(disk.undone) != 0 {
+	if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 0 {
 		t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)
 	}
-	<-r.recheck
-	if err := c.recheck(t.Context(), r); err != nil || len(disk.undone) != 1 {
+	<-w.recheck
+	if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 1 {
 		t.Errorf("afterwards: %v, undone %q", err, disk.undone)
 	}
 }
 
 // What failed again and again while the API was away is tried at once when it responds.
 func TestAPIAnswers(t *testing.T) {
-	c, r := stand(&api{}, &shelf{})
+	c, w := stand(&api{}, &shelf{})
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
 	pv.Status.Phase = corev1.VolumeReleased
@@ -334,14 +334,14 @@ func TestAPIAnswers(t *testing.T) {
 	home := c.workers[""] // the claim's class is not known
 	for range 10 {
 		home.claims.AddRateLimited(claimItem(claim))
-		r.volumes.AddRateLimited(item{name: pv.Name})
+		w.volumes.AddRateLimited(item{name: pv.Name})
 	}
-	if home.claims.Len()+r.volumes.Len() != 0 {
+	if home.claims.Len()+w.volumes.Len() != 0 {
 		t.Fatal("they do not wait")
 	}
 	c.APIAnswers()
-	if home.claims.Len() != 1 || r.volumes.Len() != 1 || len(r.recheck) != 1 {
-		t.Errorf("%d claims, %d volumes and %d looks at the records are due, want one each", home.claims.Len(), r.volumes.Len(), len(r.recheck))
+	if home.claims.Len() != 1 || w.volumes.Len() != 1 || len(w.recheck) != 1 {
+		t.Errorf("%d claims, %d volumes and %d looks at the records are due, want one each", home.claims.Len(), w.volumes.Len(), len(w.recheck))
 	}
 }
 

@@ -42,10 +42,10 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		"forbidden":                {apierrors.NewForbidden(resource, "pvc-a", errors.New("no")), false},
 		"429, of a proxy perhaps":  {apierrors.NewTooManyRequestsError("later"), true},
 	} {
-		controller, r := stand(&api{}, &shelf{})
+		controller, w := stand(&api{}, &shelf{})
 		controller.API = &failing{with: c.with}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}
-		if err := controller.letGo(t.Context(), r, opened(t, r), pv); !errors.Is(err, c.with) {
+		if err := controller.letGo(t.Context(), w, opened(t, w), pv); !errors.Is(err, c.with) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := controller.begun.Has(letGoKey("pvc-a")); got != c.want {
@@ -67,10 +67,10 @@ func (d *readOnly) Purge(context.Context, mounts.Identity, string) (volume.Purge
 // A purge that fails for a moment goes on soon; one that goes on failing is tried seldom.
 func TestPurgeFails(t *testing.T) {
 	disk := &readOnly{err: errors.New("unlinkat file: read-only file system")}
-	c, r := stand(&api{}, disk)
+	c, w := stand(&api{}, disk)
 	c.Events = deafSpeaker{}
 	for range 2 {
-		if after, err := c.purge(t.Context(), r, "pvc-a"); err != nil || after != time.Second {
+		if after, err := c.purge(t.Context(), w, "pvc-a"); err != nil || after != time.Second {
 			t.Errorf("again after %s, %v; want a second", after, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestPurgeFails(t *testing.T) {
 		}
 	}
 	disk.err = nil
-	if after, err := c.purge(t.Context(), r, "pvc-a"); after != 0 || err != nil || c.begun.Has("purge/pvc-a") {
+	if after, err := c.purge(t.Context(), w, "pvc-a"); after != 0 || err != nil || c.begun.Has("purge/pvc-a") {
 		t.Errorf("done: again after %s, %v", after, err)
 	}
 }

@@ -25,30 +25,30 @@ const (
 
 // keepRecords goes through a pool's records whenever the pool opens, a claim went away with work half
 // done, or time has passed.
-func (c *Controller) keepRecords(ctx context.Context, r *poolWorker) {
+func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 	for {
 		next := recheckEvery
 		select { // what was signalled before is seen now
-		case <-r.recheck:
+		case <-w.recheck:
 		default:
 		}
-		err := c.recheck(ctx, r)
+		err := c.recheck(ctx, w)
 		switch {
 		case err == nil:
-			c.said.Forget("records/" + r.Name)
+			c.said.Forget("records/" + w.Name)
 		case ctx.Err() == nil:
 			next = recheckAgain
-			if c.said.New("records/"+r.Name, err.Error()) {
-				c.Log.Warn(err.Error(), "pool", r.Name, "doing", "comparing records with the API")
+			if c.said.New("records/"+w.Name, err.Error()) {
+				c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing records with the API")
 			}
 			if errors.Is(err, volume.ErrMoved) {
-				signal(r.kick)
+				signal(w.kick)
 			}
 		}
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-		case <-r.recheck:
+		case <-w.recheck:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -58,13 +58,13 @@ func (c *Controller) keepRecords(ctx context.Context, r *poolWorker) {
 	}
 }
 
-func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
-	h, ok := r.disk.Open(ctx)
-	if !ok || !r.elector.Leads() {
+func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
+	h, ok := w.disk.Open(ctx)
+	if !ok || !w.elector.Leads() {
 		return nil
 	}
 	mark := h.State.Report.Mark
-	if err := r.elector.Fence(ctx); err != nil {
+	if err := w.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	if err := h.Sweep(); err != nil {
@@ -74,10 +74,10 @@ func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 	if err != nil {
 		return err
 	}
-	if r.owner.Count(records, mark) {
+	if w.owner.Count(records, mark) {
 		return nil // the gate closes
 	}
-	c.lookForLost(r, records)
+	c.lookForLost(w, records)
 	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		_, published := c.Listers.Volumes.Get(rec.PV)
@@ -90,14 +90,14 @@ func (c *Controller) recheck(ctx context.Context, r *poolWorker) error {
 		return err
 	}
 	if c.cluster.Contradicts(mark) {
-		signal(r.kick) // the API server is another cluster's since the pool was looked at
+		signal(w.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
-	return c.compare(ctx, r, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
+	return c.compare(ctx, w, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
 }
 
 // compare looks at each of these records, also if one of them fails, and returns the first error.
-func (c *Controller) compare(ctx context.Context, r *poolWorker, h disk.Handle, records []record.Record, with *comparison) error {
+func (c *Controller) compare(ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record, with *comparison) error {
 	var first error
 	var again time.Duration
 	failed := 0
@@ -109,7 +109,7 @@ func (c *Controller) compare(ctx context.Context, r *poolWorker, h disk.Handle, 
 		if c.inFlight.busy(rec.ClaimUID) {
 			continue // a worker has it
 		}
-		goOn, err := c.record(ctx, r, h, rec, with)
+		goOn, err := c.record(ctx, w, h, rec, with)
 		if err != nil {
 			first, failed = cmp.Or(first, err), failed+1
 		}
@@ -118,7 +118,7 @@ func (c *Controller) compare(ctx context.Context, r *poolWorker, h disk.Handle, 
 		}
 	}
 	if again > 0 {
-		time.AfterFunc(again, func() { signal(r.recheck) })
+		time.AfterFunc(again, func() { signal(w.recheck) })
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more)", first, failed-1)
@@ -129,14 +129,14 @@ func (c *Controller) compare(ctx context.Context, r *poolWorker, h disk.Handle, 
 // lookForLost has the volumes looked at that are bound and have no directory in the pool: the API server
 // was restored to a day before they were deleted, or a user removed their directories. The records
 // were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
-func (c *Controller) lookForLost(r *poolWorker, records []record.Record) {
+func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	places := make(map[string]record.Place, len(records))
 	for _, rec := range records {
 		places[rec.PV] = rec.Place
 	}
 	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == r.Name && plan.MayLack(v, places[v.Name]) {
-			r.volumes.Add(item{name: v.Name})
+		if v.Labels[plan.PoolLabel] == w.Name && plan.MayLack(v, places[v.Name]) {
+			w.volumes.Add(item{name: v.Name})
 		}
 	}
 }
@@ -169,8 +169,8 @@ func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string
 // record looks at one record whose volume object is not watched: it does not exist, or its label is not
 // this node's. Everything is read from the API before anything is undone. goOn is false for an error
 // that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
-	facts, err := c.recordFacts(ctx, r, h, rec)
+func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
+	facts, err := c.recordFacts(ctx, w, h, rec)
 	if err != nil {
 		return false, err
 	}
@@ -184,25 +184,25 @@ func (c *Controller) record(ctx context.Context, r *poolWorker, h disk.Handle, r
 	}
 	switch verdict.Action {
 	case plan.Finish:
-		r.purges.Add(item{name: rec.PV})
+		w.purges.Add(item{name: rec.PV})
 	case plan.Undo:
-		err = c.undo(ctx, r, h, rec)
+		err = c.undo(ctx, w, h, rec)
 	case plan.Keep:
 		if verdict.Reason != "" {
-			err = c.orphan(ctx, r, h, rec)
+			err = c.orphan(ctx, w, h, rec)
 		}
-		if plan.Inherits(facts.Volume, r.Scope, rec.Place) {
-			r.volumes.Add(item{name: rec.PV})
+		if plan.Inherits(facts.Volume, w.Scope, rec.Place) {
+			w.volumes.Add(item{name: rec.PV})
 		}
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
-		err = r.everyNode.ApplyTombstone(h, rec, verdict)
+		err = w.everyNode.ApplyTombstone(h, rec, verdict)
 	}
 	return !errors.Is(err, volume.ErrMoved) && ctx.Err() == nil, err
 }
 
-func (c *Controller) recordFacts(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
+func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
-		Record: rec, Self: c.Self, Scope: r.Scope,
+		Record: rec, Self: c.Self, Scope: w.Scope,
 		Former: h.State.Report.Mark.Former(),
 	}
 	if node, known := c.Listers.Nodes.Get(c.Node); known {
@@ -230,20 +230,20 @@ func quiet(err error) error {
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
-func (c *Controller) undo(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) error {
-	if err := r.elector.Fence(ctx); err != nil {
+func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
+	if err := w.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	err := h.Undo(rec.PV)
 	switch {
 	case err == nil && rec.Place == record.Nowhere:
 		// Never made, or purged by a process that ended before it forgot it: the disk does not tell.
-		c.Log.Info("forgot a volume whose directory is gone", "volume", rec.PV, "pool", r.Name)
+		c.Log.Info("forgot a volume whose directory is gone", "volume", rec.PV, "pool", w.Name)
 	case err == nil:
-		c.Metrics.Volume(r.Name, plan.ReasonUnpublishedRemoved)
-		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", rec.PV, "pool", r.Name)
+		c.Metrics.Volume(w.Name, plan.ReasonUnpublishedRemoved)
+		c.Log.Info("removed a volume that was made and never published", "reason", plan.ReasonUnpublishedRemoved, "volume", rec.PV, "pool", w.Name)
 	case errors.Is(err, volume.ErrNotEmpty):
-		c.reportOrphan(r, rec)
+		c.reportOrphan(w, rec)
 		return nil
 	}
 	return err
@@ -251,7 +251,7 @@ func (c *Controller) undo(ctx context.Context, r *poolWorker, h disk.Handle, rec
 
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
 // discarded by a worker that let the object go, since the records were read.
-func (c *Controller) orphan(ctx context.Context, r *poolWorker, h disk.Handle, rec record.Record) error {
+func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
 	if rec.Place == record.InTrash {
 		if c.begun.Has(removingKey(rec.PV)) {
 			return nil
@@ -261,14 +261,14 @@ func (c *Controller) orphan(ctx context.Context, r *poolWorker, h disk.Handle, r
 			return err
 		}
 		if c.begun.Has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
-			return c.discard(ctx, r, h, rec.PV)
+			return c.discard(ctx, w, h, rec.PV)
 		}
 	}
-	c.reportOrphan(r, rec)
+	c.reportOrphan(w, rec)
 	return nil
 }
 
-func (c *Controller) reportOrphan(r *poolWorker, rec record.Record) {
+func (c *Controller) reportOrphan(w *poolWorker, rec record.Record) {
 	if !c.said.New("orphan/"+rec.PV, plan.ReasonOrphaned) {
 		return
 	}
@@ -282,7 +282,7 @@ func (c *Controller) reportOrphan(r *poolWorker, rec record.Record) {
 	if rec.Place == record.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}
-	c.Metrics.Volume(r.Name, plan.ReasonOrphaned)
+	c.Metrics.Volume(w.Name, plan.ReasonOrphaned)
 	c.Log.Warn(words, "reason", plan.ReasonOrphaned,
-		"volume", rec.PV, "directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", r.Name)
+		"volume", rec.PV, "directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
 }

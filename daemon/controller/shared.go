@@ -10,28 +10,28 @@ import (
 )
 
 // newElector makes the elector of a shared pool.
-func (c *Controller) newElector(r *poolWorker) *leadership.Elector {
+func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 	return leadership.New(leadership.Options{
-		Pool: r.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, r},
+		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
 		Events: c.Events, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
-			signal(r.recheck)
-			c.requeueVolumes(r)
-			c.requeueClaims(r.Name)
+			signal(w.recheck)
+			c.requeueVolumes(w)
+			c.requeueClaims(w.Name)
 		},
 	})
 }
 
 // LeaseChanged is called with each lease that the watch brings, and with nil for one that was deleted.
 func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
-	for _, r := range c.workers {
-		r.elector.Changed(name, lease)
+	for _, w := range c.workers {
+		w.elector.Changed(name, lease)
 	}
 }
 
 // Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for other pools.
 func (c *Controller) Leader(pool string) string {
-	if r := c.workers[pool]; r != nil {
-		return r.elector.Leader()
+	if w := c.workers[pool]; w != nil {
+		return w.elector.Leader()
 	}
 	return ""
 }
@@ -39,12 +39,12 @@ func (c *Controller) Leader(pool string) string {
 // storage is a shared pool's storage on this host, as its elector sees it.
 type storage struct {
 	c *Controller
-	r *poolWorker
+	w *poolWorker
 }
 
 // Usable is part of leadership.Storage.
 func (s storage) Usable() (bool, string) {
-	state := s.c.Gate.State(s.r.Name)
+	state := s.c.Gate.State(s.w.Name)
 	return state.Removable(), state.Report.Marker
 }
 
@@ -55,9 +55,9 @@ const proofs = 64
 // Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the same claim.
 func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
 	looked := 0
-	h, _ := s.r.disk.Open(ctx)
+	h, _ := s.w.disk.Open(ctx)
 	for _, v := range s.c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] != s.r.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
+		if v.Labels[plan.PoolLabel] != s.w.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
 			continue
 		}
 		looked, proof = looked+1, leadership.ProofElsewhere

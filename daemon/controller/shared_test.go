@@ -171,18 +171,18 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 	done := &journal{}
 	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared}}
 	server := &cluster{done: done, volume: pv}
-	c, r := stand(&api{}, disk)
+	c, w := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Events = server, me, plan.DefaultProvisioner, deafSpeaker{}
-	r.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
+	w.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
 	c.cluster = c.newCluster()
-	r.owner = c.newOwner(r)
-	r.elector = leadership.New(leadership.Options{
-		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, r}, Events: c.Events,
+	w.owner = c.newOwner(w)
+	w.elector = leadership.New(leadership.Options{
+		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, w}, Events: c.Events,
 		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {},
 	})
 	server.now += time.Minute
-	r.elector.Tend(context.Background())
-	return c, r, server, disk
+	w.elector.Tend(context.Background())
+	return c, w, server, disk
 }
 
 // lost are the ways in which a daemon holds the lease no more and has not heard of it.
@@ -197,9 +197,9 @@ var lost = map[string]func(c *cluster){
 }
 
 // opened is a handle on a pool that is open.
-func opened(t *testing.T, r *poolWorker) disk.Handle {
+func opened(t *testing.T, w *poolWorker) disk.Handle {
 	t.Helper()
-	h, ok := r.disk.Open(t.Context())
+	h, ok := w.disk.Open(t.Context())
 	if !ok {
 		t.Fatal("the pool is not open")
 	}
@@ -208,35 +208,35 @@ func opened(t *testing.T, r *poolWorker) disk.Handle {
 
 // acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
 var acts = map[string]struct {
-	act  func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error
+	act  func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error
 	want string // what it does as long as it holds the lease
 }{
-	"delete": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, h, pv, plan.Delete)
+	"delete": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, w, h, pv, plan.Delete)
 	}, "trash, finalizer off, object deleted, discard"},
-	"archive": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, h, pv, plan.Archive)
+	"archive": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, w, h, pv, plan.Archive)
 	}, "archive, finalizer off, object deleted, discard"},
-	"let go": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, h, pv, plan.LetGo)
+	"let go": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, w, h, pv, plan.LetGo)
 	}, "finalizer off, object deleted, discard"},
-	"retain": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, r, h, pv, plan.Retain)
+	"retain": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, w, h, pv, plan.Retain)
 	}, "retain, finalizer off"},
-	"put back": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.putBack(ctx, r, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
+	"put back": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.putBack(ctx, w, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
-	"purge": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"purge": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
-		_, err := c.purge(ctx, r, pv.Name)
+		_, err := c.purge(ctx, w, pv.Name)
 		return err
 	}, "purge"},
-	"undo": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.undo(ctx, r, h, record.Record{PV: pv.Name, Place: record.InPool})
+	"undo": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.undo(ctx, w, h, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
-	"records": {func(ctx context.Context, c *Controller, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+	"records": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
-		return c.recheck(ctx, r)
+		return c.recheck(ctx, w)
 	}, "sweep, undo"},
 }
 
@@ -244,15 +244,15 @@ var acts = map[string]struct {
 // however it lost it.
 func TestNothingWithoutTheLease(t *testing.T) {
 	for name, a := range acts {
-		c, r, api, _ := fenced()
-		if err := a.act(t.Context(), c, r, opened(t, r), api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
+		c, w, api, _ := fenced()
+		if err := a.act(t.Context(), c, w, opened(t, w), api.volume.DeepCopy()); err != nil || api.done.String() != a.want {
 			t.Errorf("%s by the holder: %v, did %q, want %q", name, err, api.done.String(), a.want)
 		}
 		for how, lose := range lost {
-			c, r, api, _ := fenced()
+			c, w, api, _ := fenced()
 			pv := api.volume.DeepCopy()
 			lose(api)
-			err := a.act(t.Context(), c, r, opened(t, r), pv)
+			err := a.act(t.Context(), c, w, opened(t, w), pv)
 			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, leadership.ErrNotLeading) {
 				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
 			}
@@ -279,21 +279,21 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 	}
 	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
 		for how, change := range changes {
-			c, r, api, drawer := fenced()
+			c, w, api, drawer := fenced()
 			if action == plan.Archive {
 				drawer.record.OnDelete = plan.OnDeleteArchive
 			}
 			drawer.after = func(string) { change(api) }
-			err := c.remove(t.Context(), r, opened(t, r), api.volume.DeepCopy(), action)
+			err := c.remove(t.Context(), w, opened(t, w), api.volume.DeepCopy(), action)
 			if !errors.Is(err, leadership.ErrNotLeading) || len(*api.done) != 1 {
 				t.Errorf("%s, and then %s: %v, did %q", action, how, err, api.done.String())
 			}
 		}
 		// What another daemon, or an administrator, finished meanwhile is left as it is.
-		c, r, api, drawer := fenced()
+		c, w, api, drawer := fenced()
 		drawer.after = func(string) { api.volume = nil }
 		pv := api.volume.DeepCopy()
-		if err := c.remove(t.Context(), r, opened(t, r), pv, action); !errors.Is(err, errGone) || len(*api.done) != 1 {
+		if err := c.remove(t.Context(), w, opened(t, w), pv, action); !errors.Is(err, errGone) || len(*api.done) != 1 {
 			t.Errorf("%s, and its object is gone: %v, did %q", action, err, api.done.String())
 		}
 	}
@@ -301,12 +301,12 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 
 // In a shared pool nothing is purged as long as its object is there: it can be put back.
 func TestPurgeWaitsForTheObject(t *testing.T) {
-	c, r, api, _ := fenced()
-	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || len(*api.done) > 0 {
+	c, w, api, _ := fenced()
+	if _, err := c.purge(t.Context(), w, api.volume.Name); err != nil || len(*api.done) > 0 {
 		t.Errorf("with its object: %v, did %q", err, api.done)
 	}
 	api.volume.Finalizers = nil
-	if _, err := c.purge(t.Context(), r, api.volume.Name); err != nil || api.done.String() != "purge" {
+	if _, err := c.purge(t.Context(), w, api.volume.Name); err != nil || api.done.String() != "purge" {
 		t.Errorf("with an object that was let go: %v, did %q", err, api.done)
 	}
 }
@@ -333,9 +333,9 @@ func TestProof(t *testing.T) {
 		"a volume of another pool":   {of("slow", plan.ScopeShared), record.Record{PV: "pvc-1", ClaimUID: "1"}, ""},
 		"a volume of another scope":  {of("fast", plan.ScopeNode), record.Record{PV: "pvc-1", ClaimUID: "1"}, ""},
 	} {
-		ctl, r := stand(&api{}, &shelf{records: []record.Record{c.record}})
+		ctl, w := stand(&api{}, &shelf{records: []record.Record{c.record}})
 		ctl.Listers.Volumes = one[*corev1.PersistentVolume]{c.volume}
-		if got := (storage{ctl, r}).Proof(t.Context()); got != c.want {
+		if got := (storage{ctl, w}).Proof(t.Context()); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -21,8 +21,8 @@ import (
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
-func (c *Controller) volume(ctx context.Context, r *poolWorker, name string) (time.Duration, error) {
-	if done, after, err := r.everyNode.Look(ctx, name); done {
+func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
+	if done, after, err := w.everyNode.Look(ctx, name); done {
 		return after, err
 	}
 	pv, err := c.API.GetVolume(ctx, name)
@@ -30,34 +30,34 @@ func (c *Controller) volume(ctx context.Context, r *poolWorker, name string) (ti
 		return 0, err
 	}
 	if pv == nil {
-		return 0, c.vanished(ctx, r, name)
+		return 0, c.vanished(ctx, w, name)
 	}
-	h, _ := r.disk.Open(ctx)
-	facts, err := c.volumeFacts(ctx, r, h, pv)
+	h, _ := w.disk.Open(ctx)
+	facts, err := c.volumeFacts(ctx, w, h, pv)
 	if err != nil {
-		return 0, c.diskFailed(r, pv, err)
+		return 0, c.diskFailed(w, pv, err)
 	}
 	verdict := plan.ForVolume(facts)
 	if verdict.Action == plan.PutBack {
-		return 0, c.putBack(ctx, r, h, facts, verdict)
+		return 0, c.putBack(ctx, w, h, facts, verdict)
 	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
-		c.reportVolume(r, pv, verdict)
+		c.reportVolume(w, pv, verdict)
 		return verdict.After, nil
 	}
 	if plan.OnEveryNode(pv) {
-		return r.everyNode.Detach(ctx, h, pv, verdict)
+		return w.everyNode.Detach(ctx, h, pv, verdict)
 	}
-	switch err := c.remove(ctx, r, h, pv, verdict.Action); {
+	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
 	case errors.Is(err, errGone):
-		return 0, c.vanished(ctx, r, name)
+		return 0, c.vanished(ctx, w, name)
 	case err != nil:
-		return 0, quiet(c.diskFailed(r, pv, err))
+		return 0, quiet(c.diskFailed(w, pv, err))
 	}
-	c.Metrics.Volume(r.Name, verdict.Reason)
-	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", r.Name)
-	if r.Name != "" {
-		r.purges.Add(item{name: pv.Name})
+	c.Metrics.Volume(w.Name, verdict.Reason)
+	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", w.Name)
+	if w.Name != "" {
+		w.purges.Add(item{name: pv.Name})
 	}
 	return 0, nil
 }
@@ -65,8 +65,8 @@ func (c *Controller) volume(ctx context.Context, r *poolWorker, name string) (ti
 // vanished finishes a removal whose last response was lost: the object went, and no worker was told to empty
 // the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
 // without an object. What is elsewhere is left to the comparison of all records.
-func (c *Controller) vanished(ctx context.Context, r *poolWorker, name string) error {
-	h, ok := r.disk.Open(ctx)
+func (c *Controller) vanished(ctx context.Context, w *poolWorker, name string) error {
+	h, ok := w.disk.Open(ctx)
 	if !ok {
 		return nil // the pool's records are gone through when it opens again
 	}
@@ -77,31 +77,31 @@ func (c *Controller) vanished(ctx context.Context, r *poolWorker, name string) e
 	case err != nil:
 		return err
 	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
-		return c.discard(ctx, r, h, name)
+		return c.discard(ctx, w, h, name)
 	case rec != nil && rec.Place == record.InTrash:
-		_, err = c.record(ctx, r, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
+		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
 		if _, watched := c.Listers.Volumes.Get(name); watched {
-			r.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
+			w.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
 		} else {
-			r.purges.Add(item{name: name})
+			w.purges.Add(item{name: name})
 		}
 	}
 	return nil
 }
 
-func (c *Controller) volumeFacts(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+func (c *Controller) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
-	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || r.Name == "" {
+	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || w.Name == "" {
 		return f, err
 	}
-	f.Pool, f.Silent = &r.Pool, r.elector.Role() == leadership.Standby
+	f.Pool, f.Silent = &w.Pool, w.elector.Role() == leadership.Standby
 	if !h.State.Removable() {
 		_, f.Closed = h.State.Closed()
 	}
-	if f.Closed = r.elector.Blocked(f.Closed); f.Closed != "" {
+	if f.Closed = w.elector.Blocked(f.Closed); f.Closed != "" {
 		return f, nil
 	}
 	f.Record, err = h.Lookup(pv.Name)
@@ -113,7 +113,7 @@ func (c *Controller) volumeFacts(ctx context.Context, r *poolWorker, h disk.Hand
 		return f, err
 	}
 	uid := ""
-	if name, err := plan.DirectoryOf(r.Pool, pv); err == nil {
+	if name, err := plan.DirectoryOf(w.Pool, pv); err == nil {
 		if f.Foreign, err = h.Exists(name); f.Foreign || err != nil {
 			return f, err
 		}
@@ -150,8 +150,8 @@ var done = map[plan.Action]string{
 
 // remove takes the data out of the way, durably, before the object goes: a crash in between leaves
 // the object, and the next try finds the directory moved and goes on.
-func (c *Controller) remove(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
-	if err := r.elector.Fence(ctx); err != nil {
+func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
+	if err := w.elector.Fence(ctx); err != nil {
 		return err
 	}
 	switch action {
@@ -164,7 +164,7 @@ func (c *Controller) remove(ctx context.Context, r *poolWorker, h disk.Handle, p
 			return err
 		}
 	case plan.Retain:
-		if r.Name != "" { // else there is no disk to note it on
+		if w.Name != "" { // else there is no disk to note it on
 			if err := h.Retain(pv.Name); err != nil {
 				return err
 			}
@@ -172,10 +172,10 @@ func (c *Controller) remove(ctx context.Context, r *poolWorker, h disk.Handle, p
 		_, err := c.API.ReleaseFinalizer(ctx, pv)
 		return err
 	}
-	if err := c.stillGoing(ctx, r, h, pv); err != nil {
+	if err := c.stillGoing(ctx, w, h, pv); err != nil {
 		return err
 	}
-	return c.letGo(ctx, r, h, pv)
+	return c.letGo(ctx, w, h, pv)
 }
 
 // letGo removes the object of a volume whose directory is out of the way, and then has the trash know that.
@@ -187,7 +187,7 @@ func (c *Controller) remove(ctx context.Context, r *poolWorker, h disk.Handle, p
 //	discarded           a directory whose files may go: purged
 //
 // A daemon that is told to end does all of it first. What it did and was not answered it remembers.
-func (c *Controller) letGo(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+func (c *Controller) letGo(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
@@ -209,7 +209,7 @@ func (c *Controller) letGo(ctx context.Context, r *poolWorker, h disk.Handle, pv
 			return err
 		}
 	}
-	return c.discard(ctx, r, h.Within(ctx), pv.Name)
+	return c.discard(ctx, w, h.Within(ctx), pv.Name)
 }
 
 // errGone: the object went while its directory was moved away, and not by this daemon's hand: by an administrator's,
@@ -217,8 +217,8 @@ func (c *Controller) letGo(ctx context.Context, r *poolWorker, h disk.Handle, pv
 var errGone = errors.New("the object went by another hand")
 
 // discard has a volume's files go whose object this process let go.
-func (c *Controller) discard(ctx context.Context, r *poolWorker, h disk.Handle, pv string) error {
-	if r.elector != nil { // this process may have been paused since
+func (c *Controller) discard(ctx context.Context, w *poolWorker, h disk.Handle, pv string) error {
+	if w.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
 			return err
@@ -228,7 +228,7 @@ func (c *Controller) discard(ctx context.Context, r *poolWorker, h disk.Handle, 
 		return err
 	}
 	c.begun.End(letGoKey(pv))
-	r.purges.Add(item{name: pv})
+	w.purges.Add(item{name: pv})
 	return nil
 }
 
@@ -261,18 +261,18 @@ func letGoKey(pv string) string    { return "let go/" + pv }
 // stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
 // out of the way: a daemon that was paused before that step may have made it long after it was decided. What
 // is in the trash can be put back as long as its object is there.
-func (c *Controller) stillGoing(ctx context.Context, r *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-	if r.elector == nil {
+func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+	if w.elector == nil {
 		return nil
 	}
-	if err := r.elector.Fence(ctx); err != nil {
+	if err := w.elector.Fence(ctx); err != nil {
 		return err
 	}
 	now, err := c.API.GetVolume(ctx, pv.Name)
 	if err != nil || now == nil {
 		return err
 	}
-	facts, err := c.volumeFacts(ctx, r, h, now)
+	facts, err := c.volumeFacts(ctx, w, h, now)
 	if err != nil {
 		return err
 	}
@@ -285,26 +285,26 @@ func (c *Controller) stillGoing(ctx context.Context, r *poolWorker, h disk.Handl
 }
 
 // diskFailed tells an error and passes it on, so that it is tried again.
-func (c *Controller) diskFailed(r *poolWorker, pv *corev1.PersistentVolume, err error) error {
+func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
 	if errors.Is(err, volume.ErrMoved) {
-		signal(r.kick)
+		signal(w.kick)
 		return err
 	}
 	if errors.Is(err, leadership.ErrNotLeading) || apierrors.IsConflict(err) { // changed meanwhile: it is decided anew
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
-		c.reportVolume(r, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
+		c.reportVolume(w, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
 	}
 	return err
 }
 
-func (c *Controller) reportVolume(r *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
+func (c *Controller) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
 	if v.Reason == "" || !c.said.New(string(pv.UID), v.Reason+" "+v.Message) {
 		return
 	}
-	c.Metrics.Volume(r.Name, v.Reason)
-	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Metrics.Volume(w.Name, v.Reason)
+	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", w.Name)
 	c.Events.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
 		c.Events.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
@@ -313,21 +313,21 @@ func (c *Controller) reportVolume(r *poolWorker, pv *corev1.PersistentVolume, v 
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
 // One worker at a time has a volume, so no other one puts it there meanwhile.
-func (c *Controller) putBack(ctx context.Context, r *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
+func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
-	if err := r.elector.Fence(ctx); err != nil {
+	if err := w.elector.Fence(ctx); err != nil {
 		return quiet(err)
 	}
 	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
-		return c.diskFailed(r, pv, err)
+		return c.diskFailed(w, pv, err)
 	}
 	c.begun.End(letGoKey(pv.Name))
-	r.everyNode.Attached(pv)
+	w.everyNode.Attached(pv)
 	if plan.NeedsWork(pv) {
-		r.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
+		w.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
 	}
-	c.Metrics.Volume(r.Name, v.Reason)
-	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", r.Name)
+	c.Metrics.Volume(w.Name, v.Reason)
+	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", w.Name)
 	c.Events.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		c.Events.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
@@ -336,16 +336,16 @@ func (c *Controller) putBack(ctx context.Context, r *poolWorker, h disk.Handle, 
 }
 
 // purge empties one volume's place in the trash, in the background: its object is gone by then.
-func (c *Controller) purge(ctx context.Context, r *poolWorker, pv string) (time.Duration, error) {
-	h, ok := r.disk.Open(ctx)
+func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.Duration, error) {
+	h, ok := w.disk.Open(ctx)
 	if !ok {
 		return 0, nil // the pool's records are gone through when it opens again
 	}
 	if now, watched := c.Listers.Volumes.Get(pv); watched && plan.InUse(now) {
-		r.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
+		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
 		return 0, nil
 	}
-	if going, err := c.mayPurge(ctx, r, pv); !going || err != nil {
+	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
 		return 0, quiet(err)
 	}
 	err := h.Purge(pv)
@@ -355,13 +355,13 @@ func (c *Controller) purge(ctx context.Context, r *poolWorker, pv string) (time.
 		return 0, nil
 	}
 	if errors.Is(err, volume.ErrMoved) {
-		signal(r.kick)
+		signal(w.kick)
 		return 0, err
 	}
 	c.begun.Begin("purge/" + pv)
 	if c.said.New("purge/"+pv, err.Error()) {
-		c.Metrics.Volume(r.Name, plan.ReasonPurgeFailed)
-		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", r.Name)
+		c.Metrics.Volume(w.Name, plan.ReasonPurgeFailed)
+		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", w.Name)
 		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
 	return purgeAgain(c.begun.Since("purge/" + pv)), nil
@@ -376,11 +376,11 @@ func purgeAgain(failed time.Duration) time.Duration {
 
 // mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
 // object is still there.
-func (c *Controller) mayPurge(ctx context.Context, r *poolWorker, pv string) (bool, error) {
-	if r.elector == nil {
+func (c *Controller) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
+	if w.elector == nil {
 		return true, nil
 	}
-	if err := r.elector.Fence(ctx); err != nil {
+	if err := w.elector.Fence(ctx); err != nil {
 		return false, err
 	}
 	now, err := c.API.GetVolume(ctx, pv)
