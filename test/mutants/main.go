@@ -29,6 +29,7 @@ func main() {
 type options struct {
 	only    *regexp.Regexp
 	list    bool
+	compile bool
 	verbose bool
 	workers int
 	timeout time.Duration
@@ -49,6 +50,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
 	only := flags.String("only", "", "only breakages whose name, file or proof matches this regular expression")
 	flags.BoolVar(&o.list, "list", false, "print the breakages and run nothing")
+	flags.BoolVar(&o.compile, "compile", false, "compile the package of each breakage, and run no proof")
 	flags.BoolVar(&o.verbose, "v", false, "print what each proof printed")
 	flags.IntVar(&o.workers, "parallel", 2, "how many breakages are tried at the same time")
 	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "of one run of a proof")

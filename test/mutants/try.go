@@ -36,22 +36,37 @@ func try(ctx context.Context, opt options, chosen []mutant, out io.Writer) error
 			fmt.Fprintln(out, indented(o.output))
 		}
 	}
+	if opt.compile {
+		each(ctx, provers, chosen, func(p prover, m mutant) (outcome, string) {
+			return p.try(m, func() outcome { return p.compile(ctx, m) }), m.Name
+		}, func(o outcome, about string) { count(o, builds, about) })
+		return summary(ctx, bad)
+	}
 	proofs := distinct(chosen)
 	fmt.Fprintf(out, "%d proofs without a breakage, which must be green\n", len(proofs))
 	each(ctx, provers, proofs, func(p prover, what proof) (outcome, string) { return p.prove(ctx, what), what.String() },
 		func(o outcome, about string) { count(o, green, about) })
 	fmt.Fprintf(out, "%d breakages, whose proofs must be red\n", len(chosen))
 	each(ctx, provers, chosen, func(p prover, m mutant) (outcome, string) {
-		return p.try(ctx, m), fmt.Sprintf("%s: %s (%s)", m.Name, m.Promise, m.Proof)
+		return p.try(m, func() outcome { return p.prove(ctx, m.Proof) }), fmt.Sprintf("%s: %s (%s)", m.Name, m.Promise, m.Proof)
 	}, func(o outcome, about string) { count(o, red, about) })
+	if err := summary(ctx, bad); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d of %d breakages turned their proof red, in %s\n", len(chosen), len(chosen), time.Since(began).Round(time.Second))
+	return nil
+}
+
+// summary is the error of a run with these unwanted verdicts, nil if there were none.
+func summary(ctx context.Context, bad map[string]int) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case len(bad) > 0:
-		return fmt.Errorf("NOT PROVEN, in %s: %s", time.Since(began).Round(time.Second), strings.TrimPrefix(fmt.Sprint(bad), "map"))
+		return fmt.Errorf("NOT PROVEN: %s", strings.TrimPrefix(fmt.Sprint(bad), "map"))
+	default:
+		return nil
 	}
-	fmt.Fprintf(out, "%d of %d breakages turned their proof red, in %s\n", len(chosen), len(chosen), time.Since(began).Round(time.Second))
-	return nil
 }
 
 func newProvers(ctx context.Context, opt options) (all []prover, err error) {
