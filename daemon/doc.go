@@ -12,7 +12,7 @@
 // the directory (record, staging, rename), kube creates the PersistentVolume, an event says so.
 //
 // A mount event: mounts.Watch says that something changed, each pool is looked at again, the gate
-// closes before anybody is told, and opens after the report; then what waited is queued again.
+// closes before anything is reported, and opens after the report; then what waited is queued again.
 //
 // What lies under a mount point the daemon asks another process, which has the capability for it and no network
 // (package mountpoint).

@@ -58,7 +58,7 @@ func newLocks(t *testing.T) *ownership.Locks {
 	return ownership.NewLocks(filepath.Join(hosttest.Dir(t), "locks"), "/var/lib/"+t.Name())
 }
 
-// A filesystem that answers every question of the check and not a mkdir is closed while the mkdir
+// A filesystem that responds to every call of the check and not to a mkdir is closed while the mkdir
 // waits, says which volume it is about, and opens when it was answered.
 func TestPoolClosesWhileACallWaits(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))

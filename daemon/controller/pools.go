@@ -54,7 +54,7 @@ func (c *Controller) watchPool(ctx context.Context, w *poolWorker, first func())
 	}
 }
 
-// look probes a pool once. The gate closes before anybody is told; it opens after.
+// look probes a pool once. The gate closes before anything is reported, and opens after.
 func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	identified := c.cluster.Identified()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)

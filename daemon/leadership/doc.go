@@ -4,7 +4,7 @@
 //
 // It differs from client-go's leaderelection, which it is otherwise like, in three points. Only a daemon whose mount
 // of the storage is usable becomes Leader, and the storage has to be the one that has the pool's volumes: a disk is
-// asked, because anybody who may write leases may write anything there. Time is measured by a clock that goes on
+// asked, because a program that may write leases may write anything there. Time is measured by a clock that goes on
 // while the host sleeps (CLOCK_BOOTTIME). And a term has a random token besides its number, so that a term that a
 // restored API server gives back is not taken for the one that is held.
 //
