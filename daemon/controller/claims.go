@@ -55,10 +55,16 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Dur
 	if !c.reportClaim(claim, verdict, facts.Pool.Name) {
 		return report.LimitedRetry, nil
 	}
-	if held := c.said.Held(i.uid); held > 0 && verdict.Reason != "" && (verdict.After == 0 || held < verdict.After) {
-		return held, nil
+	return c.again(i.uid, verdict), nil
+}
+
+// again returns when to look again at the claim or volume with this UID, about which a verdict was reported: sooner than
+// the verdict asks for if its message is held.
+func (c *Controller) again(uid string, v plan.Verdict) time.Duration {
+	if held := c.said.Held(uid); held > 0 && v.Reason != "" && (v.After == 0 || held < v.After) {
+		return held
 	}
-	return verdict.After, nil
+	return v.After
 }
 
 // decide gathers what a decision depends on, and asks for it: once more where the first verdict depends on what

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -261,4 +262,50 @@ func flappingClaim(t *testing.T, heard *audience) (*Controller, *corev1.Persiste
 		c.Run(ctx, make(chan struct{}), make(chan struct{}))
 	})
 	return c, claim, m
+}
+
+// volumeServer is an API server with one volume.
+type volumeServer struct {
+	api
+	pv *corev1.PersistentVolume
+}
+
+func (s *volumeServer) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
+	return s.pv, nil
+}
+
+// A volume whose path is not its directory's, in a pool whose mount goes and comes back: nothing changes afterwards that
+// would bring it again, and its last event tells what is so.
+func TestHeldMessageOfAVolumeIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard := &audience{}
+		c, _, m := flappingClaim(t, heard)
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-0", UID: "v",
+			Annotations: map[string]string{plan.ProvisionedBy: plan.DefaultProvisioner}, Labels: map[string]string{plan.NodeLabel: "node-a", plan.PoolLabel: "fast"}}}
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
+		pv.Spec.HostPath, pv.Spec.ClaimRef = &corev1.HostPathVolumeSource{Path: "/etc"}, &corev1.ObjectReference{Namespace: "ns", Name: "c", UID: "0"}
+		m.records = []record.Record{{PV: pv.Name, ClaimUID: "0", Directory: pv.Name, Place: record.InPool}}
+		c.API = &volumeServer{pv: pv}
+		w := c.workers["fast"]
+		var after time.Duration
+		for _, missing := range []string{"", "/srv/fast is not a mount point", ""} {
+			m.set(missing)
+			c.look(t.Context(), w)
+			var err error
+			if after, err = c.volume(t.Context(), w, pv.Name); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if after <= 0 || after > report.Settle {
+			t.Errorf("looked at again after %s, want within %s", after, report.Settle)
+		}
+		time.Sleep(after)
+		if after, err := c.volume(t.Context(), w, pv.Name); after != 0 || err != nil {
+			t.Errorf("after its message was due: looked at again after %s, %v", after, err)
+		}
+		if got := heard.of(pv.UID); len(got) != 3 || !strings.HasPrefix(got[2], plan.ReasonPathMismatch) {
+			t.Errorf("events: %q", got)
+		}
+	})
 }
