@@ -63,7 +63,8 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	if ctx.Err() != nil {
 		return
 	}
-	if report.Removable() {
+	sound := report.Removable()
+	if sound {
 		w.owner.Check(ctx, &report)
 	}
 	if report.Removable() {
@@ -78,7 +79,7 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	if identified {
 		w.owner.Checked()
 	}
-	if !after.Removable() {
+	if !after.Removable() && !stillOpening(sound, before, after) {
 		w.disk.Close()
 	}
 	w.elector.Look() // a leader that cannot work any more leaves the pool to another node
@@ -99,6 +100,12 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	if after.Open() && (!before.Open() || moved) {
 		c.requeueClaims(w.Name)
 	}
+}
+
+// stillOpening reports whether a closed pool was closed before and is the same sound directory: only its owner keeps it
+// closed, and the census that is being taken for that goes on. There are no other handles on such a pool.
+func stillOpening(sound bool, before, after gate.State) bool {
+	return sound && before.Checked && !before.Removable() && before.Report.Identity == after.Report.Identity
 }
 
 // reportPool tells the log and the Node object what changed, each finding in its own words. The state of a pool that
