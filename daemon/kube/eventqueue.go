@@ -176,6 +176,14 @@ func (q *eventQueue) markWritten(n *event, count, occurrences int32, now time.Ti
 	}
 }
 
+// postpone puts a pending event behind the others.
+func (q *eventQueue) postpone(n *event) {
+	if q.byKey[n.key()] == n {
+		q.dequeue(n)
+		q.queue = append(q.queue, n)
+	}
+}
+
 // discard forgets an event that the API server does not accept.
 func (q *eventQueue) discard(n *event) {
 	if q.byKey[n.key()] == n {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,11 @@ func (c *Client) RunEvents(ctx context.Context) {
 			if wait.tries > 0 && failureKind("events", err) != unreachable {
 				c.health.failed("events", err)
 			}
-			pause(ctx, wait.next(err))
+			delay := wait.next(err)
+			if apierrors.IsForbidden(err) { // the other events may be allowed
+				delay = min(delay, time.Second)
+			}
+			pause(ctx, delay)
 			continue
 		}
 		wait.reset()
@@ -97,19 +102,34 @@ func (c *Client) RunEvents(ctx context.Context) {
 }
 
 // Flush writes all pending events at once. It returns the first error, with the number of events that
-// are not written.
-func (c *Client) Flush(ctx context.Context) error {
+// are not written. An event that the API server forbids keeps no other one waiting.
+func (c *Client) Flush(ctx context.Context) (err error) {
+	e := c.events
+	var forbidden []*event
 	for {
-		n, _ := c.events.next(false, true)
+		n, _ := e.next(false, true)
 		if n == nil {
-			return nil
+			break
 		}
-		if err := c.events.write(ctx, n); err != nil {
-			c.events.mu.Lock()
-			defer c.events.mu.Unlock()
-			return fmt.Errorf("%d events are not written: %w", c.events.queue.pending(), err)
+		failed := e.write(ctx, n)
+		err = cmp.Or(err, failed)
+		if failed != nil && !apierrors.IsForbidden(failed) {
+			break
+		}
+		if failed != nil {
+			forbidden = append(forbidden, n)
+			e.mu.Lock()
+			e.queue.dequeue(n)
+			e.mu.Unlock()
 		}
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue.queue = append(e.queue.queue, forbidden...)
+	if err != nil {
+		return fmt.Errorf("%d events are not written: %w", e.queue.pending(), err)
+	}
+	return nil
 }
 
 func (e *eventWriter) next(busy, flush bool) (*event, time.Duration) {
@@ -158,6 +178,9 @@ func (e *eventWriter) write(ctx context.Context, n *event) error {
 		if !absent(err, n.namespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			e.client.health.failed("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.regarding.Kind, n.regarding.Name, err))
 		}
+	case apierrors.IsForbidden(err):
+		e.queue.postpone(n)
+		return err
 	default:
 		return err
 	}

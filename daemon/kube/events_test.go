@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -188,5 +189,40 @@ func TestEventsForbidden(t *testing.T) {
 	}
 	if got := eventsIn(t, ns); len(got) != 0 {
 		t.Errorf("events: %q", got)
+	}
+}
+
+// An event that the API server forbids, as a quota of its namespace does, keeps no other one waiting: RunEvents writes
+// those of other namespaces meanwhile, and so does Flush.
+func TestForbiddenEventKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(*testing.T, *Client){
+		"RunEvents": writing,
+		"Flush": func(t *testing.T, c *Client) {
+			if err := c.Flush(t.Context()); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "1 events are not written: ") {
+				t.Errorf("flush: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full, ns := namespace(t), namespace(t)
+			c, w := newClient(t, Options{})
+			w.intercept(func(r *http.Request) (*http.Response, error) {
+				if !strings.Contains(r.URL.Path, "/namespaces/"+full+"/events") {
+					return nil, nil
+				}
+				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"exceeded quota","code":403}`
+				return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+			})
+			began := time.Now()
+			c.Event(corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: full, Name: "claim", UID: "1"}, corev1.EventTypeWarning, "PoolClosed", "first")
+			claim := refOf(newClaim(t, plane, ns, "claim", "1"))
+			c.Event(claim, corev1.EventTypeWarning, "PoolClosed", "second")
+			write(t, c)
+			expectEvents(t, ns, `PersistentVolumeClaim/claim Warning PoolClosed "second" 1`)
+			if took := time.Since(began); took > forbiddenFor/2 {
+				t.Errorf("the event of another namespace was written after %s", took)
+			}
+		})
 	}
 }
