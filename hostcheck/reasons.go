@@ -13,7 +13,7 @@ const (
 	ReasonRootFilesystem       = "RootFilesystem"       // what is mounted there is the host's root filesystem again
 	ReasonMountedOnItself      = "MountedOnItself"      // a bind mount of the same directory hides the host's unmount
 	ReasonRootSquashed         = "RootSquashed"         // the file server takes this host's root for another user
-	ReasonWrongMount           = "WrongMount"           // another mount is between them mount_point and path, or on path
+	ReasonWrongMount           = "WrongMount"           // another mount is between mount_point and path, or on path
 	ReasonMountsChanging       = "MountsChanging"       // the mounts changed during the check
 	ReasonWrongFilesystem      = "WrongFilesystem"      // its type is not the configured one
 	ReasonDeviceMissing        = "DeviceMissing"        // this host has no such device
