@@ -45,12 +45,46 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		controller, w := stand(&api{}, &shelf{})
 		controller.API = &failing{with: c.with}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}
-		if err := controller.letGo(t.Context(), w, opened(t, w), pv); !errors.Is(err, c.with) {
+		if err := controller.letGo(t.Context(), w, pv); !errors.Is(err, c.with) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := controller.begun.Has(letGoKey("pvc-a")); got != c.want {
 			t.Errorf("%s: remembered: %t", name, got)
 		}
+	}
+}
+
+// flappingAPI is an API that deletes a volume object while the pool closes and opens again.
+type flappingAPI struct {
+	api
+	flap func()
+}
+
+func (f *flappingAPI) ReleaseFinalizer(_ context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	return pv, nil
+}
+
+func (f *flappingAPI) DeleteVolume(context.Context, *corev1.PersistentVolume) error {
+	f.flap()
+	return nil
+}
+
+// discarding is a disk that counts what was discarded.
+type discarding struct {
+	shelf
+	n int
+}
+
+func (d *discarding) Discard(context.Context, mounts.Identity, string) error { d.n++; return nil }
+
+// The files of a volume whose object went go also if the pool was closed for a moment meanwhile.
+func TestLetGoWhileThePoolFlaps(t *testing.T) {
+	disk := &discarding{}
+	c, w := stand(&api{}, disk)
+	c.API = &flappingAPI{flap: w.disk.Close}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}
+	if err := c.letGo(t.Context(), w, pv); err != nil || disk.n != 1 || c.begun.Has(letGoKey("pvc-a")) {
+		t.Errorf("%v, discarded %d times, and still remembered: %t", err, disk.n, c.begun.Has(letGoKey("pvc-a")))
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		_, published := c.Listers.Volumes.Get(rec.PV)
-		return published
+		return published && !c.begun.Has(letGoKey(rec.PV)) // the watch may not have brought yet that it went
 	})
 	if len(records) == 0 && c.cluster.ConfirmedLately() {
 		return nil // the usual case costs no request
@@ -261,7 +261,7 @@ func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, r
 			return err
 		}
 		if c.begun.Has(letGoKey(rec.PV)) { // the pool went away between the two, and is back
-			return c.discard(ctx, w, h, rec.PV)
+			return c.discard(ctx, w, rec.PV)
 		}
 	}
 	c.reportOrphan(w, rec)

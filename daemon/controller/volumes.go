@@ -77,7 +77,7 @@ func (c *Controller) vanished(ctx context.Context, w *poolWorker, name string) e
 	case err != nil:
 		return err
 	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
-		return c.discard(ctx, w, h, name)
+		return c.discard(ctx, w, name)
 	case rec != nil && rec.Place == record.InTrash:
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return err
@@ -175,7 +175,7 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 	if err := c.stillGoing(ctx, w, h, pv); err != nil {
 		return err
 	}
-	return c.letGo(ctx, w, h, pv)
+	return c.letGo(ctx, w, pv)
 }
 
 // letGo removes the object of a volume whose directory is out of the way, and then has the trash know that.
@@ -187,7 +187,7 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 //	discarded           a directory whose files may go: purged
 //
 // A daemon that is told to end does all of it first. What it did and was not answered it remembers.
-func (c *Controller) letGo(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
@@ -209,21 +209,23 @@ func (c *Controller) letGo(ctx context.Context, w *poolWorker, h disk.Handle, pv
 			return err
 		}
 	}
-	return c.discard(ctx, w, h.Within(ctx), pv.Name)
+	return c.discard(ctx, w, pv.Name)
 }
 
 // errGone: the object went while its directory was moved away, and not by this daemon's hand: by an administrator's,
 // perhaps, who had set another policy and forced the finalizer off.
 var errGone = errors.New("the object went by another hand")
 
-// discard has a volume's files go whose object this process let go.
-func (c *Controller) discard(ctx context.Context, w *poolWorker, h disk.Handle, pv string) error {
+// discard has a volume's files go whose object this process let go. It opens the pool anew: what was decided is done, and
+// the handle that it was decided with may have ended since, by a pool that was closed for a moment.
+func (c *Controller) discard(ctx context.Context, w *poolWorker, pv string) error {
 	if w.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
 			return err
 		}
 	}
+	h, _ := w.disk.Open(ctx)
 	if err := h.Discard(pv); err != nil {
 		return err
 	}
