@@ -272,14 +272,14 @@ func (s *survey) lookForDriver(ctx context.Context) {
 	for _, socket := range []string{
 		"plugins_registry/" + s.Driver + "-reg.sock", "plugins/" + s.Driver + "/csi.sock", "plugins/csi-hostpath/csi.sock",
 	} {
-		if at := path.Join(s.Kubelet, socket); s.running[s.Driver] == "" && answers(ctx, at) {
-			s.running[s.Driver] = "a process answers at " + at
+		if at := path.Join(s.Kubelet, socket); s.running[s.Driver] == "" && accepts(ctx, at) {
+			s.running[s.Driver] = "a process accepts connections at " + at
 		}
 	}
 }
 
-// answers reports whether a process accepts connections there.
-func answers(ctx context.Context, socket string) bool {
+// accepts reports whether a process accepts connections there.
+func accepts(ctx context.Context, socket string) bool {
 	ctx, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)

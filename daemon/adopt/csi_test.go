@@ -195,7 +195,7 @@ func TestFromCSISocket(t *testing.T) {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 		must(t, err)
 		l.SetUnlinkOnClose(false)
-		if row := one(t, FromCSI, o); row.Reason != rules.ReasonDriverRuns || !strings.Contains(row.Message, "a process answers at "+at) {
+		if row := one(t, FromCSI, o); row.Reason != rules.ReasonDriverRuns || !strings.Contains(row.Message, "a process accepts connections at "+at) {
 			t.Errorf("%+v", row)
 		}
 		must(t, l.Close())
@@ -264,7 +264,7 @@ func TestFromCSIGoesOn(t *testing.T) {
 	}
 }
 
-// Somebody changes the object between two steps: it is decided on anew, and what was changed is kept.
+// An object that changes between two steps is decided on anew, and the change is kept.
 func TestFromCSIChanged(t *testing.T) {
 	o, c := csiSite(t)
 	n := 0

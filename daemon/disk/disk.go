@@ -1,6 +1,6 @@
 // Package disk is the only way from a decision to a pool's directory. It hands out handles on open pools:
 //
-//	h, ok := pool.Open(ctx)     // ok: volumes may be removed; h.State says whether new ones may be made
+//	h, ok := pool.Open(ctx)     // ok: volumes may be removed; h.State has whether new ones may be made
 //	... facts from h.State and h.Lookup, a decision ...
 //	err := h.Trash(name)
 //

@@ -3,7 +3,7 @@
 // starts for a question on a socket; Server is that service, Under asks it.
 //
 // A question is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The answer
-// is one message on that end: the JSON of reply. No descriptor comes back. The service answers for the
+// is one message on that end: the JSON of reply. No descriptor comes back. The service looks under the
 // mount points of configured pools alone, so that an asker learns nothing but whether these are immutable.
 //
 // It judges nothing: what the answer means for a pool, hostcheck says.

@@ -154,7 +154,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// An end that is full, or closed, or whose asker does not read, keeps nobody waiting.
+// An end that is full, or closed, or whose asker does not read, keeps no other request waiting.
 func TestEndsThatAreNotRead(t *testing.T) {
 	pool := bare(t, true)
 	w := newWorld(t, pool)
@@ -172,8 +172,8 @@ func TestEndsThatAreNotRead(t *testing.T) {
 			must(t, w.send("/no/pool", fd))
 		}
 	}
-	w.sees(pool, true, "after ends that nobody reads")
-	w.settles(before, "ends that nobody reads")
+	w.sees(pool, true, "after ends that are not read")
+	w.settles(before, "ends that are not read")
 }
 
 // A flood of questions makes the service no larger, and the next one is answered.
@@ -211,7 +211,7 @@ func hung(t *testing.T) (fs *hungfs.FS, point string) {
 }
 
 // A mount point on a filesystem that hangs costs one look, however many ask; others are answered meanwhile; and when
-// it answers again, so does the service, which somebody may have killed in the middle of it.
+// it answers again, so does the service, also when it was killed in the middle of it.
 func TestHungParent(t *testing.T) {
 	fs, point := hung(t)
 	pool := bare(t, true)

@@ -218,7 +218,7 @@ func TestConfiguredPointsOnly(t *testing.T) {
 	}
 }
 
-// Without somebody who serves there is no answer; once there is, there is one. The sentence names what to start.
+// Without the service there is no answer; with it, there is one. The sentence names what to start.
 func TestNobodyServes(t *testing.T) {
 	pool := bare(t, true)
 	w := newWorld(t, pool)
@@ -229,7 +229,7 @@ func TestNobodyServes(t *testing.T) {
 	go func() { late <- w.asker.Under(pool, wait) }()
 	w.start() // the question waited in the socket, or was sent again
 	if b := <-late; !b.Immutable || b.Trouble != "" {
-		t.Errorf("asked while nobody served: %+v", b)
+		t.Errorf("asked without the service: %+v", b)
 	}
 	w.stop(w.server)
 	w.held.Close()

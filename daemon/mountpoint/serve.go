@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Server answers questions. Whoever may send some may have taken the daemon over: what a question makes grow is
+// Server looks on request. A process that may send requests may have taken the daemon over: what a question makes grow is
 // bounded, and nothing that it holds is waited for.
 //
 // What an asker may send, what refuses it, and the test that sends it:
@@ -61,7 +61,7 @@ const (
 	patience = time.Second
 )
 
-// place is a mount point: at most one look at a time, by a goroutine that ends when nobody waits.
+// place is a mount point: at most one look at a time, by a goroutine that ends when no request waits.
 type place struct {
 	looking bool
 	next    []int // ends that are answered by the look that begins next
@@ -74,7 +74,7 @@ var ErrStartAgain = errors.New("a file that the configuration needs was replaced
 // errStuck: systemd starts another process, and the kernel closes the descriptors of this one.
 var errStuck = errors.New("descriptors that came with questions cannot be closed")
 
-// Serve answers until ctx ends, or until nobody has asked for Idle and no look is under way; both are no error.
+// Serve responds until ctx ends, or until no request came for Idle and no look is under way; both are no error.
 // What is asked afterwards waits in the socket, which the service manager holds.
 func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
 	s.known, s.places, s.aside = map[string]bool{}, map[string]*place{}, make(chan struct{}, mostAside)
@@ -210,7 +210,7 @@ func (s *Server) enqueue(point string, end int) {
 	}
 }
 
-// work looks for as long as somebody waits.
+// work looks for as long as a request waits.
 func (s *Server) work(point string, p *place) {
 	for {
 		s.mu.Lock()
