@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -69,22 +70,30 @@ func (f *flappingAPI) DeleteVolume(context.Context, *corev1.PersistentVolume) er
 	return nil
 }
 
-// discarding is a disk that counts what was discarded.
-type discarding struct {
-	shelf
-	n int
-}
-
-func (d *discarding) Discard(context.Context, mounts.Identity, string) error { d.n++; return nil }
-
 // The files of a volume whose object went go also if the pool was closed for a moment meanwhile.
 func TestLetGoWhileThePoolFlaps(t *testing.T) {
-	disk := &discarding{}
+	disk := &shelf{}
 	c, w := stand(&api{}, disk)
 	c.API = &flappingAPI{flap: w.disk.Close}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}
-	if err := c.letGo(t.Context(), w, pv); err != nil || disk.n != 1 || c.begun.Has(letGoKey("pvc-a")) {
-		t.Errorf("%v, discarded %d times, and still remembered: %t", err, disk.n, c.begun.Has(letGoKey("pvc-a")))
+	if err := c.letGo(t.Context(), w, pv); err != nil || len(disk.discarded) != 1 || c.begun.Has(letGoKey("pvc-a")) {
+		t.Errorf("%v, discarded %q, and still remembered: %t", err, disk.discarded, c.begun.Has(letGoKey("pvc-a")))
+	}
+}
+
+// The comparison of records finds a volume that was let go and not noted also before the watch has brought that its
+// object is gone; it passes over every other volume that is watched.
+func TestLetGoBeforeTheWatchBringsIt(t *testing.T) {
+	for name, c := range map[string]struct{ letGo bool }{"let go": {true}, "watched alone": {false}} {
+		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "u", Place: record.InTrash}}}
+		ctl, w := stand(&api{}, disk)
+		ctl.Listers.Volumes = one[*corev1.PersistentVolume]{&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}}}
+		if c.letGo {
+			ctl.begun.Begin(letGoKey("pvc-a"))
+		}
+		if err := ctl.recheck(t.Context(), w); err != nil || (len(disk.discarded) == 1) != c.letGo {
+			t.Errorf("%s: %v, discarded %q", name, err, disk.discarded)
+		}
 	}
 }
 
