@@ -60,11 +60,11 @@ func TestPoolOpensAfterALongCensus(t *testing.T) {
 			go func() { ctl.Run(ctx, checked, started); close(ended) }()
 			<-checked
 			go func() { ctl.Identify(ctx); close(started) }()
-			time.Sleep(5 * time.Second)
+			time.Sleep(5500 * time.Millisecond) // between two checks, each of which waits a second for the census
 			if c.away {
 				l.set("/srv/fast is not a mount point")
 				changes <- struct{}{}
-				time.Sleep(time.Second)
+				time.Sleep(2 * time.Second) // longer than a check
 				l.set("")
 				changes <- struct{}{}
 			}
