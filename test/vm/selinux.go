@@ -10,6 +10,29 @@ const script = "/usr/libexec/hostpath-provisioner/selinux-module"
 
 // selinux: enforcing, with and without the policy module.
 func (p *play) selinux() {
+	p.installedUnderSELinux()
+	p.startedInDomains()
+	for _, pool := range []string{"fast", "big"} {
+		p.volume(pool)
+	}
+	p.confinement()
+	p.labels()
+	p.gateWhileConfined()
+	p.page()
+	p.step("permissive: check says so, and volumes are born the same", p.permissive)
+	p.step("what the containers were refused is in the audit log", func() (string, error) {
+		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*var_log_t'", "{ write }")
+	})
+	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
+	p.step("without the module a service is not confined, check says so, and it goes on", p.removeModule)
+	p.step("the package is purged: its own files go, volumes stay", func() (string, error) {
+		return p.expect("dpkg --purge hostpath-provisioner 2>&1; ls -d /etc/hostpath-provisioner /var/lib/hostpath-provisioner; ls -d /srv/fast/pvc-* | wc -l",
+			"cannot access '/etc/hostpath-provisioner'", "cannot access '/var/lib/hostpath-provisioner'", "!\n0\n")
+	})
+}
+
+// installedUnderSELinux: what the package's scripts and the generator do before the daemon is started.
+func (p *play) installedUnderSELinux() {
 	p.need("a machine with SELinux enforcing", func() (string, error) {
 		if _, err := p.fresh(baseConfig); err != nil {
 			return "", err
@@ -29,6 +52,10 @@ func (p *play) selinux() {
 			"# /run/systemd/generator/hostpath-provisioner.service.d/50-pools.conf", "After=srv-fast.mount", "cannot access '"+leftDropIn+"'", ":hostpath_provisioner_generator_exec_t:")
 	})
 	p.step("a type that the policy has not closes the pool, and check says so", p.unknownType)
+}
+
+// startedInDomains prepares the pools, and looks at the domains of the processes.
+func (p *play) startedInDomains() {
 	p.need("pools on ext4 and xfs are prepared, and get the module's type", func() (string, error) {
 		if _, err := p.pools(); err != nil {
 			return "", err
@@ -52,36 +79,22 @@ func (p *play) selinux() {
 		}
 		return p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep 'configuration reloaded'")
 	})
-	for _, pool := range []string{"fast", "big"} {
-		p.volume(pool)
+}
+
+// permissive runs check, and makes a volume, while nothing is enforced.
+func (p *play) permissive() (string, error) {
+	if _, err := p.do("setenforce 0"); err != nil {
+		return "", err
 	}
-	p.confinement()
-	p.labels()
-	p.gateWhileConfined()
-	p.page()
-	p.step("permissive: check says so, and volumes are born the same", func() (string, error) {
-		if _, err := p.do("setenforce 0"); err != nil {
-			return "", err
-		}
-		defer p.do("setenforce 1")
-		if _, err := p.expect("hostpath-provisioner check", "SELinux is permissive"); err != nil {
-			return "", err
-		}
-		_, dir, err := p.bound("fast")
-		if err != nil {
-			return "", err
-		}
-		return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
-	})
-	p.step("what the containers were refused is in the audit log", func() (string, error) {
-		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*var_log_t'", "{ write }")
-	})
-	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
-	p.step("without the module a service is not confined, check says so, and it goes on", p.removeModule)
-	p.step("the package is purged: its own files go, volumes stay", func() (string, error) {
-		return p.expect("dpkg --purge hostpath-provisioner 2>&1; ls -d /etc/hostpath-provisioner /var/lib/hostpath-provisioner; ls -d /srv/fast/pvc-* | wc -l",
-			"cannot access '/etc/hostpath-provisioner'", "cannot access '/var/lib/hostpath-provisioner'", "!\n0\n")
-	})
+	defer p.do("setenforce 1")
+	if _, err := p.expect("hostpath-provisioner check", "SELinux is permissive"); err != nil {
+		return "", err
+	}
+	_, dir, err := p.bound("fast")
+	if err != nil {
+		return "", err
+	}
+	return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 }
 
 // expect runs a command, whatever its exit code, and looks for each text in its output; with "!" before
