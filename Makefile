@@ -44,6 +44,9 @@ lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
 	@$(GO) vet $(GOFLAGS) ./...
 
+shape: ## how long functions and files are, how many tests packages have, and the limits of both
+	@$(GO) run $(GOFLAGS) ./test/shape .
+
 alerts: ## the alerts that the packages have, with promtool
 	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/test.sh
 
