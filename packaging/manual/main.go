@@ -96,9 +96,10 @@ func flags(text string) string {
 }
 
 func helpOf(program string, args ...string) (string, error) {
-	out, err := exec.Command(program, append(args, "--help")...).Output()
+	command := exec.Command(program, append(args, "--help")...)
+	out, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s %s --help: %w", program, strings.Join(args, " "), err)
+		return "", fmt.Errorf("%s: %w", strings.Join(command.Args, " "), err)
 	}
 	return string(out), nil
 }
@@ -192,10 +193,7 @@ func roff(text string) string {
 	return guarded(text)
 }
 
-// guarded keeps a line that begins with a dot from being a request.
-func guarded(line string) string {
-	if strings.HasPrefix(line, ".") {
-		return `\&` + line
-	}
-	return line
-}
+var dot = regexp.MustCompile(`(?m)^\.`)
+
+// guarded keeps lines that begin with a dot from being requests.
+func guarded(text string) string { return dot.ReplaceAllString(text, `\&.`) }

@@ -40,7 +40,9 @@ func plain(page string) string {
 // Each command and each flag has a tagged paragraph of its own.
 func TestProgramPage(t *testing.T) {
 	binary := build(t)
-	text := plain(page(t, "8", binary))
+	source := page(t, "8", binary)
+	shows(t, "8", source)
+	text := plain(source)
 	out, err := exec.Command(binary, "--help").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,9 @@ func TestProgramPage(t *testing.T) {
 
 // Each key has a tagged paragraph with its default.
 func TestConfigurationPage(t *testing.T) {
-	text := plain(page(t, "5", "../../docs/configuration.md"))
+	source := page(t, "5", "../../docs/configuration.md")
+	shows(t, "5", source)
+	text := plain(source)
 	for _, key := range config.Keys() {
 		if !regexp.MustCompile(`(?m)^\.TP\n` + regexp.QuoteMeta(key) + `\n.*\nDefault: `).MatchString(text) {
 			t.Errorf("key %s is not there", key)
@@ -81,22 +85,21 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// groff has nothing to complain about, and shows what is there.
-func TestGroff(t *testing.T) {
-	for section, from := range map[string]string{"8": build(t), "5": "../../docs/configuration.md"} {
-		file := filepath.Join(t.TempDir(), "page."+section)
-		if err := os.WriteFile(file, []byte(page(t, section, from)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		show := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", file)
-		show.Env = append(os.Environ(), "MANWIDTH=100", "LC_ALL=C.UTF-8")
-		var stdout, stderr bytes.Buffer
-		show.Stdout, show.Stderr = &stdout, &stderr
-		if err := show.Run(); err != nil || stderr.Len() > 0 {
-			t.Errorf("man %s: %v\n%s", section, err, stderr.String())
-		}
-		if !strings.Contains(stdout.String(), "SEE ALSO") {
-			t.Errorf("man %s shows\n%s", section, stdout.String())
-		}
+// shows has groff show a page, which must have nothing to complain about.
+func shows(t *testing.T, section, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "page."+section)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	show := exec.Command("man", "--warnings", "-E", "UTF-8", "-l", file)
+	show.Env = append(os.Environ(), "MANWIDTH=100", "LC_ALL=C.UTF-8")
+	var stdout, stderr bytes.Buffer
+	show.Stdout, show.Stderr = &stdout, &stderr
+	if err := show.Run(); err != nil || stderr.Len() > 0 {
+		t.Errorf("man: %v\n%s", err, stderr.String())
+	}
+	if !strings.Contains(stdout.String(), "SEE ALSO") {
+		t.Errorf("man shows\n%s", stdout.String())
 	}
 }
