@@ -59,7 +59,7 @@ func (e entry) String() string {
 	return fmt.Sprintf(about, systemd.MessageID(e.reason), e.reason, e.text)
 }
 
-var link = regexp.MustCompile(`(?s)\[([^\]]+)\]\([^)]+\)`)
+var link = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 
 // plain takes away the marks of Markdown. Commands are indented, so that no line begins as an entry does.
 func plain(markdown string) string {
