@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 )
@@ -60,6 +61,7 @@ func install(staged, destdir string) error {
 	if err != nil {
 		return err
 	}
+	defer syscall.Umask(syscall.Umask(0)) // directories have the package's modes, too
 	for _, c := range all {
 		if err := c.install(staged, destdir); err != nil {
 			return fmt.Errorf("%s: %w", c.Dst, err)
@@ -70,12 +72,22 @@ func install(staged, destdir string) error {
 
 func (c content) install(staged, destdir string) error {
 	to := filepath.Join(destdir, c.Dst)
-	switch {
-	case c.Type == "dir":
+	switch c.Type {
+	case "dir":
 		return os.MkdirAll(to, c.FileInfo.Mode)
-	case c.Type == "symlink":
+	case "symlink":
 		return link(c.Src, to)
+	case "", keptConfig:
+		return c.files(staged, to)
 	}
+	return fmt.Errorf("type %q is not known", c.Type)
+}
+
+// keptConfig is the type of a configuration that a package never replaces.
+const keptConfig = "config|noreplace"
+
+// files installs one file, or all that a pattern matches into a folder.
+func (c content) files(staged, to string) error {
 	from, err := filepath.Glob(filepath.Join(staged, c.Src))
 	if err != nil || len(from) == 0 {
 		return errors.Join(err, fmt.Errorf("%s is missing", c.Src))
@@ -85,7 +97,7 @@ func (c content) install(staged, destdir string) error {
 		if strings.HasSuffix(c.Dst, "/") { // where the source is a pattern, the destination is a folder
 			file = filepath.Join(to, filepath.Base(one))
 		}
-		if _, err := os.Lstat(file); err == nil && strings.HasPrefix(c.Type, "config") {
+		if _, err := os.Lstat(file); err == nil && c.Type == keptConfig {
 			continue
 		}
 		if err := write(one, file, c.FileInfo.Mode); err != nil {
@@ -117,7 +129,7 @@ func write(from, to string, mode fs.FileMode) error {
 	if err := os.WriteFile(to+".new", text, mode); err != nil {
 		return err
 	}
-	if err := os.Chmod(to+".new", mode); err != nil { // whatever the umask
+	if err := os.Chmod(to+".new", mode); err != nil { // whatever an interrupted run left there
 		return err
 	}
 	return os.Rename(to+".new", to)
