@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,57 +12,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// recordAttribute has the text of a record a second time, in an attribute of the record's own file.
+// recordAttribute has the text of a record a second time, in an attribute of the record's own file. Versions before
+// 0.2.0 wrote it and did not wait for the file's data, which a power cut could take then. This version only
+// reads it, for a host that lost power under one of those: 0.3.0 need not (docs/decisions.md).
 const recordAttribute = "user.hostpath-provisioner.record"
 
-// attributeMax bounds the text that is put into an attribute, in bytes: ext4 keeps all attributes of a
-// file in one block (ext4(5)), and xfs puts longer ones beside its log.
+// attributeMax bounds the text that was put into an attribute, in bytes.
 const attributeMax = 2 << 10
-
-// draft is a record under its new name, just written.
-type draft struct {
-	fd          int
-	inAttribute bool // its text is in recordAttribute, too
-}
-
-// writeAttribute gives the text of a new record to the filesystem's log. Where the order of changes is kept
-// (ordered), attributes are in the log as names are, so that a reader that finds a later name after a power
-// cut finds the text: the write of the file's data, one for each volume, need not be waited for. It
-// returns false where the attribute cannot be had: ENOSPC is also
-// ext4's word for one that does not fit (xattr(7)).
-func writeAttribute(fd int, text []byte) bool {
-	if len(text) > attributeMax {
-		return false
-	}
-	return openat.Retry(func() error { return unix.Fsetxattr(fd, recordAttribute, text, 0) }) == nil
-}
-
-// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
-// the attribute has it.
-func readRecord(dir int, name, pv string) (record.Record, error) {
-	text, err := readFile(dir, name, record.MaxSize)
-	if err != nil {
-		return record.Record{}, err
-	}
-	r, err := decodeVolume(text, pv)
-	if err == nil || errors.Is(err, record.ErrNewer) {
-		return r, err
-	}
-	whole, lost := attributeText(dir, name)
-	if lost != nil || !cutShort(text, whole) {
-		return r, err
-	}
-	return decodeVolume(whole, pv)
-}
-
-// decodeVolume refuses what is recorded as another thing than a volume: nothing of this package is right for it.
-func decodeVolume(text []byte, pv string) (record.Record, error) {
-	r, err := record.Decode(text, pv)
-	if err == nil && r.Kind != record.Volume {
-		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
-	}
-	return r, err
-}
 
 // cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was
 // not written. Anything else is an edit, or damage, and the attribute is not used.

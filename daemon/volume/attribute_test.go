@@ -14,21 +14,20 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// logging are the filesystems whose log carries records, and what they cannot carry.
+// logging are the filesystems on which earlier versions left the text of a record to the log.
 var logging = []struct {
 	name, fstype string
 	mib          int
 	args         []string
-	tooLong      int // bytes in a record's claim that keep its text out of the log
 }{
-	{"ext4", "ext4", 32, nil, 2 * attributeMax},
-	{"ext4 with small blocks", "ext4", 32, []string{"-b", "1024"}, attributeMax - 500},
-	{"xfs", "xfs", 320, nil, 2 * attributeMax},
+	{"ext4", "ext4", 32, nil},
+	{"ext4 with small blocks", "ext4", 32, []string{"-b", "1024"}},
+	{"xfs", "xfs", 320, nil},
 }
 
-// A power cut right after Create takes the data of a record, for which no call waited. The volume is
-// known all the same, and the next sweep writes the record again. A text that the log cannot carry is
-// waited for.
+// A power cut under an earlier version took the data of a record, for which that version did not wait. This
+// version knows the volume all the same, and its first sweep writes the record again. What this version
+// makes is written out, also where the record is longer than a block.
 func TestRecordInTheLog(t *testing.T) {
 	for _, fs := range logging {
 		t.Run(fs.name, func(t *testing.T) {
@@ -37,9 +36,9 @@ func TestRecordInTheLog(t *testing.T) {
 			t.Cleanup(func() { hosttest.Unmount(t, path) })
 			r := onDisk(t, path)
 			long := spec("pvc-2")
-			long.Claim = strings.Repeat("x", fs.tooLong)
-			r.create(t, pv)
+			long.Claim = strings.Repeat("x", 2*attributeMax)
 			must(t, second(r.Create(t.Context(), r.id, long)))
+			r.createAsBefore(t, pv)
 			short, err := r.inPool(t, pv)
 			must(t, err)
 			cutPower(t, path, withLog)
@@ -67,10 +66,43 @@ func TestRecordInTheLog(t *testing.T) {
 	}
 }
 
+// What this version makes has no attribute: there is one place for what is true of a volume.
+func TestNoAttributeIsWritten(t *testing.T) {
+	for _, fs := range filesystems {
+		r := onDisk(t, fs.dir(t))
+		r.create(t, pv)
+		if _, err := unix.Getxattr(r.meta("volumes", pv+recordSuffix), recordAttribute, nil); !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
+			t.Errorf("%s: got %v, want ENODATA", fs.name, err)
+		}
+	}
+}
+
+// createAsBefore makes a volume as the versions before 0.2.0 did. It is frozen: each call stands here as it was made.
+func (r *rig) createAsBefore(t *testing.T, pv string) {
+	t.Helper()
+	text, err := spec(pv).Record.Encode()
+	must(t, err)
+	file, dir := r.meta("volumes", pv+".json"), r.meta("staging", pv)
+	fd, err := unix.Open(file+".new", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	must(t, err)
+	defer unix.Close(fd)
+	must(t, onlyError(unix.Write(fd, text)))
+	must(t, unix.Fsetxattr(fd, "user.hostpath-provisioner.record", text, 0))
+	must(t, unix.Mkdir(dir, 0o700))
+	must(t, unix.Chown(dir, 1234, 5678))
+	must(t, unix.Chmod(dir, 0o777))
+	must(t, unix.Rename(file+".new", file))
+	must(t, unix.Rename(dir, filepath.Join(r.path, spec(pv).Directory)))
+	pool, err := unix.Open(r.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(pool)
+	must(t, unix.Fsync(pool))
+}
+
 // Only what a power cut leaves is read from the attribute. What was written is not replaced.
 func TestAttributeKnowsNoBetter(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 64))
-	r.create(t, pv)
+	r.createAsBefore(t, pv)
 	want, err := r.inPool(t, pv)
 	must(t, err)
 	whole := r.raw(t, pv)
@@ -118,7 +150,7 @@ func TestAttributeKnowsNoBetter(t *testing.T) {
 // A record that cannot be written again, because the filesystem is full, stops no other call.
 func TestRepairWithoutSpace(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 64))
-	r.create(t, pv)
+	r.createAsBefore(t, pv)
 	whole, ballast := r.raw(t, pv), filepath.Join(r.path, "ballast")
 	must(t, os.Truncate(r.meta("volumes", pv+recordSuffix), 0))
 	fill(t, ballast)

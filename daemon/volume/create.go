@@ -118,7 +118,7 @@ var errBegun = errors.New("it was begun already")
 //
 //	record written      a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made..mode  and staging/<pv>: swept, or made again
-//	durable             the same, on stable storage, or its text in the log before all that follows
+//	durable             the same, on stable storage, or written out so that nothing that follows lasts without it
 //	record named        a record without a directory: the claim still wants it, or Undo
 //	renamed             a volume without an object, perhaps not durable: published, or Undo
 //	pool durable        a volume without an object: published, or Undo
@@ -151,7 +151,7 @@ func (s *session) prepare(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(record.fd)
+	defer unix.Close(record)
 	s.pool.crashPoint("record written")
 	dir, err := s.makeStaging(spec)
 	if err != nil {
@@ -172,50 +172,43 @@ func (s *session) prepare(spec Spec) error {
 }
 
 // makeDurable makes sure that a reader that finds the directory in the pool after a power cut finds the whole
-// record, too. Where the filesystem keeps the order of changes, the record's text is all it needs, and
-// the log may have that already.
-func (s *session) makeDurable(record draft, dir int) error {
-	switch {
-	case record.inAttribute:
-		return nil
-	case s.pool.ordered.of(s.id, s.root):
-		return wrap("writing out the record", writeOut(record.fd))
+// record, too. Where the filesystem keeps the order of changes, the record's data is all that has to be waited for.
+func (s *session) makeDurable(record, dir int) error {
+	if s.pool.ordered.of(s.id, s.root) {
+		return wrap("writing out the record", writeOut(record))
 	}
 	return together(
-		func() error { return wrap("fsync of the record", fsync(record.fd)) },
+		func() error { return wrap("fsync of the record", fsync(record)) },
 		func() error { return wrap("fsync of the directory", fsync(dir)) },
 		func() error { return s.sync(volumesDir) },
 	)
 }
 
-// beginRecord writes the first record of a volume, errBegun if it has one. Where its text has to be
-// written out, that begins: the disk works while the directory is made.
-func (s *session) beginRecord(r record.Record) (draft, error) {
+// beginRecord writes the first record of a volume, and returns its file; errBegun if the volume has one. Where its
+// data has to be written out (makeDurable), that begins: the disk works while the directory is made.
+func (s *session) beginRecord(r record.Record) (fd int, err error) {
 	there, err := exists(s.dirs[volumesDir], r.PV+recordSuffix)
 	switch {
 	case err != nil:
-		return draft{}, wrap("looking for a record", err)
+		return -1, wrap("looking for a record", err)
 	case there:
-		return draft{}, errBegun
+		return -1, errBegun
 	}
 	volumes, text, err := s.newRecord(r)
 	if err != nil {
-		return draft{}, err
+		return -1, err
 	}
-	d := draft{}
-	d.fd, err = createFile(volumes, s.newName(r.PV), text)
+	fd, err = createFile(volumes, s.newName(r.PV), text)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return draft{}, errBegun
+		return -1, errBegun
 	case err != nil:
-		return draft{}, wrap("writing the record", err)
+		return -1, wrap("writing the record", err)
 	}
 	if s.pool.ordered.of(s.id, s.root) {
-		if d.inAttribute = writeAttribute(d.fd, text); !d.inAttribute {
-			beginWriteOut(d.fd)
-		}
+		beginWriteOut(fd)
 	}
-	return d, nil
+	return fd, nil
 }
 
 // newRecord is the directory that a record will be written to, and its text.

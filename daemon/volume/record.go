@@ -1,10 +1,38 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
+
+// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
+// the attribute has it (attributeText).
+func readRecord(dir int, name, pv string) (record.Record, error) {
+	text, err := readFile(dir, name, record.MaxSize)
+	if err != nil {
+		return record.Record{}, err
+	}
+	r, err := decodeVolume(text, pv)
+	if err == nil || errors.Is(err, record.ErrNewer) {
+		return r, err
+	}
+	whole, lost := attributeText(dir, name)
+	if lost != nil || !cutShort(text, whole) {
+		return r, err
+	}
+	return decodeVolume(whole, pv)
+}
+
+// decodeVolume refuses what is recorded as another thing than a volume: nothing of this package is right for it.
+func decodeVolume(text []byte, pv string) (record.Record, error) {
+	r, err := record.Decode(text, pv)
+	if err == nil && r.Kind != record.Volume {
+		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
+	}
+	return r, err
+}
 
 // conflict is what an older record of a volume has that the record of one to be made has not, nil if they agree.
 func conflict(r, old record.Record) error {

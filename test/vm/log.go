@@ -149,17 +149,6 @@ func (p *play) verify(fstype, base string) (string, error) {
 	return fmt.Sprintf("%d requests, mounted and compared at %d points, %d things told", entries, flushes, marks), err
 }
 
-// recordText is a record's text: that of its file, or of its attribute if the cut took the file's.
-func recordText(file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	if err != nil || len(strings.Trim(string(text), "\x00")) > 0 {
-		return text, err
-	}
-	text = make([]byte, 4<<10)
-	n, err := unix.Getxattr(file, "user.hostpath-provisioner.record", text)
-	return text[:max(n, 0)], err
-}
-
 // inspect mounts a copy, because mounting replays the journal, and compares it with what was told.
 func (p *play) inspect(fstype, base string, state map[string]string) error {
 	image, dir := filepath.Join(p.dir, "copy"), filepath.Join(p.dir, "mounted")
@@ -180,9 +169,9 @@ func (p *play) inspect(fstype, base string, state map[string]string) error {
 	for volume, is := range state {
 		_, err := os.Stat(filepath.Join(dir, volume))
 		records := filepath.Join(dir, ".hostpath-provisioner", "volumes", volume+".json")
-		record, recordErr := recordText(records)
+		record, recordErr := os.ReadFile(records)
 		if os.IsNotExist(recordErr) {
-			record, recordErr = recordText(records + ".new")
+			record, recordErr = os.ReadFile(records + ".new")
 		}
 		switch {
 		case is == "exists" && err != nil:
