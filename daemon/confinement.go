@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -217,30 +216,24 @@ func (d *daemon) startAgain(why *RestartError) {
 	}
 }
 
-// reach closes a pool whose storage came after the start to where only the storage of then is allowed, and
-// ends the daemon. It looks at mounts that changed since, so that a permission that is lacking for another
-// reason does not end it again and again.
-func (p *prober) reach(r *hostcheck.Report) {
-	if p.outside == nil || workIn(p.pool) != p.pool.Path || !slices.ContainsFunc(r.Findings, denied) {
-		return
-	}
-	if why := p.outside(p.pool.Path); why != nil {
-		r.Findings = append([]hostcheck.Finding{{Reason: plan.ReasonRestartNeeded, Severity: hostcheck.Close, Message: why.Error()}}, r.Findings...)
-	}
-}
-
-func denied(f hostcheck.Finding) bool {
-	return (f.Reason == hostcheck.ReasonUnreadable || f.Reason == hostcheck.ReasonPathUnreadable) && strings.Contains(f.Message, unix.EACCES.Error())
-}
-
-// outside is what reach asks the daemon.
-func (d *daemon) outside(path string) *RestartError {
-	if d.confined == nil || d.confined.ABI == 0 || !d.remounted.Load() && d.confined.Has(path) {
+// outsideOf returns what a pool's prober calls when reading the pool was denied (prober.Options). It is nil where what
+// is around the mount point is allowed, too: what is mounted there later is in reach.
+func (d *daemon) outsideOf(p config.Pool) func() string {
+	if workIn(p) != p.Path {
 		return nil
+	}
+	return func() string { return d.outside(p.Path) }
+}
+
+// outside returns why a path is out of this process's reach for good, because its storage came after the start to where
+// only the storage of then is allowed, and ends the daemon; "" if it is in reach. It looks at mounts that changed since.
+func (d *daemon) outside(path string) string {
+	if d.confined == nil || d.confined.ABI == 0 || !d.remounted.Load() && d.confined.Has(path) {
+		return ""
 	}
 	why := &RestartError{fmt.Sprintf("%s came after the daemon confined itself", path)}
 	d.startAgain(why)
-	return why
+	return why.Error()
 }
 
 // capable reports what the configuration needs and the service does not have: systemd reads what the

@@ -9,8 +9,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // The directory around a mount point is the daemon's to work in, unless it holds what is others'.
@@ -94,27 +92,12 @@ func text(err error) string {
 	return err.Error()
 }
 
-// A pool whose storage came later, to where only the storage of then is allowed, is closed and tells why; one
-// whose storage is refused for another reason is not.
-func TestReach(t *testing.T) {
-	refused := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: permission denied"}
-	failing := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: input/output error"}
-	later := func(path string) *RestartError { return &RestartError{path + " came after the daemon confined itself"} }
-	never := func(string) *RestartError { return nil }
-	for _, one := range []struct {
-		mount   string
-		saw     hostcheck.Finding
-		outside func(string) *RestartError
-		want    string
-	}{
-		{"/data", refused, later, plan.ReasonRestartNeeded}, {"/data", failing, later, hostcheck.ReasonUnreadable},
-		{"/data", refused, never, hostcheck.ReasonUnreadable}, {"/srv/fast", refused, later, hostcheck.ReasonUnreadable},
-	} {
-		p := &prober{pool: config.Pool{Path: one.mount, MountPoint: one.mount, RequireMount: true}, outside: one.outside}
-		r := hostcheck.Report{Findings: []hostcheck.Finding{one.saw}}
-		p.reach(&r)
-		if f, closed := r.Closed(); !closed || f.Reason != one.want {
-			t.Errorf("%s, %s: %v, want %s", one.mount, one.saw.Message, f, one.want)
+// Only of a pool that is allowed without what is around it can the storage come out of reach.
+func TestOutsideOf(t *testing.T) {
+	d := new(daemon)
+	for path, want := range map[string]bool{"/data": true, "/srv/fast": false} {
+		if got := d.outsideOf(config.Pool{Path: path, MountPoint: path, RequireMount: true}) != nil; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimfilter"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
@@ -45,7 +46,7 @@ type generation struct {
 	volumes *kube.Informer[*corev1.PersistentVolume]
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
-	others  *others                               // of the claims, those of other nodes
+	filter  *claimfilter.Filter                   // of the claims
 	leases  *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
@@ -81,13 +82,9 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		return nil, err
 	}
 	g.gate = gate.New(g.poolNames()...)
-	keep := func(c *corev1.PersistentVolumeClaim) bool {
-		return self.KeepClaim(c) ||
-			g.ofAllNodes(c) && self.KeepClaimOfAll(c) || g.others.admit(c)
-	}
-	g.others = newOthers(self.KeepClaimOfOther)
-	g.claims = g.client.Claims(keep, func(was, now *corev1.PersistentVolumeClaim) {
-		if g.others.changed(was, now) {
+	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) })
+	g.claims = g.client.Claims(g.filter.Keep, func(was, now *corev1.PersistentVolumeClaim) {
+		if g.filter.Changed(was, now) {
 			g.claims.Relist()
 		}
 		g.controller.ClaimChanged(was, now)

@@ -22,6 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
+func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
 // What a configuration opens to the confined process: what its pools and its kubeconfig need, and no more.
 func TestConfinementOfAConfiguration(t *testing.T) {
 	dir := hosttest.Dir(t)
@@ -116,8 +118,8 @@ func TestStartAgainNeedsAServiceManager(t *testing.T) {
 			ctx, d.end = context.WithCancelCause(t.Context())
 			d.remounted.Store(true)
 			why := d.outside("/data")
-			if why == nil || why.Error() != "/data came after the daemon confined itself: it has to be restarted" {
-				t.Errorf("got %v", why)
+			if why != "/data came after the daemon confined itself: it has to be restarted" {
+				t.Errorf("got %q", why)
 			}
 			if ended := errors.As(context.Cause(ctx), new(*RestartError)); ended != c.ends {
 				t.Errorf("ended: %v, want %v", ended, c.ends)
@@ -144,8 +146,8 @@ func TestOutsideIsOfTheConfinement(t *testing.T) {
 			t.Setenv("INVOCATION_ID", "")
 			d := &daemon{Options: Options{Log: slog.New(slog.DiscardHandler)}, confined: c.confined}
 			d.remounted.Store(c.remounted)
-			if why := d.outside("/data"); (why != nil) != c.want {
-				t.Errorf("got %v", why)
+			if why := d.outside("/data"); (why != "") != c.want {
+				t.Errorf("got %q", why)
 			}
 		})
 	}

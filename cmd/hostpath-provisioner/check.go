@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -200,7 +201,7 @@ func (p *program) explain(pool config.Pool, r *hostcheck.Report) {
 
 // expect is what the host must be for a pool of the configuration that was loaded.
 func (p *program) expect(pool config.Pool, remembered string) hostcheck.Expect {
-	return daemon.Expect(p.node, pool, remembered, p.loaded.Before(pool.Name)...)
+	return prober.Expect(p.node, pool, remembered, p.loaded.Before(pool.Name)...)
 }
 
 // writeChecked prints a line for each pool and, below, everything that was found.

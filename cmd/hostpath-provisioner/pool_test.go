@@ -17,10 +17,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -129,7 +129,7 @@ func fill(t *testing.T, h *host) {
 	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
 	remembered, err := state.Remembered(h.path("state"), "fast")
 	h.must(err)
-	id := hostcheck.NewProber(daemon.Expect("", pool, remembered)).Probe(ctx).Identity
+	id := hostcheck.NewProber(prober.Expect("", pool, remembered)).Probe(ctx).Identity
 	store := volume.New(volume.Options{Name: "fast", Path: pool.Path})
 	for _, pv := range []string{"pvc-pool", "pvc-kept", "pvc-trash", "pvc-archive"} {
 		_, err := store.Create(ctx, id, volume.Spec{Record: record.Record{

@@ -9,7 +9,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A volume of scope every-node has a directory on each node: that node's part of it.
+// A volume of scope every-node has a directory on each node: that node's part of it. Its rules are here, beside those for
+// claims and volumes, and not in package everynode, which gathers PartFacts and acts: a rule may read no disk, API or
+// clock, which holds for this package (TestPlanIsPure), and these share pools, verdicts and directory names with the others.
 
 // PartFacts is everything that a decision about this node's part of a volume depends on.
 type PartFacts struct {

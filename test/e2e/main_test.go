@@ -10,7 +10,7 @@
 // without the comparison of the volume that they name, and with what cannot be parsed taken for no record
 // (daemon/volume/record.go), each TestDamagedRecords; without the comparison of markers (markerChanged in
 // hostcheck) TestPoolDirectoryReplaced, in which the pool stayed open with another in its place; with a pool that is
-// not remembered anew (remember in daemon/pools.go) TestStateDirectoryLost; without taking back what could not
+// not remembered anew (Opened in daemon/prober) TestStateDirectoryLost; without taking back what could not
 // be finished (takeBack in daemon/volume/create.go) TestFullAtEveryWrite, which found the record's file left.
 package e2e
 

@@ -1,4 +1,4 @@
-package daemon
+package prober
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -22,21 +23,22 @@ import (
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
 // hungPool is a prober of a pool that can hang, with nothing immutable below.
-func hungPool(t *testing.T, locks *ownership.Locks) (*prober, *hungfs.FS, mounts.Identity) {
+func hungPool(t *testing.T, locks *ownership.Locks) (*Prober, *hungfs.FS, mounts.Identity) {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), "pool")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	fs := hungfs.Mount(t, dir)
-	p := &prober{
-		pool:     config.Pool{Name: "fast", Path: dir, MountPoint: dir, RequireMount: true, Immutable: "off"},
-		stateDir: hosttest.Dir(t), locks: locks, deadline: 400 * time.Millisecond, store: volume.New(volume.Options{Name: "fast", Path: dir}),
-	}
+	store := volume.New(volume.Options{Name: "fast", Path: dir})
+	p := New(Options{
+		Pool:     config.Pool{Name: "fast", Path: dir, MountPoint: dir, RequireMount: true, Immutable: "off"},
+		StateDir: hosttest.Dir(t), Locks: locks, Deadline: 400 * time.Millisecond, Store: store,
+	})
 	id := p.look(t).Identity
 	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker("fast", time.Now()))
 	if err == nil {
-		err = p.store.InitMarker(t.Context(), id, marker)
+		err = store.InitMarker(t.Context(), id, marker)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +49,7 @@ func hungPool(t *testing.T, locks *ownership.Locks) (*prober, *hungfs.FS, mounts
 	return p, fs, id
 }
 
-func (p *prober) look(t *testing.T) hostcheck.Report {
+func (p *Prober) look(t *testing.T) hostcheck.Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -65,7 +67,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 	fs.Hold(hungfs.Mkdir)
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.store.Create(t.Context(), id, volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
+		_, err := p.Store.(*volume.Pool).Create(t.Context(), id, volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1", ClaimUID: "1"}, Mode: 0o700})
 		done <- err
 	}()
 	fs.AwaitHeld()
@@ -96,9 +98,9 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 func TestLooksEndEarly(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))
 	fs.Hold(hungfs.Lookup)
-	go p.store.Exists(context.Background(), id, "anything")
+	go p.Store.(*volume.Pool).Exists(context.Background(), id, "anything")
 	fs.AwaitHeld()
-	for _, limit := range []time.Duration{p.deadline * 3 / 2, p.deadline} { // of 5 s that it could take
+	for _, limit := range []time.Duration{p.Deadline * 3 / 2, p.Deadline} { // of 5 s that it could take
 		began := time.Now()
 		r := p.look(t)
 		if took := time.Since(began); r.Open() || r.Findings[0].Reason != hostcheck.ReasonNotAnswering || took > limit+2*time.Second {
@@ -127,13 +129,13 @@ func TestPoolIsOneDaemons(t *testing.T) {
 	dir := filepath.Join(hosttest.Dir(t), "locks")
 	first, second := ownership.NewLocks(dir, "/var/lib/first"), ownership.NewLocks(dir, "/var/lib/second")
 	p, _, _ := hungPool(t, first)
-	p.locks = second
+	p.Locks = second
 	r := p.look(t)
 	f, _ := r.Closed()
 	if want := fmt.Sprintf("another daemon (pid %d, state directory /var/lib/first) uses this pool", os.Getpid()); r.Removable() || f.Reason != "PoolInUse" || f.Message != want {
 		t.Errorf("%+v, want %s", r, want)
 	}
-	first.Keep(map[ownership.Place]bool{{Name: "fast", Path: p.pool.Path}: true})
+	first.Keep(map[ownership.Place]bool{{Name: "fast", Path: p.Pool.Path}: true})
 	if p.look(t).Open() {
 		t.Error("open, and the first daemon still has the pool")
 	}
@@ -150,5 +152,34 @@ func TestPoolIsOneDaemons(t *testing.T) {
 	}
 	if f, _ := p.look(t).Closed(); f.Reason != "StateUnwritable" || !strings.Contains(f.Message, "cannot be locked") {
 		t.Errorf("without a place for locks: %+v", f)
+	}
+}
+
+// A pool that another start of this process could read is closed and tells why; one whose storage is refused for
+// another reason is not, and nothing is asked about it.
+func TestReach(t *testing.T) {
+	refused := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: permission denied"}
+	failing := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: input/output error"}
+	const later = "/data came after the daemon confined itself: it has to be restarted"
+	for _, c := range []struct {
+		name  string
+		saw   hostcheck.Finding
+		why   string
+		want  string
+		asked int
+	}{
+		{"out of reach", refused, later, plan.ReasonRestartNeeded, 1},
+		{"refused by another", refused, "", hostcheck.ReasonUnreadable, 1},
+		{"failing", failing, later, hostcheck.ReasonUnreadable, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked := 0
+			p := New(Options{Outside: func() string { asked++; return c.why }})
+			r := hostcheck.Report{Findings: []hostcheck.Finding{c.saw}}
+			p.reach(&r)
+			if f, closed := r.Closed(); !closed || f.Reason != c.want || asked != c.asked || c.want == plan.ReasonRestartNeeded && f.Message != later {
+				t.Errorf("%+v, asked %d times, want %s", f, asked, c.want)
+			}
+		})
 	}
 }

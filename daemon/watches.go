@@ -5,10 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -49,66 +47,13 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 
 // allVolumes is everything that the informers of watchVolumes have.
 func (g *generation) allVolumes() controller.Lister[*corev1.PersistentVolume] {
-	all := merged[*corev1.PersistentVolume]{g.volumes}
-	for _, s := range g.common {
-		all = append(all, s)
-	}
-	return all
+	return append(kube.Union[*corev1.PersistentVolume]{g.volumes}, g.common...)
 }
 
-// merged is several stores that have no object in common.
-type merged[T any] []controller.Lister[T]
-
-// Get is part of controller.Lister.
-func (m merged[T]) Get(key string) (found T, known bool) {
-	for _, store := range m {
-		if found, known = store.Get(key); known {
-			return found, true
-		}
-	}
-	return found, false
-}
-
-// List is part of controller.Lister.
-func (m merged[T]) List() []T {
-	var all []T
-	for _, store := range m {
-		all = append(all, store.List()...)
-	}
-	return all
-}
-
-// ofAllNodes reports whether a claim's class leads to a pool whose claims concern every daemon.
-func (g *generation) ofAllNodes(c *corev1.PersistentVolumeClaim) bool {
-	if len(g.common) == 0 { // the usual case, asked for each claim of the cluster
-		return false
-	}
-	class, known := g.classes.Get(plan.ClassName(c))
-	return known && g.classOfAll(class)
-}
-
-func (g *generation) classOfAll(class *storagev1.StorageClass) bool {
-	var pools []plan.Pool
-	for _, p := range g.cfg.Pools {
-		pools = append(pools, planPool(p))
-	}
-	pool, refusal := g.self.Resolve(class, pools)
-	return refusal == nil && pool.OfAllNodes()
-}
-
-// classChanged has the claims read once more, also those that were forgotten: which of them are kept
-// depends on their classes.
+// classChanged has the claims read once more where which of them are held depends on a class.
 func (g *generation) classChanged(was, now *storagev1.StorageClass) {
-	if len(g.common) > 0 && now != nil && g.classOfAll(now) {
+	if g.filter.ClassChanged(now) {
 		g.claims.Relist()
 	}
 	g.controller.ClassChanged(was, now)
-}
-
-// hostID tells this daemon from those of other hosts in a pool that they share, "" in other pools.
-func hostID(p config.Pool, node string) string {
-	if p.Scope != config.ScopeShared {
-		return ""
-	}
-	return leadership.HostID(node)
 }

@@ -1,0 +1,134 @@
+package claimfilter
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// self is a daemon whose node no claim of these tests has selected.
+var self = plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}
+
+// elsewhere is a claim for which another node was selected.
+func elsewhere(namespace string, i int) *corev1.PersistentVolumeClaim {
+	name := fmt.Sprint(namespace, "-", i)
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Annotations: map[string]string{
+		plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: "node-b",
+	}}}
+}
+
+func class(name, pool string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: plan.DefaultProvisioner, Parameters: map[string]string{"pool": pool}}
+}
+
+// withClasses is a filter of a pool for each scope, and a class of the same name for each pool.
+func withClasses(scopes ...string) *Filter {
+	var pools []plan.Pool
+	classes := map[string]*storagev1.StorageClass{}
+	for _, scope := range scopes {
+		pools = append(pools, plan.Pool{Name: scope, Path: "/srv/" + scope, Scope: scope, Source: plan.SourceHostPath})
+		classes[scope] = class(scope, scope)
+	}
+	return New(self, pools, func(name string) (*storagev1.StorageClass, bool) { c, known := classes[name]; return c, known })
+}
+
+// Of a pool that is not one node's each claim is held, however many there are: it concerns every daemon until
+// it has its volume.
+func TestClaimsOfAllNodesAreHeld(t *testing.T) {
+	for _, c := range []struct {
+		name, class string
+		scopes      []string
+		want        int // of more claims than are held of other nodes
+	}{
+		{"shared", plan.ScopeShared, []string{plan.ScopeNode, plan.ScopeShared}, othersOfNamespace + 1},
+		{"every-node", plan.ScopeEveryNode, []string{plan.ScopeEveryNode}, othersOfNamespace + 1},
+		{"node", plan.ScopeNode, []string{plan.ScopeNode, plan.ScopeShared}, othersOfNamespace},
+		{"no such class", "unknown", []string{plan.ScopeShared}, othersOfNamespace},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := withClasses(c.scopes...)
+			held := 0
+			for i := range othersOfNamespace + 1 {
+				claim := elsewhere("a", i)
+				claim.Spec.StorageClassName = &c.class
+				if f.Keep(claim) {
+					held++
+				}
+			}
+			if held != c.want {
+				t.Errorf("%d are held, want %d", held, c.want)
+			}
+		})
+	}
+}
+
+// A claim of this node is held, one that has its volume is not.
+func TestOwnClaimsAreHeld(t *testing.T) {
+	f := withClasses(plan.ScopeNode)
+	own := elsewhere("a", 0)
+	own.Annotations[plan.SelectedNode] = self.Node
+	if !f.Keep(own) || len(f.others) != 0 {
+		t.Errorf("not held, or counted as another node's: %v", f.others)
+	}
+	own.Spec.VolumeName = "pv"
+	if f.Keep(own) {
+		t.Error("held with its volume")
+	}
+}
+
+// Claims were dropped before their class was known: they are read again when it comes, if that can change something.
+func TestClassChanged(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		scopes []string
+		now    *storagev1.StorageClass
+		want   bool
+	}{
+		{"of a shared pool", []string{plan.ScopeNode, plan.ScopeShared}, class("new", plan.ScopeShared), true},
+		{"of a node's pool", []string{plan.ScopeNode, plan.ScopeShared}, class("new", plan.ScopeNode), false},
+		{"of an unknown pool", []string{plan.ScopeShared}, class("new", "none"), false},
+		{"deleted", []string{plan.ScopeShared}, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := withClasses(c.scopes...).ClassChanged(c.now); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// What one namespace has does not use up the room of the others, and all is read again when there is room.
+func TestClaimsOfOthersAreBounded(t *testing.T) {
+	f := withClasses(plan.ScopeNode)
+	for i := range othersOfNamespace {
+		if !f.Keep(elsewhere("a", i)) || !f.Keep(elsewhere("a", i)) {
+			t.Fatalf("claim %d is not held", i)
+		}
+	}
+	if f.Keep(elsewhere("a", othersOfNamespace)) || !f.Keep(elsewhere("b", 0)) {
+		t.Error("one namespace has more than its part, or another one has none")
+	}
+	again := 0
+	for i := range othersOfNamespace {
+		bound := elsewhere("a", i)
+		bound.Spec.VolumeName = "pv"
+		if f.Changed(elsewhere("a", i), bound) {
+			again++
+		}
+	}
+	if again != 1 || len(f.others) != 1 || len(f.spaces) != 1 {
+		t.Errorf("read again %d times; %d claims of %d namespaces are held", again, len(f.others), len(f.spaces))
+	}
+	for i := range 2 * othersInAll {
+		f.Keep(elsewhere(fmt.Sprint("n", i/100), i))
+	}
+	if len(f.others) != othersInAll {
+		t.Errorf("%d claims are held", len(f.others))
+	}
+}
