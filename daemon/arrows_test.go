@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
 	"daemon/volume":            {"daemon/record", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "selinux"},
+	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/words":             {},
 	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "selinux"},
 	"hostcheck/openat":         {},

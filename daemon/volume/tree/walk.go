@@ -1,0 +1,192 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+)
+
+const (
+	// Held is how many directories below each other stay open. Of those below them the one that is read is open, and for
+	// a moment the one above or below it.
+	Held = 32
+	// Deepest is how many directories below each other are entered. Each takes some 300 bytes, and its name.
+	Deepest = 100_000
+)
+
+var (
+	// ErrMoved: the walk could not go back to a directory, because directories were moved meanwhile. What is in it and
+	// was not visited before is not visited.
+	ErrMoved = errors.New("directories in it were moved meanwhile")
+	// ErrDeep: a directory lies below Deepest others.
+	ErrDeep = errors.New("too many directories below each other")
+)
+
+// Visit visits one entry of a directory. Nothing is known of the entry but its name. If a Leave is returned, the entry
+// is entered as a directory. An error ends the walk.
+//
+// While directories change, an entry may be visited twice, or not at all.
+type Visit func(at Entry) (Leave, error)
+
+// Leave ends the visit of a directory, after all entries in it were visited. fd is the directory. If it was not opened,
+// fd is -1 and err the reason: EXDEV is a mount, ENOTDIR no directory, ENOENT one that is gone. If it was not read to its
+// end, err is the reason, too; with ErrMoved fd is -1. If again is true and fd a descriptor, the directory is read once
+// more. An error ends the walk.
+//
+// Each directory that is to be entered is left, unless one above it is left with ErrMoved, or the walk is ended before.
+type Leave func(at Entry, fd int, err error) (again bool, stop error)
+
+// Entry is an entry of an open directory. It is valid until the function that it was given to returns.
+type Entry struct {
+	Dir  int // the descriptor of the directory; the walk closes it
+	Name string
+
+	w     *walk
+	depth int
+}
+
+// walk is the way from the top of a tree down to the directory that is read.
+type walk struct {
+	ctx     context.Context
+	start   int // the descriptor of the directory that has the tree; its caller closes it
+	visitor Visit
+	levels  []*level
+	buffer  []byte
+	deepest int
+}
+
+// Walk visits an entry of an open directory, and everything below it that is to be entered. A directory is visited
+// before what is in it, and left after that. The context is looked at before each entry, and its error returned.
+func Walk(ctx context.Context, dir int, name string, visit Visit) error {
+	return newWalk(ctx, dir, visit).run(name)
+}
+
+func newWalk(ctx context.Context, dir int, visit Visit) *walk {
+	return &walk{ctx: ctx, start: dir, visitor: visit, buffer: make([]byte, pieceSize), deepest: Deepest}
+}
+
+func (w *walk) run(name string) error {
+	defer func() { w.cut(0) }()
+	err := w.visit(name)
+	for err == nil && len(w.levels) > 0 {
+		err = w.next()
+	}
+	return err
+}
+
+// next visits the next entry of the directory that is read, or leaves it.
+func (w *walk) next() error {
+	name, err := w.levels[len(w.levels)-1].next(w.buffer)
+	if name == "" {
+		return w.leave(err)
+	}
+	return w.visit(name)
+}
+
+// visit visits an entry of the directory that is read.
+func (w *walk) visit(name string) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	at := w.entry(len(w.levels), name)
+	leave, err := w.visitor(at)
+	if leave == nil || err != nil {
+		return err
+	}
+	fd, err := w.enter(at)
+	if err != nil {
+		_, err = leave(at, -1, err)
+		return err
+	}
+	w.levels = append(w.levels, &level{name: name, leave: leave, fd: fd})
+	return nil
+}
+
+// entry is an entry of the directory that lies below so many others of the tree.
+func (w *walk) entry(depth int, name string) Entry {
+	dir := w.start
+	if depth > 0 {
+		dir = w.levels[depth-1].fd
+	}
+	return Entry{Dir: dir, Name: name, w: w, depth: depth}
+}
+
+// enter opens an entry as a directory. The one that has it is closed, if it lies too deep to be held.
+func (w *walk) enter(at Entry) (fd int, err error) {
+	if at.depth >= w.deepest {
+		return -1, ErrDeep
+	}
+	fd, err = openat.Open(at.Dir, at.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, openat.Beneath)
+	if err != nil || at.depth <= Held {
+		return fd, err
+	}
+	if err := w.levels[at.depth-1].suspend(); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// leave leaves the directory that is read; err is why it was not read to its end.
+func (w *walk) leave(err error) error {
+	depth := len(w.levels) - 1
+	l := w.levels[depth]
+	if depth > Held {
+		if err := goBack(l.fd, w.levels[depth-1]); err != nil {
+			return w.abandon(fmt.Errorf("%w: %v", ErrMoved, err))
+		}
+	}
+	again, stop := l.leave(w.entry(depth, l.name), l.fd, err)
+	switch {
+	case stop != nil:
+		return stop
+	case again:
+		return w.again(depth)
+	}
+	w.cut(depth)
+	return nil
+}
+
+// again has the directory read once more, below which nothing is open.
+func (w *walk) again(depth int) error {
+	if depth > Held {
+		if err := w.levels[depth-1].suspend(); err != nil {
+			return err
+		}
+	}
+	return w.levels[depth].rewind()
+}
+
+// goBack opens the directory above, which was closed, by "..".
+func goBack(from int, above *level) error {
+	fd, err := openat.Open(from, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return err
+	}
+	if err := above.resume(fd); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	return nil
+}
+
+// abandon goes on in the deepest directory that is held: the way to those below it is lost.
+func (w *walk) abandon(err error) error {
+	leave, name := w.levels[Held].leave, w.levels[Held].name
+	w.cut(Held)
+	_, stop := leave(w.entry(Held, name), -1, err)
+	return stop
+}
+
+// cut ends the way after so many directories, and closes those below.
+func (w *walk) cut(depth int) {
+	for _, l := range w.levels[depth:] {
+		l.close()
+	}
+	clear(w.levels[depth:])
+	w.levels = w.levels[:depth]
+}
