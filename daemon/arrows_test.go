@@ -37,7 +37,7 @@ var arrows = map[string][]string{
 	"daemon/record":            {},
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
-	"daemon/volume":            {"daemon/record", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "selinux"},
+	"daemon/volume":            {"daemon/record", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/words":             {},
 	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "selinux"},

@@ -75,7 +75,7 @@ func TestAdoptedLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := onTmpfs(t)
-			empty := entries(tree(t, r.path))
+			empty := entries(contents(t, r.path))
 			adopted(t, r)
 			all := calls(r)
 			all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
@@ -85,7 +85,7 @@ func TestAdoptedLife(t *testing.T) {
 				must(t, all[call]())
 			}
 			got := map[string]bool{}
-			for e := range entries(tree(t, r.path)) {
+			for e := range entries(contents(t, r.path)) {
 				if !empty[e] {
 					got[e] = true
 				}
@@ -137,11 +137,11 @@ func TestAdoptRefuses(t *testing.T) {
 			if c.record != nil {
 				c.record(&record)
 			}
-			before := tree(t, r.path)
+			before := contents(t, r.path)
 			if err := r.Adopt(t.Context(), r.id, record); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if got := tree(t, r.path); got != before {
+			if got := contents(t, r.path); got != before {
 				t.Errorf("got\n%swant\n%s", got, before)
 			}
 		})

@@ -87,11 +87,11 @@ func TestPutBackBesideAStranger(t *testing.T) {
 		r := onTmpfs(t)
 		before(t, r)
 		write(t, filepath.Join(r.path, spec(pv).Directory, "file"), "not ours")
-		was := tree(t, r.path)
+		was := contents(t, r.path)
 		if err := r.PutBack(t.Context(), r.id, pv); !errors.Is(err, ErrForeign) {
 			t.Errorf("got %v, want ErrForeign", err)
 		}
-		if now := tree(t, r.path); now != was {
+		if now := contents(t, r.path); now != was {
 			t.Errorf("touched:\n%swas:\n%s", now, was)
 		}
 	}
@@ -102,15 +102,15 @@ func TestPutBackBesideAStranger(t *testing.T) {
 func TestPurgeOnlyWhatIsDiscarded(t *testing.T) {
 	r := onTmpfs(t)
 	trashed(t, r)
-	was := tree(t, r.path)
-	if _, err := r.Pool.Purge(t.Context(), r.id, pv); !errors.Is(err, ErrPlace) || tree(t, r.path) != was {
-		t.Errorf("%v\n%s", err, tree(t, r.path))
+	was := contents(t, r.path)
+	if _, err := r.Pool.Purge(t.Context(), r.id, pv); !errors.Is(err, ErrPlace) || contents(t, r.path) != was {
+		t.Errorf("%v\n%s", err, contents(t, r.path))
 	}
 	must(t, r.Discard(t.Context(), r.id, pv))
 	must(t, r.Retain(t.Context(), r.id, pv))
-	was = tree(t, r.path)
-	if _, err := r.Pool.Purge(t.Context(), r.id, pv); err != nil || tree(t, r.path) != was {
-		t.Errorf("%v\n%s", err, tree(t, r.path))
+	was = contents(t, r.path)
+	if _, err := r.Pool.Purge(t.Context(), r.id, pv); err != nil || contents(t, r.path) != was {
+		t.Errorf("%v\n%s", err, contents(t, r.path))
 	}
 	must(t, r.Trash(t.Context(), r.id, pv)) // with policy Delete after all
 	if _, err := r.Pool.Purge(t.Context(), r.id, pv); err != nil {

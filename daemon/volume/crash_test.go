@@ -159,7 +159,7 @@ func TestCrash(t *testing.T) {
 					}
 					r := fresh(0)
 					must(t, op.call(r))
-					want := tree(t, r.path)
+					want := contents(t, r.path)
 					steps := 0
 					for n := 1; ; n++ {
 						r := fresh(n)
@@ -192,7 +192,7 @@ func recoverFrom(t *testing.T, died string, r *rig, sweep bool, call func(*rig) 
 		if err := call(r); err != nil {
 			t.Errorf("calling again after %q: %v", died, err)
 		}
-		if got := tree(t, r.path); got != want {
+		if got := contents(t, r.path); got != want {
 			t.Errorf("after a crash at %q:\n%swant:\n%s", died, got, want)
 		}
 	}
@@ -204,13 +204,13 @@ func TestCrashUnwanted(t *testing.T) {
 		t.Run(fs.name, func(t *testing.T) {
 			r := onDisk(t, fs.dir(t))
 			write(t, filepath.Join(r.path, "foreign", "file"), "not ours")
-			want := tree(t, r.path)
+			want := contents(t, r.path)
 			for n := 1; ; n++ {
 				died, err := stopAt(r, fmt.Sprint("#", n), func() error { _, err := r.Create(t.Context(), r.id, spec(pv)); return err })
 				must(t, err)
 				r := restarted(r)
 				swept := errors.Join(second(r.Sweep(t.Context(), r.id)), r.undoAll(t))
-				if got := tree(t, r.path); swept != nil || got != want {
+				if got := contents(t, r.path); swept != nil || got != want {
 					t.Fatalf("after a crash at %q: %v\n%swant:\n%s", died, swept, got, want)
 				}
 				if died == "" {
@@ -238,7 +238,7 @@ func TestCrashAfterLosingTheName(t *testing.T) {
 	for n := 1; ; n++ {
 		r := onTmpfs(t)
 		died, err := lose(r, n, func() { stranger(r) })
-		want := tree(t, filepath.Join(r.path, spec(pv).Directory))
+		want := contents(t, filepath.Join(r.path, spec(pv).Directory))
 		if died == "" && !errors.Is(err, ErrForeign) {
 			t.Fatalf("got %v, want ErrForeign", err)
 		}
@@ -248,7 +248,7 @@ func TestCrashAfterLosingTheName(t *testing.T) {
 			func() error { return r.undoAll(t) },
 		} {
 			must(t, call())
-			if got := tree(t, filepath.Join(r.path, spec(pv).Directory)); got != want {
+			if got := contents(t, filepath.Join(r.path, spec(pv).Directory)); got != want {
 				t.Fatalf("died at %q: the stranger's directory was touched:\n%s", died, got)
 			}
 		}

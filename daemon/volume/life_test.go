@@ -30,7 +30,7 @@ func TestLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := onTmpfs(t)
-			empty := entries(tree(t, r.path))
+			empty := entries(contents(t, r.path))
 			all := calls(r)
 			all["Create"] = func() error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }
 			all["Purge"] = func() error { _, err := r.Purge(context.Background(), r.id, pv); return err }
@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 				}
 			}
 			var got []string
-			for e := range entries(tree(t, r.path)) {
+			for e := range entries(contents(t, r.path)) {
 				if !empty[e] {
 					got = append(got, e)
 				}
@@ -83,11 +83,11 @@ func TestInitMarkerSurprises(t *testing.T) {
 		r := restarted(&rig{path: t.TempDir()})
 		r.id = identity(t, r.path)
 		surprise(t, r.meta(), text)
-		before := tree(t, r.path)
+		before := contents(t, r.path)
 		if err := r.InitMarker(t.Context(), r.id, marker); err == nil || errors.Is(err, ErrMoved) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
-		if after := tree(t, r.path); after != before {
+		if after := contents(t, r.path); after != before {
 			t.Errorf("%s: touched:\n%s", name, after)
 		}
 	}
@@ -96,13 +96,13 @@ func TestInitMarkerSurprises(t *testing.T) {
 // A pool that has another marker is of another daemon, and stays as it is.
 func TestInitMarkerOfAnother(t *testing.T) {
 	r := onTmpfs(t)
-	before := tree(t, r.path)
+	before := contents(t, r.path)
 	for name, other := range map[string]string{"another": "{\"version\": 2}\n", "the beginning": string(marker[:5]), "none": ""} {
 		if err := r.InitMarker(t.Context(), r.id, []byte(other)); !errors.Is(err, ErrPrepared) {
 			t.Errorf("%s: got %v, want ErrPrepared", name, err)
 		}
 	}
-	if after := tree(t, r.path); after != before {
+	if after := contents(t, r.path); after != before {
 		t.Errorf("left\n%swas\n%s", after, before)
 	}
 }

@@ -86,11 +86,11 @@ func TestNotRecorded(t *testing.T) {
 		r := onTmpfs(t)
 		must(t, calls(r)[name]())
 		write(t, filepath.Join(r.path, pv, "file"), "not ours")
-		before := tree(t, r.path)
+		before := contents(t, r.path)
 		if err := calls(r)[name](); !errors.Is(err, ErrNotRecorded) {
 			t.Errorf("%s: got %v, want ErrNotRecorded", name, err)
 		}
-		if after := tree(t, r.path); after != before {
+		if after := contents(t, r.path); after != before {
 			t.Errorf("%s: left\n%swas\n%s", name, after, before)
 		}
 	}
@@ -99,9 +99,9 @@ func TestNotRecorded(t *testing.T) {
 // A directory that was begun goes, also without a record that Undo or the next try would take along.
 func TestSweepStaging(t *testing.T) {
 	r := onTmpfs(t)
-	before := tree(t, r.path)
+	before := contents(t, r.path)
 	must(t, os.Mkdir(r.meta("staging", pv), 0o700))
-	if n, err := r.Sweep(t.Context(), r.id); n != 1 || err != nil || tree(t, r.path) != before {
-		t.Errorf("%d, %v, left\n%swas\n%s", n, err, tree(t, r.path), before)
+	if n, err := r.Sweep(t.Context(), r.id); n != 1 || err != nil || contents(t, r.path) != before {
+		t.Errorf("%d, %v, left\n%swas\n%s", n, err, contents(t, r.path), before)
 	}
 }

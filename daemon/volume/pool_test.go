@@ -74,13 +74,13 @@ func TestMoved(t *testing.T) {
 			r := onDisk(t, path)
 			populate(t, r)
 			replace(t, path, twin)
-			before := tree(t, parent)
+			before := contents(t, parent)
 			for name, call := range calls(r) {
 				if err := call(); !errors.Is(err, ErrMoved) {
 					t.Errorf("%s: got %v, want ErrMoved", name, err)
 				}
 			}
-			if after := tree(t, parent); after != before {
+			if after := contents(t, parent); after != before {
 				t.Errorf("something was touched:\n%swas:\n%s", after, before)
 			}
 		})
@@ -119,7 +119,7 @@ func TestForeign(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			r := onTmpfs(t)
 			make(t, filepath.Join(r.path, name))
-			before := tree(t, r.path)
+			before := contents(t, r.path)
 			if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrForeign) {
 				t.Errorf("got %v, want ErrForeign", err)
 			}
@@ -134,7 +134,7 @@ func TestForeign(t *testing.T) {
 			} {
 				must(t, call())
 			}
-			if after := tree(t, r.path); after != before {
+			if after := contents(t, r.path); after != before {
 				t.Errorf("touched:\n%swas:\n%s", after, before)
 			}
 			inventory, err := r.List(t.Context(), r.id)
@@ -166,11 +166,11 @@ func TestSwapped(t *testing.T) {
 				r := onTmpfs(t)
 				dir := r.create(t, pv)
 				swap(t, dir)
-				before := tree(t, r.path)
+				before := contents(t, r.path)
 				if err := calls(r)[name](); !errors.Is(err, ErrForeign) {
 					t.Errorf("got %v, want ErrForeign", err)
 				}
-				if after := tree(t, r.path); after != before {
+				if after := contents(t, r.path); after != before {
 					t.Errorf("touched:\n%swas:\n%s", after, before)
 				}
 			})
@@ -188,13 +188,13 @@ func TestSwappedMeanwhile(t *testing.T) {
 			if step == "checked" {
 				must(t, os.Rename(dir, dir+"-old"))
 				write(t, filepath.Join(dir, "file"), "not ours")
-				before = tree(t, r.path)
+				before = contents(t, r.path)
 			}
 		}
 		if err := calls(r)[name](); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s: got %v, want ErrForeign", name, err)
 		}
-		if after := tree(t, r.path); after != before {
+		if after := contents(t, r.path); after != before {
 			t.Errorf("%s touched:\n%swas:\n%s", name, after, before)
 		}
 	}
@@ -205,7 +205,7 @@ func TestNames(t *testing.T) {
 	bad := []string{"", ".", "..", "a/b", "/etc", "../x", "a\x00b", strings.Repeat("x", 256), metaDir, metaDir + "x"}
 	for _, name := range bad {
 		r := onTmpfs(t)
-		before := tree(t, r.path)
+		before := contents(t, r.path)
 		s := spec(pv)
 		s.Directory = name
 		if _, err := r.Create(t.Context(), r.id, s); !errors.Is(err, record.ErrName) {
@@ -231,7 +231,7 @@ func TestNames(t *testing.T) {
 		if _, err := r.Lookup(t.Context(), r.id, name); !errors.Is(err, ErrNotRecorded) {
 			t.Errorf("Lookup(%q): got %v, want ErrNotRecorded", name, err)
 		}
-		if after := tree(t, r.path); after != before {
+		if after := contents(t, r.path); after != before {
 			t.Errorf("%q touched:\n%s", name, after)
 		}
 	}
@@ -262,8 +262,8 @@ func TestOwnerAndMode(t *testing.T) {
 		must(t, err)
 		info, err := os.Stat(dir)
 		must(t, err)
-		if got := info.Mode().String(); got != want || !strings.Contains(tree(t, dir), " 1234:5678") {
-			t.Errorf("got %s, want %s: %s", got, want, tree(t, dir))
+		if got := info.Mode().String(); got != want || !strings.Contains(contents(t, dir), " 1234:5678") {
+			t.Errorf("got %s, want %s: %s", got, want, contents(t, dir))
 		}
 	}
 }
@@ -300,7 +300,7 @@ func TestPlaces(t *testing.T) {
 			t.Run(call+"/"+place, func(t *testing.T) {
 				r := restarted(onTmpfs(t))
 				before(t, r)
-				untouched := tree(t, r.path)
+				untouched := contents(t, r.path)
 				all := calls(r)
 				all["Create"] = func() error { _, err := r.Create(t.Context(), r.id, spec(pv)); return err }
 				all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
@@ -309,7 +309,7 @@ func TestPlaces(t *testing.T) {
 				if !errors.Is(err, refused[place]) {
 					t.Errorf("got %v, want %v", err, refused[place])
 				}
-				if after := tree(t, r.path); err != nil && after != untouched {
+				if after := contents(t, r.path); err != nil && after != untouched {
 					t.Errorf("refused, and touched:\n%swas:\n%s", after, untouched)
 				}
 			})
@@ -320,7 +320,7 @@ func TestPlaces(t *testing.T) {
 func TestConflict(t *testing.T) {
 	r := onTmpfs(t)
 	r.create(t, pv)
-	before := tree(t, r.path)
+	before := contents(t, r.path)
 	other, moved := spec(pv), spec(pv)
 	other.ClaimUID, moved.Directory = "another", "elsewhere"
 	for _, s := range []Spec{other, moved} {
@@ -328,7 +328,7 @@ func TestConflict(t *testing.T) {
 			t.Errorf("got %v, want ErrConflict", err)
 		}
 	}
-	if after := tree(t, r.path); after != before {
+	if after := contents(t, r.path); after != before {
 		t.Errorf("touched:\n%s", after)
 	}
 	must(t, r.Undo(t.Context(), r.id, pv))
@@ -351,11 +351,11 @@ func TestNotPrepared(t *testing.T) {
 		t.Errorf("%v, %+v", err, inventory)
 	}
 	must(t, r.InitMarker(t.Context(), r.id, marker))
-	before := tree(t, dir)
+	before := contents(t, dir)
 	if err := r.InitMarker(t.Context(), r.id, []byte("another")); !errors.Is(err, ErrPrepared) {
 		t.Errorf("got %v, want ErrPrepared", err)
 	}
-	if after := tree(t, dir); after != before {
+	if after := contents(t, dir); after != before {
 		t.Errorf("touched:\n%s", after)
 	}
 	must(t, os.Chmod(r.meta("volumes"), 0o777))

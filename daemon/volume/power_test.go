@@ -80,7 +80,7 @@ func checkRecovered(t *testing.T, r *rig, name, died string) {
 	if err != nil || len(inventory.Leftovers)+len(inventory.Damaged) > 0 {
 		t.Fatalf("power cut at %q: %v, %+v", died, err, inventory)
 	}
-	if got := tree(t, dir); got != "\".\" drwxrwxrwx 1234:5678\n" {
+	if got := contents(t, dir); got != "\".\" drwxrwxrwx 1234:5678\n" {
 		t.Fatalf("power cut at %q: %s", died, got)
 	}
 }
@@ -157,7 +157,7 @@ func fullUp(t *testing.T, r *rig, makeRoom func()) {
 	for i := 0; i < 20_000; i++ {
 		before := ""
 		if i < 20 || i%500 == 0 {
-			before = tree(t, r.meta())
+			before = contents(t, r.meta())
 		}
 		_, err := r.Create(context.Background(), r.id, spec(pvName(i)))
 		if err == nil {
@@ -166,7 +166,7 @@ func fullUp(t *testing.T, r *rig, makeRoom func()) {
 		if !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("got %v, want ENOSPC", err)
 		}
-		if after := tree(t, r.meta()); before != "" && after != before {
+		if after := contents(t, r.meta()); before != "" && after != before {
 			t.Errorf("left:\n%swas:\n%s", after, before)
 		}
 		inventory, listErr := r.List(t.Context(), r.id)

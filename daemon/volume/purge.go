@@ -4,33 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// leftMax is how many paths of what could not be removed are kept for the message.
-const leftMax = 5
-
 // Purged says what a purge did.
 type Purged struct {
-	Removed int      // entries, with the volume's own directory
-	Left    int      // entries that could not be removed, not counting the directories that hold them
-	Paths   []string // the first few of them, relative to the volume, quoted, with the reason
+	Removed int // entries, with the volume's own directory
+	Rest        // what could not be removed, not counting the directories that hold it
 }
 
 func (l Purged) err() error {
 	if l.Left == 0 {
 		return nil
 	}
-	more := ""
-	if n := l.Left - len(l.Paths); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Errorf("%w: %d removed, %d left: %s%s", ErrLeft, l.Removed, l.Left, strings.Join(l.Paths, ", "), more)
+	return fmt.Errorf("%w: %d removed, %v", ErrLeft, l.Removed, l.Rest)
 }
 
 // Purge finishes a removal that Discard or Archive began: it empties the volume's place in the trash,
@@ -88,11 +81,11 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	if err != nil || !there {
 		return Purged{}, err
 	}
-	e := newPurger(ctx, s, trash)
-	e.entry(trash, name, "")
+	e := purger{ctx: ctx, pool: s.pool, call: s.call, top: name, began: time.Now()}
+	err = tree.Walk(ctx, trash, name, e.visit)
 	s.pool.crashPoint("emptied")
-	if e.stopped != nil {
-		return e.purged, e.stopped
+	if err != nil {
+		return e.purged, err
 	}
 	return e.purged, e.purged.err()
 }

@@ -74,7 +74,7 @@ func TestPurgeNeverEmpty(t *testing.T) {
 	if !errors.Is(err, ErrLeft) || err.Error() != want || purged.Removed != passMax || passes != passMax {
 		t.Errorf("%d passes, got %v\nwant %s", passes, err, want)
 	}
-	if got := tree(t, r.meta("trash", pv+"~")); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
+	if got := contents(t, r.meta("trash", pv+"~")); !strings.HasPrefix(got, `"." drwx------ 0:0`) {
 		t.Errorf("not shut out:\n%s", got)
 	}
 }
@@ -113,7 +113,7 @@ func (c *countdown) Err() error {
 // btrfs subvolumes, which any user can make, are other filesystems by device and none by mount.
 func TestPurgeSubvolumes(t *testing.T) {
 	r := onDisk(t, mounted(t, "btrfs", 160))
-	before := tree(t, r.path)
+	before := contents(t, r.path)
 	dir := r.create(t, pv)
 	for _, sub := range []string{"s", "s/t"} {
 		if out, err := exec.Command("btrfs", "subvolume", "create", filepath.Join(dir, sub)).CombinedOutput(); err != nil {
@@ -125,7 +125,7 @@ func TestPurgeSubvolumes(t *testing.T) {
 	must(t, r.Trash(t.Context(), r.id, pv))
 	_, err := r.Purge(t.Context(), r.id, pv)
 	must(t, err)
-	if after := tree(t, r.path); after != before {
+	if after := contents(t, r.path); after != before {
 		t.Errorf("left:\n%s", after)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -98,7 +99,7 @@ func TestPurgeHostile(t *testing.T) {
 			r := onDisk(t, fs.dir(t))
 			outside := filepath.Join(r.path, "outside")
 			write(t, filepath.Join(outside, "file"), "not ours")
-			before := tree(t, r.path)
+			before := contents(t, r.path)
 			for _, h := range hostile {
 				t.Run(h.name, func(t *testing.T) {
 					dir := r.create(t, pv)
@@ -112,7 +113,7 @@ func TestPurgeHostile(t *testing.T) {
 					purged, err := r.Purge(t.Context(), r.id, pv)
 					restore()
 					must(t, err)
-					if after := tree(t, r.path); after != before || purged.Removed == 0 || descriptors(t) != descriptorsBefore {
+					if after := contents(t, r.path); after != before || purged.Removed == 0 || descriptors(t) != descriptorsBefore {
 						t.Errorf("%+v, left:\n%swas:\n%s", purged, after, before)
 					}
 				})
@@ -143,7 +144,7 @@ func TestPurgeOtherNames(t *testing.T) {
 	if after := flagsOf(); after != before || !strings.Contains(after, "i-") {
 		t.Errorf("flags:\n%swere:\n%s", after, before)
 	}
-	if got := tree(t, outside); strings.Count(got, "not ours") != 2 {
+	if got := contents(t, outside); strings.Count(got, "not ours") != 2 {
 		t.Error(got)
 	}
 }
@@ -269,7 +270,7 @@ func stats(t testing.TB, paths []string) string {
 func fewDescriptors(t *testing.T) (restore func()) {
 	var before unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(descriptors(t)) + depthMax + 16, Max: before.Max}))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(descriptors(t)) + tree.Held + 16, Max: before.Max}))
 	return func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }
 }
 
@@ -291,7 +292,7 @@ func TestPurgeMountInside(t *testing.T) {
 	if !errors.Is(err, ErrLeft) || purged.Left != 2 || sortedPaths(err) != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if got := tree(t, outside); !strings.Contains(got, "not ours") {
+	if got := contents(t, outside); !strings.Contains(got, "not ours") {
 		t.Errorf("what was mounted was touched:\n%s", got)
 	}
 	if found, err := r.Lookup(t.Context(), r.id, pv); err != nil || found.Place != record.Emptying {
@@ -323,4 +324,48 @@ func sortedPaths(err error) string {
 		parts[0], parts[1] = parts[1], parts[0]
 	}
 	return head + ` left: "` + strings.Join(parts, `, "`)
+}
+
+// Where no directory above has room for one more name, and the disk has none either, nothing can be moved up. The purge
+// goes on downwards, with no more descriptors, and comes back.
+func TestPurgeOfFullDirectories(t *testing.T) {
+	r := onDisk(t, hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 32, "-b", "1024", "-m", "0", "-O", "^dir_index,^metadata_csum")))
+	outside := filepath.Join(r.path, "outside")
+	write(t, outside, "not ours")
+	at, err := unix.Open(r.create(t, pv), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	for range 200 {
+		must(t, unix.Mkdirat(at, "d", 0o755))
+		// With ".", ".." and "d", 12 bytes each, these names fill a block of 1,024 bytes (struct ext4_dir_entry_2).
+		for _, name := range []string{strings.Repeat("a", 255), strings.Repeat("b", 255), strings.Repeat("c", 255), strings.Repeat("d", 188)} {
+			must(t, unix.Linkat(unix.AT_FDCWD, outside, at, name, 0))
+		}
+		below, err := openDir(at, "d")
+		must(t, err)
+		unix.Close(at)
+		at = below
+	}
+	unix.Close(at)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	fill(t, filepath.Join(r.path, "fill"))
+	restore := fewDescriptors(t)
+	purged, err := r.Purge(t.Context(), r.id, pv)
+	restore()
+	must(t, err)
+	if purged.Removed != 200*5+1 {
+		t.Errorf("%+v", purged)
+	}
+}
+
+// A tree that is deeper than a walk goes is removed nevertheless, since what lies too deep is moved up.
+func TestPurgeDeepest(t *testing.T) {
+	r := onTmpfs(t)
+	before := contents(t, r.path)
+	deep(t, r.create(t, pv), tree.Deepest+tree.Held)
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err := r.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if after := contents(t, r.path); after != before {
+		t.Errorf("left:\n%.1000s", after)
+	}
 }

@@ -3,69 +3,61 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 const (
-	// depthMax is how many directories below each other are open at the same time. What lies deeper
-	// is moved up, so that neither descriptors nor stack grow with the tree.
-	depthMax = 32
 	// passMax is how often a directory is read again because another process goes on writing to it.
 	passMax = 8
 	// burst is how many entries are removed before the purge looks whether it is in the way.
 	burst = 32
-	// pathMax is how much is said of a path within a volume, in bytes. Its owner made it as long as he liked.
-	pathMax = 160
 )
 
-// purger removes a tree that its owner may have made as nasty as he could, and may still be writing
-// to. It works on single names beneath descriptors (beneath, in sys.go):
+// purger removes a tree that its owner may have made as nasty as possible, and may still be writing to. Package tree
+// walks it, and says what that refuses. The purger works on single names beneath the walk's descriptors:
 //
 //	links out of the volume       unlinked, never followed                              TestPurgeHostile, TestPurgeLinksThatAreKept
 //	hard links to files outside   unlinked; the flags that were cleared are set again   TestPurgeOtherNames
 //	mounts inside                 left and counted                                      TestPurgeMountInside, TestPurgeMountThatIsKept
 //	devices and FIFOs             removed without being opened                          TestPurgeOpensNoDevice
 //	immutable, append-only        the flag is cleared                                   TestPurgeHostile
-//	trees of any depth            moved up, so that descriptors are bounded             TestPurgeHostile
+//	trees of any depth            moved up, so that no directory is closed meanwhile    TestPurgeHostile, TestPurgeOfFullDirectories
 //	a process that goes on        shut out by owner and mode; left after passMax        TestPurgeWhileWriting, TestPurgeNeverEmpty
 type purger struct {
-	ctx     context.Context
-	pool    *Pool
-	call    *call
-	purged  Purged
-	open    []int // the directories from the trash down to the one that is being emptied
-	moves   int   // to make names for what is moved up
-	since   int   // entries since the last pause
-	began   time.Time
-	stopped error
+	ctx    context.Context
+	pool   *Pool
+	call   *call
+	top    string // the tree's name in the trash
+	purged Purged
+	moves  int // to make names for what is moved up
+	since  int // entries since the last pause
+	began  time.Time
 }
 
-func newPurger(ctx context.Context, s *session, trash int) *purger {
-	return &purger{ctx: ctx, pool: s.pool, call: s.call, open: []int{trash}, began: time.Now()}
-}
-
-// entry removes one entry, with all that is in it. at is its directory's path, for messages.
-func (e *purger) entry(dir int, name, at string) {
-	if !e.goOn() {
-		return
+// visit removes one entry, unless it is a directory with something in it. That is moved up or entered.
+func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
+	if err := e.giveWay(); err != nil {
+		return nil, err
 	}
-	err := removeAny(dir, name)
+	err := removeAny(at.Dir, at.Name)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		err = e.unflag(dir, name)
+		err = e.unflag(at.Dir, at.Name)
 	}
-	if errors.Is(err, unix.ENOTEMPTY) {
-		e.directory(dir, name, at)
-		return
+	switch {
+	case !errors.Is(err, unix.ENOTEMPTY):
+		e.count(at, err)
+		return nil, nil
+	case at.Depth() >= tree.Held && e.moveUp(at):
+		return nil, nil
 	}
-	e.count(path.Join(at, name), err)
+	return e.leave(), nil
 }
 
 // unflag clears the immutable and append-only flags that keep an entry, then removes it. A file that
@@ -86,47 +78,34 @@ func (e *purger) unflag(dir int, name string) error {
 	return err
 }
 
-func (e *purger) count(path string, err error) {
+func (e *purger) count(at tree.Entry, err error) {
 	if err == nil {
 		e.purged.Removed++
 		return
 	}
-	e.purged.Left++
-	if len(e.purged.Paths) < leftMax {
-		e.purged.Paths = append(e.purged.Paths, fmt.Sprintf(`"%s": %v`, words.Ends(path, pathMax), mountPoint(err)))
-	}
+	e.purged.add(func() string { return path.Join(e.top, at.Path()) }, mountPoint(err))
 }
 
-// directory empties and removes a directory. A process that is still writing to it is shut out, as
-// far as it is not root; if it is, the directory is left after some passes.
-func (e *purger) directory(dir int, name, at string) {
-	if len(e.open) > depthMax && e.moveUp(dir, name) {
-		return
-	}
-	fd, err := openPlain(dir, name)
-	if err != nil {
-		e.count(path.Join(at, name), err)
-		return
-	}
-	defer unix.Close(fd)
-	e.open = append(e.open, fd)
-	defer func() { e.open = e.open[:len(e.open)-1] }()
-	left, moves := e.purged.Left, -1
-	for pass := 0; pass < passMax && e.stopped == nil; pass++ {
-		if moves != e.moves { // what moved up here is progress, however often
+// leave returns what is done with a directory that was emptied: it is removed. A process that is still writing to it is
+// shut out, as far as it is not root; if it is, the directory is left after some passes.
+func (e *purger) leave() tree.Leave {
+	left, moves, pass := e.purged.Left, e.moves, 0
+	return func(at tree.Entry, fd int, err error) (again bool, stop error) {
+		if err == nil {
+			e.pool.crashPoint("directory emptied")
+			err = e.rmdir(at.Dir, at.Name)
+		}
+		if pass++; moves != e.moves { // what moved up here is progress, however often
 			pass, moves = 0, e.moves
 		}
-		if err = e.pass(fd, path.Join(at, name)); err != nil {
-			break
+		if fd >= 0 && errors.Is(err, unix.ENOTEMPTY) && e.purged.Left == left {
+			shutOut(fd)
+			again = pass < passMax
 		}
-		e.pool.crashPoint("directory emptied")
-		if err = e.rmdir(dir, name); !errors.Is(err, unix.ENOTEMPTY) || e.purged.Left > left {
-			break
+		if !again && (err == nil || e.purged.Left == left) {
+			e.count(at, err)
 		}
-		shutOut(fd)
-	}
-	if e.stopped == nil && (err == nil || e.purged.Left == left) {
-		e.count(path.Join(at, name), err)
+		return again, nil
 	}
 }
 
@@ -138,75 +117,54 @@ func (e *purger) rmdir(dir int, name string) error {
 	return err
 }
 
-// pass removes every entry that a directory has now.
-func (e *purger) pass(fd int, at string) error {
-	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
-		return err
-	}
-	buffer := make([]byte, 8<<10)
-	for e.stopped == nil {
-		n, err := getdents(fd, buffer)
-		if n == 0 || err != nil {
-			return err
-		}
-		_, _, entries := unix.ParseDirent(buffer[:n], -1, nil)
-		for _, name := range entries {
-			e.entry(fd, name, at)
-		}
-	}
-	return nil
-}
-
 // moveUp moves a directory that lies too deep into the highest directory of the volume that takes it
 // (a btrfs subvolume or a project quota in between says EXDEV), where a later pass finds it.
-func (e *purger) moveUp(dir int, name string) bool {
-	for _, above := range e.open[1 : len(e.open)-1] {
+func (e *purger) moveUp(at tree.Entry) bool {
+	for _, above := range at.Above() {
 		for range 2 {
 			e.moves++
-			err := moveOut(dir, name, above, ".moved-up-"+strconv.Itoa(e.moves))
+			err := moveOut(at.Dir, at.Name, above, ".moved-up-"+strconv.Itoa(e.moves))
 			if err == nil {
 				return true
 			}
 			if !errors.Is(err, unix.EPERM) {
 				break
 			}
-			clearFlags(dir)
+			clearFlags(at.Dir)
 			clearFlags(above)
-			unflag(dir, name)
+			unflag(at.Dir, at.Name)
 		}
 	}
 	return false
 }
 
-// goOn is asked before each entry. It gives way to calls in the foreground: their fsyncs
+// giveWay is called before each entry. It makes way for calls in the foreground: their fsyncs
 // commit the journal with all that a purge put there, so a purge does little while they are under way.
-func (e *purger) goOn() bool {
+func (e *purger) giveWay() error {
 	e.pool.progress(e.call)
-	if e.stopped == nil {
-		e.stopped = e.ctx.Err()
-	}
-	if e.since++; e.stopped != nil || e.since < burst {
-		return e.stopped == nil
+	if e.since++; e.since < burst {
+		return nil
 	}
 	pause := time.Duration(0)
 	if e.pool.urgent.Load() > 0 {
 		pause = max(time.Millisecond, 4*time.Since(e.began))
 	}
-	e.wait(min(pause, 20*time.Millisecond))
+	err := e.wait(min(pause, 20*time.Millisecond))
 	e.since, e.began = 0, time.Now()
-	return e.stopped == nil
+	return err
 }
 
-func (e *purger) wait(pause time.Duration) {
+func (e *purger) wait(pause time.Duration) error {
 	if pause == 0 {
-		return
+		return nil
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-e.ctx.Done():
-		e.stopped = e.ctx.Err()
+		return e.ctx.Err()
 	}
 }
 

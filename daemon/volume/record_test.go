@@ -62,7 +62,7 @@ func TestDamagedRecord(t *testing.T) {
 			data(t, r)
 			r.create(t, "pvc-2")
 			must(t, os.WriteFile(r.meta("volumes", pv+recordSuffix), text, 0o600))
-			before := tree(t, r.path)
+			before := contents(t, r.path)
 			all := calls(r)
 			all["Create"] = func() error { _, err := r.Create(t.Context(), r.id, spec(pv)); return err }
 			all["Purge"] = func() error { _, err := r.Purge(t.Context(), r.id, pv); return err }
@@ -72,7 +72,7 @@ func TestDamagedRecord(t *testing.T) {
 				}
 			}
 			must(t, all["Sweep"]())
-			if after := tree(t, r.path); after != before {
+			if after := contents(t, r.path); after != before {
 				t.Errorf("touched:\n%swas:\n%s", after, before)
 			}
 			inventory, err := r.List(t.Context(), r.id)
@@ -91,10 +91,10 @@ func TestTornNewRecord(t *testing.T) {
 			continue // no version of this program writes such, so it is not torn, but strange
 		}
 		r := onTmpfs(t)
-		before := tree(t, r.path)
+		before := contents(t, r.path)
 		must(t, os.WriteFile(r.meta("volumes", pv+newSuffix), text, 0o600))
 		must(t, second(r.Sweep(t.Context(), r.id)))
-		if after := tree(t, r.path); (after == before) == laterOnly(name) {
+		if after := contents(t, r.path); (after == before) == laterOnly(name) {
 			t.Errorf("%s: after the sweep:\n%s", name, after)
 		}
 	}
@@ -114,7 +114,7 @@ func TestForeignBesideTornRecord(t *testing.T) {
 	if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrForeign) {
 		t.Errorf("after the sweep: got %v, want ErrForeign", err)
 	}
-	if got := tree(t, filepath.Join(r.path, spec(pv).Directory)); !strings.Contains(got, "not ours") {
+	if got := contents(t, filepath.Join(r.path, spec(pv).Directory)); !strings.Contains(got, "not ours") {
 		t.Error(got)
 	}
 }
@@ -146,14 +146,14 @@ func TestRecordIsNoFile(t *testing.T) {
 	} {
 		r := onTmpfs(t)
 		must(t, make(r.meta("volumes", pv+recordSuffix)))
-		before := tree(t, r.path)
+		before := contents(t, r.path)
 		if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, record.ErrDamaged) {
 			t.Errorf("%s: got %v, want ErrDamaged", name, err)
 		}
 		if _, err := r.List(t.Context(), r.id); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if after := tree(t, r.path); after != before {
+		if after := contents(t, r.path); after != before {
 			t.Errorf("%s: touched:\n%s", name, after)
 		}
 	}
@@ -220,7 +220,7 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		if now := string(r.raw(t, pv)); now != string(want) || strings.Contains(now, "later") != (name == "later") {
 			t.Errorf("%s: written again:\n%s\nwant:\n%s", name, now, want)
 		}
-		if got := tree(t, filepath.Join(r.path, was.Directory)); !strings.Contains(got, "data") {
+		if got := contents(t, filepath.Join(r.path, was.Directory)); !strings.Contains(got, "data") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

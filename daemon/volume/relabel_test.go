@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -152,6 +153,30 @@ func TestRelabelDeep(t *testing.T) {
 	_, err = r.Purge(t.Context(), r.id, pvName(1)) // in the pool it is not purged
 	if !errors.Is(err, ErrPlace) {
 		t.Errorf("purge: %v", err)
+	}
+}
+
+// If a directory is moved while the walk is below it, what is not relabelled is named, and the rest is done.
+func TestRelabelMovedMeanwhile(t *testing.T) {
+	const levels, moved = tree.Held + 8, tree.Held + 3
+	r := onTmpfs(t)
+	dir := r.create(t, pvName(1))
+	must(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", levels)), 0o700))
+	must(t, os.Mkdir(filepath.Join(dir, "z"), 0o700))
+	change := Relabelling{Want: wanted, Progress: func(r Relabelled) {
+		if deep := filepath.Join(dir, strings.Repeat("d/", moved)); r.Seen >= levels {
+			_ = os.Rename(deep, filepath.Join(dir, "moved"))
+		}
+	}}
+	done, err := r.Relabel(t.Context(), r.id, pvName(1), change)
+	must(t, err)
+	want := fmt.Sprintf(`: 1 left: "%s": directories in it were moved meanwhile: another directory is above`, strings.TrimSuffix(strings.Repeat("d/", tree.Held), "/"))
+	if !strings.HasSuffix(strings.ReplaceAll(done.Err().Error(), fmt.Sprintf("%d relabelled, ", done.Changed), ""), want) || labelOf(t, filepath.Join(dir, "z")) == "" {
+		t.Errorf("%v\nwant %s; %+v", done.Err(), want, done)
+	}
+	again, err := r.Relabel(t.Context(), r.id, pvName(1), Relabelling{Want: wanted})
+	if must(t, err); again.Left != 0 || again.Seen != levels+2 {
+		t.Errorf("again: %+v", again)
 	}
 }
 

@@ -106,13 +106,13 @@ func TestPausedHolder(t *testing.T) {
 				for at, ended := 0, false; !ended; at++ {
 					dir := fs.dir(t)
 					a, b := two(t, dir)
-					empty := entries(tree(t, dir))
+					empty := entries(contents(t, dir))
 					c.before.of(t, a)
 					ended = pausedAt(t, a, at, c.paused, func() { c.other.of(t, b) })
 					c.after.of(t, b)
 					steps{"sweep"}.of(t, a)
 					var got []string
-					for e := range entries(tree(t, dir)) {
+					for e := range entries(contents(t, dir)) {
 						if !empty[e] {
 							got = append(got, e)
 						}
@@ -271,12 +271,12 @@ func TestNoQuota(t *testing.T) {
 	for maker, left := range map[string]string{"": "", "aaaaaaaa": "default-data-pvc-1/ volumes/pvc-1.json"} {
 		r, _ := onFUSE(t, maker)
 		prepared(t, r)
-		empty := entries(tree(t, r.path))
+		empty := entries(contents(t, r.path))
 		if _, err := r.Create(t.Context(), r.id, limited); !errors.Is(err, ErrNoQuota) {
 			t.Errorf("got %v", err)
 		}
 		var got []string
-		for e := range entries(tree(t, r.path)) {
+		for e := range entries(contents(t, r.path)) {
 			if !empty[e] {
 				got = append(got, e)
 			}
@@ -285,8 +285,8 @@ func TestNoQuota(t *testing.T) {
 			t.Errorf("left are %q, want %q", got, left)
 		}
 		steps{"undo"}.of(t, r) // when the claim is gone
-		if len(entries(tree(t, r.path))) != len(empty) {
-			t.Errorf("after undo: %s", tree(t, r.path))
+		if len(entries(contents(t, r.path))) != len(empty) {
+			t.Errorf("after undo: %s", contents(t, r.path))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
@@ -153,19 +154,12 @@ func unixMode(m fs.FileMode) uint32 {
 }
 
 // names lists a directory, without "." and "..".
-func names(fd int) ([]string, error) {
-	var all []string
+func names(fd int) (all []string, err error) {
 	buffer := make([]byte, 32<<10)
-	for {
-		n, err := getdents(fd, buffer)
-		if n == 0 || err != nil {
+	for more := true; more; {
+		if all, more, err = tree.Read(fd, buffer, all); err != nil {
 			return all, err
 		}
-		_, _, all = unix.ParseDirent(buffer[:n], -1, all)
 	}
-}
-
-func getdents(fd int, buffer []byte) (n int, err error) {
-	err = openat.Retry(func() (err error) { n, err = unix.Getdents(fd, buffer); return err })
-	return n, err
+	return all, nil
 }

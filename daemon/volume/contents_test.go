@@ -12,9 +12,9 @@ import (
 
 var times = regexp.MustCompile(`"created": "[^"]*"`)
 
-// tree prints everything below a directory: names, types, modes, owners, and what files and links
+// contents prints everything below a directory: names, types, modes, owners, and what files and links
 // contain. Tests compare whole trees, so that what no test thought of is noticed as well.
-func tree(t testing.TB, root string) string {
+func contents(t testing.TB, root string) string {
 	t.Helper()
 	var out strings.Builder
 	err := filepath.Walk(root, func(path string, info os.FileInfo, err error) error {

@@ -1,0 +1,77 @@
+package volume
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// BenchmarkWalks is the time of a purge, and of a relabelling that finds everything as it should be, of volumes of
+// different shapes.
+//
+//	go test -run - -bench Walks -benchtime 3x ./daemon/volume
+func BenchmarkWalks(b *testing.B) {
+	for _, shape := range []struct {
+		name string
+		make func(b *testing.B, dir string)
+	}{
+		{"20000 files", func(b *testing.B, dir string) { files(b, dir, 20_000) }},
+		{"5000 directories of 3 files", func(b *testing.B, dir string) {
+			for i := range 5000 {
+				below := filepath.Join(dir, strconv.Itoa(i))
+				must(b, os.Mkdir(below, 0o755))
+				files(b, below, 3)
+			}
+		}},
+		{"5000 levels", func(b *testing.B, dir string) { deep(b, dir, 5000) }},
+	} {
+		for _, fs := range []string{"tmpfs", "ext4"} {
+			b.Run("purge/"+shape.name+"/"+fs, func(b *testing.B) { benchmarkPurge(b, onFilesystem(b, fs), shape.make) })
+			b.Run("relabel/"+shape.name+"/"+fs, func(b *testing.B) { benchmarkRelabel(b, onFilesystem(b, fs), shape.make) })
+		}
+	}
+}
+
+func files(b *testing.B, dir string, n int) {
+	for i := range n {
+		must(b, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+}
+
+func onFilesystem(b *testing.B, fs string) *rig {
+	if fs == "tmpfs" {
+		return onTmpfs(b)
+	}
+	path := hosttest.PoolMount(b, hosttest.Mkfs(b, fs, 256, "-N", "40000"))
+	b.Cleanup(func() { hosttest.Unmount(b, path) })
+	return onDisk(b, path)
+}
+
+func benchmarkPurge(b *testing.B, r *rig, make func(*testing.B, string)) {
+	for range b.N {
+		b.StopTimer()
+		make(b, r.create(b, pv))
+		must(b, r.Trash(b.Context(), r.id, pv))
+		b.StartTimer()
+		_, err := r.Purge(b.Context(), r.id, pv)
+		must(b, err)
+	}
+}
+
+func benchmarkRelabel(b *testing.B, r *rig, make func(*testing.B, string)) {
+	make(b, r.create(b, pv))
+	_, err := r.Relabel(b.Context(), r.id, pv, Relabelling{Want: wanted})
+	must(b, err)
+	b.ResetTimer()
+	for range b.N {
+		_, err := r.Relabel(b.Context(), r.id, pv, Relabelling{Want: wanted})
+		must(b, err)
+	}
+	b.StopTimer()
+	must(b, r.Trash(b.Context(), r.id, pv))
+	_, err = r.Purge(b.Context(), r.id, pv)
+	must(b, err)
+}
