@@ -1,12 +1,12 @@
 // Package mountpoint separates the one privilege that a look under a mount point takes, CAP_SYS_ADMIN, from the
 // daemon, which talks to the network. A service of its own has it, hostpath-provisioner-mountpoint, which systemd
-// starts for a question on a socket; Server is that service, Under asks it.
+// starts for a request on a socket; Server is that service, Under asks it.
 //
-// A question is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The answer
+// A request is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The response
 // is one message on that end: the JSON of reply. No descriptor comes back. The service looks under the
-// mount points of configured pools alone, so that an asker learns nothing but whether these are immutable.
+// mount points of configured pools alone, so that a client learns nothing but whether these are immutable.
 //
-// It judges nothing: what the answer means for a pool, hostcheck says.
+// It judges nothing: what the response means for a pool, hostcheck decides.
 package mountpoint
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// reply is an answer as it is sent.
+// reply is a response as it is sent.
 type reply struct {
 	hostcheck.Bare
 	// Path is On.Path, of which JSON loses what is no UTF-8: a bind mount's root may be named in any bytes.
@@ -38,11 +38,11 @@ const (
 	Socket     = "/run/hostpath-provisioner-mountpoint.socket"
 )
 
-// longest is the size of the largest datagram that is a question: PATH_MAX of linux/limits.h.
+// longest is the size of the largest datagram that is a request: PATH_MAX of linux/limits.h.
 const longest = 4096
 
-// Asker asks the service that listens at a path.
-type Asker struct {
+// Client sends requests to the service that listens at a path.
+type Client struct {
 	Socket string
 	// Grace is how long a socket that is not there, and a request that was dropped, are tried again: longer than
 	// it takes systemd to start the service again, or an upgrade to start the socket. It counts anew for a request that
@@ -51,34 +51,34 @@ type Asker struct {
 }
 
 // Under looks at the bare directory of a configured pool's mount point through the service. It returns within the given
-// time; what keeps it from an answer is in Trouble and Error.
+// time; what keeps it from a response is in Trouble and Error.
 func Under(point string, within time.Duration) hostcheck.Bare {
-	return Asker{Socket: Socket, Grace: min(3*time.Second, within)}.Under(point, within)
+	return Client{Socket: Socket, Grace: min(3*time.Second, within)}.Under(point, within)
 }
 
-// Under asks until there is an answer.
-func (a Asker) Under(point string, within time.Duration) hostcheck.Bare {
+// Under sends the request until there is a response.
+func (c Client) Under(point string, within time.Duration) hostcheck.Bare {
 	began := time.Now()
 	failing := began // since then no request waited for a look
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		asked := time.Now()
-		b, err := a.once(point, began.Add(within))
-		if errors.Is(err, errDropped) && time.Since(asked) > a.Grace/2 {
+		sent := time.Now()
+		b, err := c.once(point, began.Add(within))
+		if errors.Is(err, errDropped) && time.Since(sent) > c.Grace/2 {
 			failing = time.Now()
 		}
 		switch {
 		case err == nil:
 			return b
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return trouble(hostcheck.NoAnswer, fmt.Errorf("no answer from %s within %s", Service, within))
-		case !passing(err) || time.Since(failing)+pause > a.Grace:
+			return trouble(hostcheck.NoAnswer, fmt.Errorf("no response from %s within %s", Service, within))
+		case !passing(err) || time.Since(failing)+pause > c.Grace:
 			return trouble(hostcheck.NotPermitted, fmt.Errorf("this process has no CAP_SYS_ADMIN, and %w", explain(err)))
 		}
 		time.Sleep(pause)
 	}
 }
 
-// errDropped: the service ended before it answered, or had too many questions. Its end of the pair is closed then,
+// errDropped: the service ended before it responded, or had too many requests. Its end of the pair is closed then,
 // also when the datagram was never read.
 var errDropped = errors.New("the request was dropped")
 
@@ -96,7 +96,7 @@ func passing(err error) bool {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, errDropped):
-		return fmt.Errorf("%s did not answer: %w", Service, err)
+		return fmt.Errorf("%s did not respond: %w", Service, err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%s does not listen: %w", SocketUnit, err)
 	default:
@@ -104,15 +104,15 @@ func explain(err error) error {
 	}
 }
 
-// once asks once. The descriptors of a question are closed when it returns.
-func (a Asker) once(point string, until time.Time) (b hostcheck.Bare, err error) {
+// once sends the request once. The descriptors of a request are closed when it returns.
+func (c Client) once(point string, until time.Time) (b hostcheck.Bare, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return b, err
 	}
-	ours := os.NewFile(uintptr(pair[0]), "answer")
+	ours := os.NewFile(uintptr(pair[0]), "reply")
 	defer ours.Close()
-	err = a.send(point, pair[1], until)
+	err = c.send(point, pair[1], until)
 	unix.Close(pair[1]) // the service has it now: only its end counts
 	if err != nil {
 		return b, err
@@ -136,8 +136,8 @@ func (a Asker) once(point string, until time.Time) (b hostcheck.Bare, err error)
 	return r.Bare, nil
 }
 
-func (a Asker) send(point string, end int, until time.Time) error {
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: a.Socket, Net: "unixgram"})
+func (c Client) send(point string, end int, until time.Time) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: c.Socket, Net: "unixgram"})
 	if err != nil {
 		return err
 	}

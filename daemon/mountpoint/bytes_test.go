@@ -19,11 +19,11 @@ func TestPathThatIsNoUTF8(t *testing.T) {
 	hosttest.Mount(t, "--bind", latin, srv)
 	hosttest.SetImmutable(t, pool, true)
 	tmpfs(t, pool)
-	w := newWorld(t, pool)
+	env := newEnvironment(t, pool)
 	table, err := mounts.Read()
 	must(t, err)
 	_, parent, _ := mounts.At(table, pool)
-	if b := w.under(pool); b.On != parent.Locate(pool) || !b.Immutable {
+	if b := env.under(pool); b.On != parent.Locate(pool) || !b.Immutable {
 		t.Errorf("%+v, want %+v", b, parent.Locate(pool))
 	}
 }

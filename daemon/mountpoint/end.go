@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptors are those that came with a question. There is room for two in what holds one (CMSG_SPACE(3)); the
+// descriptors are those that came with a request. There is room for two in what holds one (CMSG_SPACE(3)); the
 // kernel closes those for which there is none.
 func descriptors(control []byte) (all []int) {
 	messages, err := unix.ParseSocketControlMessage(control)
@@ -24,9 +24,9 @@ func descriptors(control []byte) (all []int) {
 	return all
 }
 
-// answerable reports whether a descriptor is an end of a pair of sockets as an asker makes it. A connection that
-// was made to an address would let an asker send a message to others in this service's name.
-func answerable(fd int) bool {
+// isPairEnd reports whether a descriptor is an end of a pair of sockets as a client makes it. A connection that
+// was made to an address would let a client send a message to others in this service's name.
+func isPairEnd(fd int) bool {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil || domain != unix.AF_UNIX {
 		return false
@@ -49,7 +49,7 @@ func unnamed(call uintptr, fd int) bool {
 
 // receive reads a datagram. recvmsg(2) does not return before the kernel has closed what came for which there is no
 // room, or which a security module refuses (scm_detach_fds in net/core/scm.c), and that may wait as in discard.
-func (s *Server) receive(socket *net.UnixConn, question, control []byte) (n, c, flags int, err error) {
+func (s *Server) receive(socket *net.UnixConn, request, control []byte) (n, c, flags int, err error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return 0, 0, 0, err
@@ -59,7 +59,7 @@ func (s *Server) receive(socket *net.UnixConn, question, control []byte) (n, c, 
 		defer time.AfterFunc(patience, s.stuck).Stop()
 		failed = unix.EINTR
 		for errors.Is(failed, unix.EINTR) {
-			n, c, flags, _, failed = unix.Recvmsg(int(fd), question, control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+			n, c, flags, _, failed = unix.Recvmsg(int(fd), request, control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		}
 		return !errors.Is(failed, unix.EAGAIN)
 	})
@@ -69,8 +69,8 @@ func (s *Server) receive(socket *net.UnixConn, question, control []byte) (n, c, 
 	return n, c, flags, err
 }
 
-// discard closes what came with a question. That may wait: a file's close(2) for its filesystem, a TCP socket's for
-// SO_LINGER, and an end's for what an asker has put into its queue. So it is done aside, and where too many wait, the
+// discard closes what came with a request. That may wait: a file's close(2) for its filesystem, a TCP socket's for
+// SO_LINGER, and an end's for what a client has put into its queue. So it is done aside, and where too many wait, the
 // service ends.
 func (s *Server) discard(fds []int) {
 	for _, fd := range fds {

@@ -21,11 +21,11 @@ import (
 )
 
 // send sends a datagram with descriptors.
-func (w *world) send(text string, fds ...int) error {
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: w.asker.Socket, Net: "unixgram"})
-	must(w.t, err)
+func (env *environment) send(text string, fds ...int) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: env.client.Socket, Net: "unixgram"})
+	must(env.t, err)
 	defer conn.Close()
-	must(w.t, conn.SetWriteDeadline(time.Now().Add(wait)))
+	must(env.t, conn.SetWriteDeadline(time.Now().Add(wait)))
 	var control []byte
 	if len(fds) > 0 {
 		control = unix.UnixRights(fds...)
@@ -33,27 +33,27 @@ func (w *world) send(text string, fds ...int) error {
 	return write(conn, []byte(text), control)
 }
 
-func (w *world) descriptors() int {
-	w.t.Helper()
-	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.server.Process.Pid))
-	must(w.t, err)
+func (env *environment) descriptors() int {
+	env.t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", env.server.Process.Pid))
+	must(env.t, err)
 	return len(all)
 }
 
 // text is what the kernel tells of the service in /proc/PID/status.
-func (w *world) text(of string) string {
-	w.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.server.Process.Pid))
-	must(w.t, err)
+func (env *environment) text(of string) string {
+	env.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", env.server.Process.Pid))
+	must(env.t, err)
 	_, rest, _ := strings.Cut(string(text), of+":")
 	return strings.Fields(rest)[0]
 }
 
 // stopped reports whether all threads are.
-func (w *world) stopped() bool {
-	w.t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", w.server.Process.Pid))
-	must(w.t, err)
+func (env *environment) stopped() bool {
+	env.t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", env.server.Process.Pid))
+	must(env.t, err)
 	for _, file := range threads {
 		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "\nState:\tT") {
 			return false
@@ -62,19 +62,19 @@ func (w *world) stopped() bool {
 	return true
 }
 
-func (w *world) number(of string) int {
-	w.t.Helper()
-	n, err := strconv.Atoi(w.text(of))
-	must(w.t, err)
+func (env *environment) number(of string) int {
+	env.t.Helper()
+	n, err := strconv.Atoi(env.text(of))
+	must(env.t, err)
 	return n
 }
 
 // settles waits until the service has no more descriptors than this: it closes some aside.
-func (w *world) settles(most int, after string) {
-	w.t.Helper()
-	for end := time.Now().Add(time.Minute); w.descriptors() > most; time.Sleep(time.Millisecond) {
+func (env *environment) settles(most int, after string) {
+	env.t.Helper()
+	for end := time.Now().Add(time.Minute); env.descriptors() > most; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			w.t.Fatalf("after %s: %d descriptors, then %d", after, most, w.descriptors())
+			env.t.Fatalf("after %s: %d descriptors, then %d", after, most, env.descriptors())
 		}
 	}
 }
@@ -106,11 +106,11 @@ func named(t *testing.T) (connection, listener int) {
 	return connection, listener
 }
 
-// What is no question is dropped, leaves no descriptor, and the next question is answered by the same process.
+// What is no request is dropped, leaves no descriptor, and the same process responds to the next request.
 func TestGarbage(t *testing.T) {
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
 	_, end := pair(t, unix.SOCK_SEQPACKET)
 	_, second := pair(t, unix.SOCK_SEQPACKET)
 	_, stream := pair(t, unix.SOCK_STREAM)
@@ -122,7 +122,7 @@ func TestGarbage(t *testing.T) {
 	directory, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)
 	defer unix.Close(directory)
-	before := w.descriptors()
+	before := env.descriptors()
 	for what, one := range map[string]struct {
 		text string
 		fds  []int
@@ -134,14 +134,14 @@ func TestGarbage(t *testing.T) {
 		"a listener": {pool, []int{listener}}, "too long": {pool + strings.Repeat("/", longest), []int{end}}, "long": {strings.Repeat("x", 100<<10), []int{end}},
 	} {
 		for range 50 {
-			must(t, w.send(one.text, one.fds...))
+			must(t, env.send(one.text, one.fds...))
 		}
-		w.sees(pool, true, "after "+what)
-		w.settles(before, what)
+		env.sees(pool, true, "after "+what)
+		env.settles(before, what)
 	}
 	for _, fd := range []int{end, second, connection, stream, datagram} {
 		if n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_DONTWAIT|unix.MSG_PEEK); err == nil && n > 0 {
-			t.Errorf("descriptor %d was answered", fd)
+			t.Errorf("descriptor %d got a response", fd)
 		}
 	}
 	if peer, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK); err == nil {
@@ -154,12 +154,12 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// An end that is full, or closed, or whose asker does not read, keeps no other request waiting.
+// An end that is full, or closed, or whose client does not read, keeps no other request waiting.
 func TestEndsThatAreNotRead(t *testing.T) {
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
-	before := w.descriptors()
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
+	before := env.descriptors()
 	_, full := pair(t, unix.SOCK_SEQPACKET)
 	for unix.Sendto(full, make([]byte, 1000), unix.MSG_DONTWAIT, nil) == nil {
 	}
@@ -168,37 +168,37 @@ func TestEndsThatAreNotRead(t *testing.T) {
 	_, unread := pair(t, unix.SOCK_SEQPACKET)
 	for range 200 {
 		for _, fd := range []int{full, closed, unread} {
-			must(t, w.send(pool, fd))
-			must(t, w.send("/no/pool", fd))
+			must(t, env.send(pool, fd))
+			must(t, env.send("/no/pool", fd))
 		}
 	}
-	w.sees(pool, true, "after ends that are not read")
-	w.settles(before, "ends that are not read")
+	env.sees(pool, true, "after ends that are not read")
+	env.settles(before, "ends that are not read")
 }
 
-// A flood of questions makes the service no larger, and the next one is answered.
+// A flood of requests makes the service no larger, and it responds to the next one.
 func TestFlood(t *testing.T) {
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
 	var flood sync.WaitGroup
 	for i := range 8 {
 		_, end := pair(t, unix.SOCK_SEQPACKET)
 		flood.Go(func() {
 			for n := range 4000 {
-				w.send([]string{pool, "/no/pool/" + strconv.Itoa(n), strings.Repeat("x", 4000)}[(i+n)%3], end)
+				env.send([]string{pool, "/no/pool/" + strconv.Itoa(n), strings.Repeat("x", 4000)}[(i+n)%3], end)
 			}
 		})
 	}
-	w.sees(pool, true, "in a flood")
+	env.sees(pool, true, "in a flood")
 	flood.Wait()
-	w.sees(pool, true, "after a flood")
-	if threads, kib := w.number("Threads"), w.number("VmRSS"); threads > 30 || kib > 64<<10 {
+	env.sees(pool, true, "after a flood")
+	if threads, kib := env.number("Threads"), env.number("VmRSS"); threads > 30 || kib > 64<<10 {
 		t.Errorf("%d threads, %d KiB", threads, kib)
 	}
 }
 
-// hung is a mount point on a filesystem that stops answering.
+// hung is a mount point on a filesystem that stops responding.
 func hung(t *testing.T) (fs *hungfs.FS, point string) {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), "parent")
@@ -210,48 +210,48 @@ func hung(t *testing.T) (fs *hungfs.FS, point string) {
 	return fs, point
 }
 
-// A mount point on a filesystem that hangs costs one look, however many ask; others are answered meanwhile; and when
-// it answers again, so does the service, also when it was killed in the middle of it.
+// A mount point on a filesystem that hangs costs one look, however many ask; it responds to others meanwhile; and when
+// the filesystem responds again, so does the service, also when it was killed in the middle of it.
 func TestHungParent(t *testing.T) {
 	fs, point := hung(t)
 	pool := bare(t, true)
-	w := newWorld(t, pool, point)
-	if b := w.under(point); b.Trouble != hostcheck.CannotTell {
+	env := newEnvironment(t, pool, point)
+	if b := env.under(point); b.Trouble != hostcheck.CannotTell {
 		t.Fatalf("FUSE knows no immutable flag: %+v", b)
 	}
 	fs.Silence()
 	threads := 0
 	for i := range 100 {
-		if b := w.asker.Under(point, 10*time.Millisecond); b.Trouble != hostcheck.NoAnswer {
-			t.Fatalf("question %d: %+v", i, b)
+		if b := env.client.Under(point, 10*time.Millisecond); b.Trouble != hostcheck.NoAnswer {
+			t.Fatalf("request %d: %+v", i, b)
 		}
 		if i == 20 {
-			threads = w.number("Threads")
+			threads = env.number("Threads")
 		}
-		w.sees(pool, true, "another pool")
+		env.sees(pool, true, "another pool")
 	}
-	if now := w.number("Threads"); now > threads+5 {
-		t.Errorf("%d threads after 20 questions, %d after 100", threads, now)
+	if now := env.number("Threads"); now > threads+5 {
+		t.Errorf("%d threads after 20 requests, %d after 100", threads, now)
 	}
-	if n := w.descriptors(); n > 50 {
+	if n := env.descriptors(); n > 50 {
 		t.Errorf("%d descriptors", n)
 	}
 	patient := make(chan hostcheck.Bare, 1)
-	go func() { patient <- w.asker.Under(point, wait) }()
-	w.stop(w.server)
-	w.start()
-	w.sees(pool, true, "another pool, after the service was killed")
+	go func() { patient <- env.client.Under(point, wait) }()
+	env.stop(env.server)
+	env.start()
+	env.sees(pool, true, "another pool, after the service was killed")
 	fs.Resume()
 	if b := <-patient; b.Trouble != hostcheck.CannotTell {
 		t.Errorf("asked while it hung: %+v", b)
 	}
 }
 
-// A question that comes during a look is answered by the next one: the look may have begun before the asker read its
+// To a request that comes during a look the next one responds: the look may have begun before the client read its
 // mount table.
-func TestLooksAfterTheQuestion(t *testing.T) {
-	w := &world{t: t, dir: hosttest.Dir(t)}
-	w.listen()
+func TestLooksAfterTheRequest(t *testing.T) {
+	env := &environment{t: t, dir: hosttest.Dir(t)}
+	env.listen()
 	looks, goOn := make(chan int), make(chan struct{})
 	n := 0
 	look := func(string) hostcheck.Bare {
@@ -260,14 +260,14 @@ func TestLooksAfterTheQuestion(t *testing.T) {
 		<-goOn
 		return hostcheck.Bare{Under: hostcheck.Under{Error: strconv.Itoa(n)}}
 	}
-	socket, err := socketOf(w.held)
+	socket, err := socketOf(env.held)
 	must(t, err)
 	s := Server{Look: look, Idle: time.Hour, Log: slog.New(slog.DiscardHandler), Points: func() ([]string, error) { return []string{"/p"}, nil }}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, socket) }()
 	said := make(chan string)
-	ask := func() { said <- w.asker.Under("/p", wait).Error }
+	ask := func() { said <- env.client.Under("/p", wait).Error }
 	go ask()
 	<-looks
 	for range 3 {
@@ -280,12 +280,12 @@ func TestLooksAfterTheQuestion(t *testing.T) {
 	}
 	close(goOn)
 	go func() { <-looks }()
-	answers := map[string]int{}
+	responses := map[string]int{}
 	for range 4 {
-		answers[<-said]++
+		responses[<-said]++
 	}
-	if answers["1"] != 1 || answers["2"] != 3 {
-		t.Errorf("answers by look: %v, want those of questions during the first from the second", answers)
+	if responses["1"] != 1 || responses["2"] != 3 {
+		t.Errorf("responses by look: %v, want those of requests during the first from the second", responses)
 	}
 	stop()
 	must(t, <-ended)

@@ -67,87 +67,87 @@ func socketOf(f *os.File) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// wait is how long an answer may take on a busy machine.
+// wait is how long a response may take on a busy machine.
 const wait = 20 * time.Second
 
-// world is a socket, the file of the mount points, and who serves.
-type world struct {
+// environment is a socket, the file of the mount points, and the service.
+type environment struct {
 	t      *testing.T
 	dir    string
 	held   *os.File // the socket, which systemd would hold
 	server *exec.Cmd
-	asker  Asker
+	client Client
 }
 
-func newWorld(t *testing.T, points ...string) *world {
+func newEnvironment(t *testing.T, points ...string) *environment {
 	t.Helper()
-	w := &world{t: t, dir: hosttest.Dir(t)}
-	w.listen()
-	w.points(points...)
-	w.start()
-	return w
+	env := &environment{t: t, dir: hosttest.Dir(t)}
+	env.listen()
+	env.points(points...)
+	env.start()
+	return env
 }
 
-func (w *world) listen() {
-	w.t.Helper()
-	path := filepath.Join(w.dir, "socket")
+func (env *environment) listen() {
+	env.t.Helper()
+	path := filepath.Join(env.dir, "socket")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	must(w.t, err)
-	w.held, err = conn.File()
-	must(w.t, err)
+	must(env.t, err)
+	env.held, err = conn.File()
+	must(env.t, err)
 	conn.Close() // closes the one descriptor, and leaves the file
-	w.t.Cleanup(func() { w.held.Close() })
-	w.asker = Asker{Socket: path, Grace: 10 * time.Second}
+	env.t.Cleanup(func() { env.held.Close() })
+	env.client = Client{Socket: path, Grace: 10 * time.Second}
 }
 
-func (w *world) points(points ...string) {
-	w.t.Helper()
-	must(w.t, os.WriteFile(filepath.Join(w.dir, "points"), []byte(strings.Join(points, "\n")), 0o600))
+func (env *environment) points(points ...string) {
+	env.t.Helper()
+	must(env.t, os.WriteFile(filepath.Join(env.dir, "points"), []byte(strings.Join(points, "\n")), 0o600))
 }
 
 // start starts the service in a mount namespace that gets the mounts of this one (mount_namespaces(7)).
-func (w *world) start() {
-	w.t.Helper()
+func (env *environment) start() {
+	env.t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "/proc/self/exe")
 	self, err := os.Executable()
-	must(w.t, err)
+	must(env.t, err)
 	cmd.Args[len(cmd.Args)-1] = self
-	cmd.Args = append(cmd.Args, filepath.Join(w.dir, "points"))
+	cmd.Args = append(cmd.Args, filepath.Join(env.dir, "points"))
 	cmd.Env = append(os.Environ(), caseEnv+"=serve")
-	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{w.held}
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{env.held}
 	out, err := cmd.StdoutPipe()
-	must(w.t, err)
+	must(env.t, err)
 	_, err = cmd.StdinPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
-	w.server = cmd
-	w.t.Cleanup(func() { w.stop(cmd) })
+	must(env.t, err)
+	must(env.t, cmd.Start())
+	env.server = cmd
+	env.t.Cleanup(func() { env.stop(cmd) })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "serving\n" {
-		w.t.Fatalf("%q, %v", line, err)
+		env.t.Fatalf("%q, %v", line, err)
 	}
 }
 
-func (w *world) stop(cmd *exec.Cmd) { cmd.Process.Kill(); cmd.Wait() }
+func (env *environment) stop(cmd *exec.Cmd) { cmd.Process.Kill(); cmd.Wait() }
 
 // under asks for a mount point.
-func (w *world) under(point string) hostcheck.Bare {
-	w.t.Helper()
-	return w.asker.Under(point, wait)
+func (env *environment) under(point string) hostcheck.Bare {
+	env.t.Helper()
+	return env.client.Under(point, wait)
 }
 
-// sees wants an answer without trouble.
-func (w *world) sees(point string, immutable bool, when string) {
-	w.t.Helper()
-	if b := w.under(point); b.Immutable != immutable || b.Trouble != "" || !b.Looked {
-		w.t.Fatalf("%s: %+v, want immutable %t", when, b, immutable)
+// sees expects a response without trouble.
+func (env *environment) sees(point string, immutable bool, when string) {
+	env.t.Helper()
+	if b := env.under(point); b.Immutable != immutable || b.Trouble != "" || !b.Looked {
+		env.t.Fatalf("%s: %+v, want immutable %t", when, b, immutable)
 	}
 }
 
-// refuses wants no answer but this.
-func (w *world) refuses(point, say string) {
-	w.t.Helper()
-	if b := w.under(point); b.Trouble != hostcheck.NotPermitted || !strings.Contains(b.Error, say) || b.Immutable || b.Identity.Inode != 0 {
-		w.t.Fatalf("%q: %+v, want %q", point, b, say)
+// refuses expects this response and no other.
+func (env *environment) refuses(point, say string) {
+	env.t.Helper()
+	if b := env.under(point); b.Trouble != hostcheck.NotPermitted || !strings.Contains(b.Error, say) || b.Immutable || b.Identity.Inode != 0 {
+		env.t.Fatalf("%q: %+v, want %q", point, b, say)
 	}
 }
 
@@ -174,127 +174,127 @@ func tmpfs(t *testing.T, dir string) { t.Helper(); hosttest.Mount(t, "-t", "tmpf
 func TestUnder(t *testing.T) {
 	before, later, open := bare(t, true), bare(t, true), bare(t, false)
 	tmpfs(t, before)
-	w := newWorld(t, before, later, open)
+	env := newEnvironment(t, before, later, open)
 	tmpfs(t, open)
-	w.sees(before, true, "mounted before")
-	w.sees(later, true, "not mounted")
+	env.sees(before, true, "mounted before")
+	env.sees(later, true, "not mounted")
 	tmpfs(t, later)
-	w.sees(later, true, "mounted later")
-	w.sees(open, false, "not immutable")
+	env.sees(later, true, "mounted later")
+	env.sees(open, false, "not immutable")
 	var st unix.Stat_t
 	hosttest.Unmount(t, later)
 	must(t, unix.Stat(later, &st))
-	if b := w.under(later); b.Identity.Inode != st.Ino || b.On.Major != unix.Major(st.Dev) || b.On.Minor != unix.Minor(st.Dev) {
+	if b := env.under(later); b.Identity.Inode != st.Ino || b.On.Major != unix.Major(st.Dev) || b.On.Minor != unix.Minor(st.Dev) {
 		t.Errorf("%+v is not inode %d of device %d", b, st.Ino, st.Dev)
 	}
 	hosttest.Unmount(t, before)
 	hosttest.SetImmutable(t, before, false)
-	w.sees(before, false, "after chattr -i")
+	env.sees(before, false, "after chattr -i")
 }
 
-// Only mount points of the configuration are answered for, as they are written there. What was one since the start
+// The service looks under mount points of the configuration alone, as they are written there. What was one since the start
 // still is: the daemon may go on with an earlier configuration.
 func TestConfiguredPointsOnly(t *testing.T) {
 	pool, other := bare(t, true), bare(t, true)
 	link := filepath.Join(hosttest.Dir(t), "link")
 	must(t, os.Symlink(pool, link))
-	w := newWorld(t, pool)
-	w.sees(pool, true, "configured")
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "configured")
 	for _, path := range []string{
 		other, link, pool + "/", pool + "/.", pool + "/../pool", filepath.Dir(pool), "/", "/etc", "pool", ".", strings.TrimPrefix(pool, "/"),
 		pool + "\x00", pool + "\n", "//" + pool[1:], "/etc/shadow", strings.Repeat("/x", 2000),
 	} {
-		w.refuses(path, "has no configured pool with mount point")
+		env.refuses(path, "has no configured pool with mount point")
 	}
-	w.points(other)
-	w.sees(other, true, "configured by now")
-	w.sees(pool, true, "configured before")
-	must(t, os.Remove(filepath.Join(w.dir, "points")))
-	w.refuses("/etc", "cannot read the configuration")
-	w.sees(pool, true, "without a configuration that can be read")
-	w.points(link)
-	if b := w.under(link); b.Trouble != hostcheck.LookFailed || b.Immutable {
+	env.points(other)
+	env.sees(other, true, "configured by now")
+	env.sees(pool, true, "configured before")
+	must(t, os.Remove(filepath.Join(env.dir, "points")))
+	env.refuses("/etc", "cannot read the configuration")
+	env.sees(pool, true, "without a configuration that can be read")
+	env.points(link)
+	if b := env.under(link); b.Trouble != hostcheck.LookFailed || b.Immutable {
 		t.Errorf("a configured symbolic link: %+v", b)
 	}
 }
 
-// Without the service there is no answer; with it, there is one. The sentence names what to start.
+// Without the service there is no response; with it, there is one. The sentence names what to start.
 func TestNobodyServes(t *testing.T) {
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
-	w.stop(w.server)
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
+	env.stop(env.server)
 	began := time.Now()
 	late := make(chan hostcheck.Bare, 1)
-	go func() { late <- w.asker.Under(pool, wait) }()
-	w.start() // the question waited in the socket, or was sent again
+	go func() { late <- env.client.Under(pool, wait) }()
+	env.start() // the request waited in the socket, or was sent again
 	if b := <-late; !b.Immutable || b.Trouble != "" {
 		t.Errorf("asked without the service: %+v", b)
 	}
-	w.stop(w.server)
-	w.held.Close()
-	w.asker.Grace = 50 * time.Millisecond
-	w.refuses(pool, SocketUnit+" does not listen")
-	must(t, os.Remove(w.asker.Socket))
-	w.refuses(pool, SocketUnit+" does not listen")
+	env.stop(env.server)
+	env.held.Close()
+	env.client.Grace = 50 * time.Millisecond
+	env.refuses(pool, SocketUnit+" does not listen")
+	must(t, os.Remove(env.client.Socket))
+	env.refuses(pool, SocketUnit+" does not listen")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	w.asker.Grace = time.Minute
-	go func() { late <- w.asker.Under(pool, wait) }()
-	w.listen()
-	w.start()
+	env.client.Grace = time.Minute
+	go func() { late <- env.client.Under(pool, wait) }()
+	env.listen()
+	env.start()
 	if b := <-late; !b.Immutable || b.Trouble != "" {
 		t.Errorf("asked while there was no socket: %+v", b)
 	}
-	w.asker.Socket, w.asker.Grace = "/etc/passwd", time.Millisecond
-	if b := w.under(pool); b.Trouble != hostcheck.NotPermitted {
+	env.client.Socket, env.client.Grace = "/etc/passwd", time.Millisecond
+	if b := env.under(pool); b.Trouble != hostcheck.NotPermitted {
 		t.Errorf("of a file: %+v", b)
 	}
 }
 
-// What is queued in a socket that is closed is dropped; the asker learns that, and asks again.
-func TestDroppedQuestion(t *testing.T) {
+// What is queued in a socket that is closed is dropped; the client learns that, and asks again.
+func TestDroppedRequest(t *testing.T) {
 	pool := bare(t, true)
-	w := &world{t: t, dir: hosttest.Dir(t)}
-	w.listen()
-	w.points(pool)
+	env := &environment{t: t, dir: hosttest.Dir(t)}
+	env.listen()
+	env.points(pool)
 	said := make(chan hostcheck.Bare, 1)
-	go func() { said <- w.asker.Under(pool, wait) }()
-	fds := []unix.PollFd{{Fd: int32(w.held.Fd()), Events: unix.POLLIN}}
+	go func() { said <- env.client.Under(pool, wait) }()
+	fds := []unix.PollFd{{Fd: int32(env.held.Fd()), Events: unix.POLLIN}}
 	for n, err := 0, error(unix.EINTR); n == 0; {
 		if n, err = unix.Poll(fds, 60_000); err != nil && !errors.Is(err, unix.EINTR) {
 			t.Fatal(err)
 		}
 	}
-	must(t, os.Remove(w.asker.Socket))
-	w.held.Close()
-	w.listen()
-	w.start()
+	must(t, os.Remove(env.client.Socket))
+	env.held.Close()
+	env.listen()
+	env.start()
 	if b := <-said; !b.Immutable || b.Trouble != "" {
-		t.Errorf("a question that was dropped: %+v", b)
+		t.Errorf("a request that was dropped: %+v", b)
 	}
 }
 
-// A minute without a question ends the service; what was asked meanwhile waits in the socket.
+// A minute without a request ends the service; what was asked meanwhile waits in the socket.
 func TestIdle(t *testing.T) {
 	pool := bare(t, true)
-	w := &world{t: t, dir: hosttest.Dir(t)}
-	w.listen()
+	env := &environment{t: t, dir: hosttest.Dir(t)}
+	env.listen()
 	s := Server{Look: hostcheck.LookUnder, Idle: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Points: func() ([]string, error) { return []string{pool}, nil }}
 	for i := range 3 {
-		held, err := unix.Dup(int(w.held.Fd()))
+		held, err := unix.Dup(int(env.held.Fd()))
 		must(t, err)
 		socket, err := socketOf(os.NewFile(uintptr(held), "socket"))
 		must(t, err)
 		said := make(chan hostcheck.Bare, 1)
-		go func() { said <- w.asker.Under(pool, wait) }()
+		go func() { said <- env.client.Under(pool, wait) }()
 		var b hostcheck.Bare
-		for answered := false; !answered; {
+		for responded := false; !responded; {
 			must(t, s.Serve(t.Context(), socket))
 			select {
 			case b = <-said:
-				answered = true
+				responded = true
 			default:
 			}
 		}
@@ -313,9 +313,9 @@ func TestDroppedAfterLongWait(t *testing.T) {
 	must(t, err)
 	defer service.Close()
 	go func() {
-		question, control := make([]byte, longest), make([]byte, unix.CmsgSpace(4))
+		request, control := make([]byte, longest), make([]byte, unix.CmsgSpace(4))
 		for n := 0; ; n++ {
-			_, c, _, _, err := service.ReadMsgUnix(question, control)
+			_, c, _, _, err := service.ReadMsgUnix(request, control)
 			if err != nil {
 				return
 			}
@@ -329,7 +329,7 @@ func TestDroppedAfterLongWait(t *testing.T) {
 			unix.Close(end)
 		}
 	}()
-	if b := (Asker{Socket: path, Grace: 100 * time.Millisecond}).Under("/srv/fast", wait); b.Trouble != "" || !b.Immutable {
+	if b := (Client{Socket: path, Grace: 100 * time.Millisecond}).Under("/srv/fast", wait); b.Trouble != "" || !b.Immutable {
 		t.Errorf("%+v", b)
 	}
 }

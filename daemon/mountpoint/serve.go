@@ -17,17 +17,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Server looks on request. A process that may send requests may have taken the daemon over: what a question makes grow is
+// Server looks on request. A process that may send requests may have taken the daemon over: what a request makes grow is
 // bounded, and nothing that it holds is waited for.
 //
-// What an asker may send, what refuses it, and the test that sends it:
+// What a client may send, what refuses it, and the test that sends it:
 //
 //	path of another directory      knows: it is not configured as written     TestConfiguredPointsOnly
 //	".." or another spelling       the same: paths are compared byte by byte  TestConfiguredPointsOnly
 //	configured symbolic link       RESOLVE_NO_SYMLINKS (hostcheck/mounts)     TestConfiguredPointsOnly
-//	directory beside a mount       On: the asker compares what was looked at  TestAnotherDirectory
+//	directory beside a mount       On: the client compares what was looked at  TestAnotherDirectory
 //	replaced parent, new mount     mount's number, RESOLVE_NO_XDEV            TestUnderInAStorm (hostcheck/mounts), TestStorm
-//	file, connection, listener     answerable: an end of a pair of sockets    TestGarbage
+//	file, connection, listener     isPairEnd: an end of a pair of sockets     TestGarbage
 //	many or long messages          MSG_TRUNC, MSG_CTRUNC, longest             TestGarbage
 //	more requests than looks       mostWaiting                                TestFlood
 //	end whose queue is full        MSG_DONTWAIT                               TestEndsThatAreNotRead
@@ -38,7 +38,7 @@ type Server struct {
 	// ends the service.
 	Points func() ([]string, error)
 	Look   func(point string) hostcheck.Bare // hostcheck.LookUnder
-	Idle   time.Duration                     // without a question, after which Serve returns
+	Idle   time.Duration                     // without a request, after which Serve returns
 	Log    *slog.Logger
 
 	known  map[string]bool // of Points, since the start
@@ -51,9 +51,9 @@ type Server struct {
 
 // Bounds.
 const (
-	// mostWaiting askers wait for one mount point's next look. One daemon and a few commands are usual.
+	// mostWaiting clients wait for one mount point's next look. One daemon and a few commands are usual.
 	mostWaiting = 16
-	// mostAside descriptors of a hostile asker are being closed: closing a file on a filesystem that hangs waits.
+	// mostAside descriptors of a hostile client are being closed: closing a file on a filesystem that hangs waits.
 	mostAside = 8
 	// quiet is how long after a logged refusal none is logged.
 	quiet = time.Minute
@@ -64,7 +64,7 @@ const (
 // place is a mount point: at most one look at a time, by a goroutine that ends when no request waits.
 type place struct {
 	looking bool
-	next    []int // ends that are answered by the look that begins next
+	next    []int // ends that get a response by the look that begins next
 }
 
 // ErrStartAgain says that this process cannot read the configuration, and another one could. What was asked is
@@ -72,7 +72,7 @@ type place struct {
 var ErrStartAgain = errors.New("a file that the configuration needs was replaced, and Landlock allows the old one")
 
 // errStuck: systemd starts another process, and the kernel closes the descriptors of this one.
-var errStuck = errors.New("descriptors that came with questions cannot be closed")
+var errStuck = errors.New("descriptors that came with requests cannot be closed")
 
 // Serve responds until ctx ends, or until no request came for Idle and no look is under way; both are no error.
 // What is asked afterwards waits in the socket, which the service manager holds.
@@ -96,12 +96,12 @@ func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
 }
 
 func (s *Server) serve(socket *net.UnixConn) error {
-	question, control := make([]byte, longest+1), make([]byte, unix.CmsgSpace(4))
+	request, control := make([]byte, longest+1), make([]byte, unix.CmsgSpace(4))
 	for {
 		if err := socket.SetReadDeadline(time.Now().Add(s.Idle)); err != nil {
 			return ended(err)
 		}
-		n, c, flags, err := s.receive(socket, question, control)
+		n, c, flags, err := s.receive(socket, request, control)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if s.idle() {
@@ -110,7 +110,7 @@ func (s *Server) serve(socket *net.UnixConn) error {
 		case err != nil:
 			return ended(err)
 		default:
-			if err := s.take(question[:n], control[:c], flags); err != nil {
+			if err := s.take(request[:n], control[:c], flags); err != nil {
 				return err
 			}
 		}
@@ -136,20 +136,20 @@ func (s *Server) idle() bool {
 	return true
 }
 
-// take has one question answered, or drops it. An error ends the service.
-func (s *Server) take(question, control []byte, flags int) error {
+// take has a look respond to one request, refuses it, or drops it. An error ends the service.
+func (s *Server) take(request, control []byte, flags int) error {
 	ends := descriptors(control)
-	if len(question) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !answerable(ends[0]) {
+	if len(request) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !isPairEnd(ends[0]) {
 		s.refuse("a malformed request was dropped")
 		s.discard(ends)
 		return nil
 	}
-	point := string(question)
+	point := string(request)
 	if known, err := s.knows(point); errors.Is(err, ErrStartAgain) {
 		return err
 	} else if !known {
 		s.refuse("a request for a path that is not a pool's mount point was refused")
-		s.answer(ends, trouble(hostcheck.NotPermitted, unknown(point, err)))
+		s.respond(ends, trouble(hostcheck.NotPermitted, unknown(point, err)))
 		return nil
 	}
 	s.enqueue(point, ends[0])
@@ -184,8 +184,8 @@ func (s *Server) knows(point string) (bool, error) {
 	return s.known[point], err
 }
 
-// enqueue has an asker answered by a look that begins after now: one that is under way may have begun before the
-// asker read its mount table.
+// enqueue has a look respond to a client that begins after now: one that is under way may have begun before the
+// client read its mount table.
 func (s *Server) enqueue(point string, end int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,12 +221,12 @@ func (s *Server) work(point string, p *place) {
 		if len(ends) == 0 {
 			return
 		}
-		s.answer(ends, s.Look(point))
+		s.respond(ends, s.Look(point))
 	}
 }
 
-// answer sends one message to each end, and closes it. An end that is full or closed gets none.
-func (s *Server) answer(ends []int, b hostcheck.Bare) {
+// respond sends one message to each end, and closes it. An end that is full or closed gets none.
+func (s *Server) respond(ends []int, b hostcheck.Bare) {
 	message, err := json.Marshal(reply{b, []byte(b.On.Path)})
 	for _, end := range ends {
 		if err == nil {
@@ -236,7 +236,7 @@ func (s *Server) answer(ends []int, b hostcheck.Bare) {
 	s.discard(ends)
 }
 
-// waiting separates the ends whose askers are still there from the others.
+// waiting separates the ends whose clients are still there from the others.
 func waiting(ends []int) (there, gone []int) {
 	for _, end := range ends {
 		fds := []unix.PollFd{{Fd: int32(end)}}

@@ -32,7 +32,7 @@ func probe(args []string) error {
 	if err := json.Unmarshal([]byte(args[1]), &e); err != nil {
 		return err
 	}
-	p := hostcheck.NewProber(e).Asking(Service, Asker{Socket: args[0], Grace: time.Minute}.Under)
+	p := hostcheck.NewProber(e).Asking(Service, Client{Socket: args[0], Grace: time.Minute}.Under)
 	out := json.NewEncoder(os.Stdout)
 	for {
 		if err := out.Encode(p.Probe(context.Background())); err != nil {
@@ -42,24 +42,24 @@ func probe(args []string) error {
 }
 
 // prober starts probe in a mount namespace of its own, without CAP_SYS_ADMIN.
-func (w *world) prober(e hostcheck.Expect) (next func() hostcheck.Report) {
-	w.t.Helper()
+func (env *environment) prober(e hostcheck.Expect) (next func() hostcheck.Report) {
+	env.t.Helper()
 	what, err := json.Marshal(e)
-	must(w.t, err)
+	must(env.t, err)
 	self, err := os.Executable()
-	must(w.t, err)
-	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", self, w.asker.Socket, string(what))
+	must(env.t, err)
+	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", self, env.client.Socket, string(what))
 	cmd.Env, cmd.Stderr = append(os.Environ(), caseEnv+"=probe"), os.Stderr
 	out, err := cmd.StdoutPipe()
-	must(w.t, err)
+	must(env.t, err)
 	_, err = cmd.StdinPipe()
-	must(w.t, err)
-	must(w.t, cmd.Start())
-	w.t.Cleanup(func() { w.stop(cmd) })
+	must(env.t, err)
+	must(env.t, cmd.Start())
+	env.t.Cleanup(func() { env.stop(cmd) })
 	reports := json.NewDecoder(bufio.NewReader(out))
 	return func() (r hostcheck.Report) {
-		w.t.Helper()
-		must(w.t, reports.Decode(&r))
+		env.t.Helper()
+		must(env.t, reports.Decode(&r))
 		return r
 	}
 }
@@ -121,8 +121,8 @@ func (s storm) blow(stop *atomic.Bool, turns *atomic.Int64) error {
 func TestStorm(t *testing.T) {
 	m := hostcheck.NewMarker("fast", time.Now())
 	s := newStorm(t, m)
-	w := newWorld(t, s.point)
-	next := w.prober(hostcheck.Expect{Pool: "fast", Path: s.point, MountPoint: s.point, RequireMount: true, Immutable: hostcheck.ImmutableRequire, Remembered: m.ID})
+	env := newEnvironment(t, s.point)
+	next := env.prober(hostcheck.Expect{Pool: "fast", Path: s.point, MountPoint: s.point, RequireMount: true, Immutable: hostcheck.ImmutableRequire, Remembered: m.ID})
 	hosttest.Mount(t, "--bind", s.good, s.point)
 	for !next().Open() { // a look that began before the mount
 	}
@@ -163,16 +163,16 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Where the service is in a mount namespace that does not see the same mounts, its answer is about another directory
+// Where the service is in a mount namespace that does not see the same mounts, its response is about another directory
 // and does not count.
 func TestAnotherDirectory(t *testing.T) {
 	m := hostcheck.NewMarker("fast", time.Now())
 	s := newStorm(t, m)
 	hosttest.Mount(t, "--make-rprivate", s.base)
-	w := newWorld(t, s.point) // sees the immutable directory alone, whatever is mounted later
+	env := newEnvironment(t, s.point) // sees the immutable directory alone, whatever is mounted later
 	hosttest.Mount(t, "--bind", s.over, s.base)
 	hosttest.Mount(t, "--bind", s.bad, s.point)
-	next := w.prober(hostcheck.Expect{Pool: "fast", Path: s.point, MountPoint: s.point, RequireMount: true, Immutable: hostcheck.ImmutableRequire, Remembered: m.ID})
+	next := env.prober(hostcheck.Expect{Pool: "fast", Path: s.point, MountPoint: s.point, RequireMount: true, Immutable: hostcheck.ImmutableRequire, Remembered: m.ID})
 	r := next()
 	if f, closed := r.Closed(); !closed || f.Reason != hostcheck.ReasonLookFailed {
 		t.Errorf("%+v", r)

@@ -36,28 +36,28 @@ func lingering(t *testing.T) func() *os.File {
 }
 
 // meanwhile has f send and close while the service is stopped: then the last descriptors are the service's.
-func (w *world) meanwhile(f func()) {
-	w.t.Helper()
-	must(w.t, w.server.Process.Signal(unix.SIGSTOP))
-	for !w.stopped() {
+func (env *environment) meanwhile(f func()) {
+	env.t.Helper()
+	must(env.t, env.server.Process.Signal(unix.SIGSTOP))
+	for !env.stopped() {
 		time.Sleep(time.Millisecond)
 	}
 	f()
-	must(w.t, w.server.Process.Signal(unix.SIGCONT))
+	must(env.t, env.server.Process.Signal(unix.SIGCONT))
 }
 
 // ends waits for the service to end with an error.
-func (w *world) ends() {
-	w.t.Helper()
+func (env *environment) ends() {
+	env.t.Helper()
 	ended := make(chan error, 1)
-	go func() { ended <- w.server.Wait() }()
+	go func() { ended <- env.server.Wait() }()
 	select {
 	case err := <-ended:
 		if err == nil {
-			w.t.Error("the service ended without an error")
+			env.t.Error("the service ended without an error")
 		}
 	case <-time.After(wait):
-		w.t.Fatal("the service goes on")
+		env.t.Fatal("the service goes on")
 	}
 }
 
@@ -65,40 +65,40 @@ func (w *world) ends() {
 func TestStuckDescriptors(t *testing.T) {
 	linger := lingering(t)
 	pool := bare(t, true)
-	w := newWorld(t, pool)
+	env := newEnvironment(t, pool)
 	stuck := func(n int) { // a signal ends the waiting of those before
-		w.meanwhile(func() {
+		env.meanwhile(func() {
 			for range n {
 				f := linger()
-				must(t, w.send(pool, int(f.Fd())))
+				must(t, env.send(pool, int(f.Fd())))
 				f.Close()
 			}
 		})
 	}
 	stuck(mostAside)
-	w.sees(pool, true, "beside descriptors that are stuck")
+	env.sees(pool, true, "beside descriptors that are stuck")
 	stuck(mostAside + 1)
-	w.ends()
-	w.start()
-	w.sees(pool, true, "of the next process")
+	env.ends()
+	env.start()
+	env.sees(pool, true, "of the next process")
 }
 
-// An end is closed with what the asker has put into its queue, whether it is refused or answered.
+// An end is closed with what the client has put into its queue, whether it is refused or gets a response.
 func TestStuckEnds(t *testing.T) {
 	linger := lingering(t)
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
-	for _, question := range []string{"/no/pool", pool} {
-		w.meanwhile(func() {
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
+	for _, request := range []string{"/no/pool", pool} {
+		env.meanwhile(func() {
 			ours, end := pair(t, unix.SOCK_SEQPACKET)
 			f := linger()
 			must(t, unix.Sendmsg(ours, nil, unix.UnixRights(int(f.Fd())), nil, 0))
 			must(t, f.Close())
-			must(t, w.send(question, end))
+			must(t, env.send(request, end))
 			must(t, unix.Dup3(ours, end, unix.O_CLOEXEC)) // closes it, and keeps its number from another's use
 		})
-		w.sees(pool, true, "beside an end that is stuck, of a question for "+question)
+		env.sees(pool, true, "beside an end that is stuck, of a request for "+request)
 	}
 }
 
@@ -106,15 +106,15 @@ func TestStuckEnds(t *testing.T) {
 func TestStuckInTheKernel(t *testing.T) {
 	linger := lingering(t)
 	pool := bare(t, true)
-	w := newWorld(t, pool)
-	w.sees(pool, true, "at first")
+	env := newEnvironment(t, pool)
+	env.sees(pool, true, "at first")
 	_, end := pair(t, unix.SOCK_SEQPACKET)
-	w.meanwhile(func() {
+	env.meanwhile(func() {
 		f := linger()
-		must(t, w.send(pool, end, end, int(f.Fd())))
+		must(t, env.send(pool, end, end, int(f.Fd())))
 		must(t, f.Close())
 	})
-	w.ends()
-	w.start()
-	w.sees(pool, true, "of the next process")
+	env.ends()
+	env.start()
+	env.sees(pool, true, "of the next process")
 }
