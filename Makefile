@@ -82,7 +82,7 @@ test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubect
 test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
 	@$(GO) run $(GOFLAGS) ./test/storm $(STORMFLAGS)
 
-test-hang: deps build $(BUILD)/controlplane ## storage that stops answering in each call, and everything that must go on
+test-hang: deps build $(BUILD)/controlplane ## storage that stops responding in each call, and everything that must go on
 	@$(GO) run $(GOFLAGS) ./test/hang $(HANGFLAGS)
 
 test-hostile: deps build $(BUILD)/controlplane ## tenants that make their volumes hard to remove

@@ -36,7 +36,7 @@ func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
 		}
 	}
 	rules := confinement(o, cfg)
-	rules.Work = slices.DeleteFunc(rules.Work, func(path string) bool { return o.Answers != nil && !o.Answers(path) })
+	rules.Work = slices.DeleteFunc(rules.Work, func(path string) bool { return o.Responds != nil && !o.Responds(path) })
 	return confine.Process(rules)
 }
 

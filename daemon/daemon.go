@@ -38,8 +38,8 @@ type Options struct {
 	Reload     <-chan os.Signal // read the configuration again; may be nil
 	// MetricsSocket listens already, for the metrics, in place of the configured address; may be nil.
 	MetricsSocket *os.File
-	// Answers reports whether a path's filesystem responds, without letting this process wait for it; nil: all do.
-	Answers func(path string) bool
+	// Responds reports whether a path's filesystem responds, without letting this process wait for it; nil: all do.
+	Responds func(path string) bool
 }
 
 // Run provisions until ctx ends, which is no error. Its errors are those of the start: a bad

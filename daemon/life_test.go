@@ -110,7 +110,7 @@ func TestTroubleIsToldUntilItEnds(t *testing.T) {
 	}
 }
 
-// Before every pool was checked the daemon is neither healthy nor usable, and the answer to a probe tells why.
+// Before every pool was checked the daemon is neither healthy nor usable, and the response to a probe tells why.
 func TestUnhealthyBeforeTheFirstCheck(t *testing.T) {
 	d, g := newDaemon(t)
 	d.now.set(g)

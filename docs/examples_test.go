@@ -53,7 +53,7 @@ func write(t *testing.T, name, text string) {
 }
 
 // Every drop-in for the unit is one that systemd takes: it says nothing that it does not say of the
-// unit alone. On its exit code nobody can rely: an unknown key is a warning.
+// unit alone. Its exit code tells nothing: an unknown key is a warning.
 func TestDropIns(t *testing.T) {
 	verify := func(dropIn string) string {
 		dir := t.TempDir()
@@ -107,7 +107,7 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// ours says whether a provisioner's name is one that the documents may use in a class.
+// ours reports whether a provisioner's name is one that the documents may use in a class.
 func ours(provisioner string) bool {
 	_, known := plan.SystemOf(provisioner)
 	return known || provisioner == plan.DefaultProvisioner

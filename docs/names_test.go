@@ -23,7 +23,7 @@ import (
 func TestReasons(t *testing.T) {
 	real := append(constants(t, "../daemon/plan/reasons.go"), constants(t, "../hostcheck/reasons.go")...)
 	if m := regexp.MustCompile(`return "(NotChecked)"`).FindStringSubmatch(read(t, "../daemon/gate/gate.go")); m != nil {
-		real = append(real, m[1]) // of a pool that nobody looked at yet
+		real = append(real, m[1]) // of a pool that was not looked at yet
 	}
 	same(t, "reasons", headings(read(t, "troubleshooting.md"), 3, 3), real)
 }

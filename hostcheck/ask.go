@@ -215,11 +215,11 @@ func (l *gatherer) askDevice(f *Facts, fd int, e enter) {
 // filesystemUUID is FS_IOC_GETFSUUID (linux/fs.h): struct fsuuid2 { __u8 len; __u8 uuid[16]; }.
 func filesystemUUID(fd int) string {
 	const getUUID = 0x80111500
-	var answer [17]byte
-	if !ask(fd, getUUID, unsafe.Pointer(&answer)) || answer[0] != 16 {
+	var response [17]byte
+	if !ask(fd, getUUID, unsafe.Pointer(&response)) || response[0] != 16 {
 		return ""
 	}
-	return formatUUID(answer[1:])
+	return formatUUID(response[1:])
 }
 
 func formatUUID(raw []byte) string {

@@ -20,8 +20,8 @@ func automounted(t *testing.T) (*pool, *hosttest.Automounter) {
 	return p, hosttest.Automount(t, p.dir, "-o", "loop", p.image.File, p.dir)
 }
 
-// Nobody but the look itself opens the pool, and that mounts it: at first, and after the automounter took
-// it away because nobody used it.
+// No process but the one that looks opens the pool, and that mounts it: at first, and after the automounter took
+// it away because no process used it.
 func TestProbeMountsAnAutomount(t *testing.T) {
 	p, _ := automounted(t)
 	for round := range 3 {
@@ -101,8 +101,8 @@ func TestProbeSparesTheAutomounter(t *testing.T) {
 	p.sees(t, "later")
 }
 
-// An automounter that never answers does not hang the look, costs one thread, and is not waited for by
-// others. When it answers, the pool opens.
+// An automounter that never responds does not hang the look, costs one thread, and is not waited for by
+// others. When it responds, the pool opens.
 func TestProbeHungAutomount(t *testing.T) {
 	p, a := automounted(t)
 	a.Holds()
@@ -116,7 +116,7 @@ func TestProbeHungAutomount(t *testing.T) {
 	}
 	a.Mounts("-o", "loop", p.image.File, p.dir)
 	if r := p.probeFor(t, slack); !r.Open() {
-		t.Fatalf("after it answered: %+v", r)
+		t.Fatalf("after it responded: %+v", r)
 	}
 }
 

@@ -43,9 +43,9 @@ func btrfsOf(fd int) (uuid string, members []string) {
 	return formatUUID(info[btrfsFSID : btrfsFSID+16]), members
 }
 
-func ask(fd int, question uintptr, answer unsafe.Pointer) bool {
+func ask(fd int, question uintptr, response unsafe.Pointer) bool {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), question, uintptr(answer))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), question, uintptr(response))
 		if errno != unix.EINTR {
 			return errno == 0
 		}

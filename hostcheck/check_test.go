@@ -126,7 +126,7 @@ var faults = []struct {
 		e.Filesystem, e.Device, f.Device = "", "", Device{}
 	}},
 	{"read-only mount", func(e *Expect, f *Facts) { f.Space.ReadOnly = true }},
-	{"not answering", func(e *Expect, f *Facts) {
+	{"not responding", func(e *Expect, f *Facts) {
 		f.Unanswered, f.Waited = "statfs of /srv/disk/pool", 2034*time.Millisecond
 		f.Space, f.Marker = Space{}, MarkerFact{}
 	}},
@@ -260,7 +260,7 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// What was never answered must not pass for good, whichever question it was.
+// A question without a response must not pass for good, whichever it was.
 func TestUnansweredIsClosed(t *testing.T) {
 	e, f := good()
 	for _, strip := range []func(){

@@ -19,10 +19,10 @@ type Facts struct {
 	Space      Space          `json:"space"`
 	Marker     MarkerFact     `json:"marker"`
 	Label      LabelFact      `json:"label,omitzero"`
-	// Unanswered is the question to which the filesystem had not answered by the deadline.
+	// Unanswered is the question to which the filesystem had not responded by the deadline.
 	Unanswered string        `json:"unanswered,omitempty"`
 	Waited     time.Duration `json:"waited,omitempty"`
-	// Failed is a question that the filesystem answered with an error, and the error.
+	// Failed is a question to which the filesystem returned an error, and the error.
 	Failed string `json:"failed,omitempty"`
 	// Refused says that the error of Path or Failed is a permission that this process, as root, has not.
 	Refused bool `json:"refused,omitempty"`
@@ -87,7 +87,7 @@ const (
 	CannotTell   Trouble = "cannotTell"
 	NotPermitted Trouble = "notPermitted"
 	LookFailed   Trouble = "failed"
-	// NoAnswer: the service that was asked to look had not answered within the time that an asker waits.
+	// NoAnswer: the service that was asked to look had not responded within the time that a client waits.
 	NoAnswer Trouble = "noAnswer"
 )
 

@@ -39,13 +39,13 @@ func (p *pool) probeFor(t *testing.T, d time.Duration) Report {
 	began := time.Now()
 	r := p.Probe(ctx)
 	if took := time.Since(began); took > d+slack {
-		t.Fatalf("answered after %s, the deadline was %s", took, d)
+		t.Fatalf("returned after %s, the deadline was %s", took, d)
 	}
 	return r
 }
 
 // However the filesystem hangs, the report comes by the deadline and says where; a hundred looks
-// cost one thread; and when the filesystem answers again, so does the next look.
+// cost one thread; and when the filesystem responds again, so does the next look.
 func TestProbeOfAHungFilesystem(t *testing.T) {
 	for name, c := range map[string]struct {
 		hang func(*hungfs.FS)
@@ -133,7 +133,7 @@ func TestProbeOfAnotherPoolGoesOn(t *testing.T) {
 	}
 }
 
-// A look that began before the call is not good enough: the answer must be of a moment after it.
+// A look that began before the call is not good enough: the result must be of a moment after it.
 // Here the first look opened the pool before it was unmounted, and is held until after.
 func TestProbeIsOfAMomentAfterTheCall(t *testing.T) {
 	fs, p := hungPool(t)
@@ -155,7 +155,7 @@ func TestProbeIsOfAMomentAfterTheCall(t *testing.T) {
 	}
 }
 
-// waiting says whether a look waits for another.
+// waiting reports whether a look waits for another.
 func (p *Prober) waiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -92,13 +92,13 @@ func validID(id string) bool {
 }
 
 // ReadMarker reads the marker of the pool whose directory is open at root. The caller bounds the
-// time: a hung filesystem does not answer.
+// time: a hung filesystem does not respond.
 func ReadMarker(root int) (Marker, error) {
 	return readMarker(root, 0)
 }
 
 // readMarkerDirect asks the device and not the page cache, where the filesystem can do that: a disk
-// that was pulled out goes on answering from the cache for hours.
+// that was pulled out goes on being read from the cache for hours.
 func readMarkerDirect(root int) (Marker, error) {
 	m, err := readMarker(root, unix.O_DIRECT)
 	if errors.Is(err, unix.EINVAL) {

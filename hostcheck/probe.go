@@ -12,7 +12,7 @@ const patience = 10 * time.Second
 
 // Prober looks at one pool. It is safe for concurrent use.
 //
-// A look is a goroutine, because a hung filesystem gives its thread back only when it answers. There
+// A look is a goroutine, because a hung filesystem gives its thread back only when it responds. There
 // is never more than one: a look that begins while another is under way waits for it, together with
 // all that come meanwhile, and is one look for all of them. So each caller of Probe gets what was
 // seen after the call, and a pool that hangs costs one thread, however often it is asked.
@@ -43,7 +43,7 @@ type step struct {
 // NewProber makes a prober; it looks at nothing before Probe.
 func NewProber(e Expect) *Prober { return &Prober{expect: e, look: gatherer{expect: e}} }
 
-// How long the process that is asked to look may take: where the answer decides whether the pool is good, and where it is a
+// How long the process that is asked to look may take: where the response decides whether the pool is good, and where it is a
 // warning.
 const (
 	answerWithin  = 30 * time.Second
@@ -59,8 +59,8 @@ func (p *Prober) Asking(who string, ask func(point string, within time.Duration)
 }
 
 // Probe looks at the pool now and returns by the context's deadline (without one, in 10 s): a pool
-// that has not answered by then is reported NotAnswering, with what was learnt before. It recovers
-// by itself once the filesystem answers.
+// that has not responded by then is reported NotAnswering, with what was learnt before. It recovers
+// by itself once the filesystem responds.
 func (p *Prober) Probe(ctx context.Context) Report {
 	began := time.Now()
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -86,7 +86,7 @@ func (p *Prober) SetCluster(id string) {
 	p.cluster = id
 }
 
-// Waiting is how long the question has been waiting for its answer that is asked now, 0 if none is.
+// Waiting is how long the question has been waiting for its response that is asked now, 0 if none is.
 func (p *Prober) Waiting() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *Prober) advance() *call {
 	return p.current
 }
 
-// enter notes what is asked next, with what is known before the answer.
+// enter notes what is asked next, with what is known before the response.
 func (r *call) enter(question string, known Facts) {
 	r.at.Store(&step{facts: known, question: question, since: time.Now()})
 }
@@ -160,7 +160,7 @@ func (p *Prober) unanswered(ours *call) Facts {
 		}
 	}
 	select {
-	case <-ours.done: // it answered just now
+	case <-ours.done: // it responded just now
 		return ours.facts
 	default:
 		return Facts{Unanswered: "waiting for a processor"}

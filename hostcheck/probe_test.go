@@ -306,7 +306,7 @@ func TestProbeShutDownFilesystem(t *testing.T) {
 	}
 }
 
-// A disk that is gone goes on answering from the page cache. A look past the cache finds out, within
+// A disk that is gone can still be read from the page cache. A look past the cache finds out, within
 // expensiveEvery.
 func TestProbeYankedDisk(t *testing.T) {
 	p := newPool(t)
@@ -315,7 +315,7 @@ func TestProbeYankedDisk(t *testing.T) {
 	must(t, unix.Syncfs(fd))
 	must(t, unix.Close(fd))
 	p.sees(t, "before")
-	must(t, os.Truncate(p.image.File, 0)) // the loop device answers every read with EIO now
+	must(t, os.Truncate(p.image.File, 0)) // the loop device fails every read with EIO now
 	p.sees(t, "from the cache")
 	p.look.now = func() time.Time { return time.Now().Add(expensiveEvery) }
 	p.sees(t, "from the device", ReasonUnreadable)

@@ -21,8 +21,8 @@ const (
 	ReasonDeviceNotUnique      = "DeviceNotUnique"      // several devices have the configured UUID or label
 	ReasonNetworkFilesystem    = "NetworkFilesystem"    // other nodes can have it mounted, and the pool is one node's
 	ReasonReadOnly             = "ReadOnly"             // the mount or the filesystem is read-only
-	ReasonNotAnswering         = "NotAnswering"         // no answer within the deadline
-	ReasonUnreadable           = "Unreadable"           // the filesystem answers with an error
+	ReasonNotAnswering         = "NotAnswering"         // no response within the deadline
+	ReasonUnreadable           = "Unreadable"           // the filesystem returns an error
 	ReasonNotSeen              = "NotSeen"              // nothing is wrong in what was seen, and that is not enough
 	ReasonNotImmutable         = "NotImmutable"         // the directory under the mount point can be written to
 	ReasonImmutableUnknown     = "ImmutableUnknown"     // the filesystem below cannot tell

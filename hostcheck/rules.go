@@ -188,7 +188,7 @@ func readOnly(v view) (Finding, bool) {
 }
 
 func notAnswering(v view) (Finding, bool) {
-	return when(v.facts.Unanswered != "", Close, ReasonNotAnswering, "%s: no answer for %s", v.facts.Unanswered, roughly(v.facts.Waited))
+	return when(v.facts.Unanswered != "", Close, ReasonNotAnswering, "%s: no response for %s", v.facts.Unanswered, roughly(v.facts.Waited))
 }
 
 // roughly keeps a message from changing with every look.

@@ -29,7 +29,7 @@ type disk struct {
 	file   string            // what a loop device shows
 }
 
-// twinsEvery is how old the answer may be: a disk that sleeps should not be woken for it.
+// twinsEvery is how old the result may be: a disk that sleeps should not be woken for it.
 const twinsEvery = 5 * time.Minute
 
 // scanner looks at the host's block devices, apart from the pools: one that hangs keeps no pool waiting.

@@ -165,7 +165,7 @@ func TestDisksByUdev(t *testing.T) {
 	}
 }
 
-// A device that does not answer keeps no pool waiting.
+// A device that does not respond keeps no pool waiting.
 func TestScanThatHangs(t *testing.T) {
 	base := hosttest.Dir(t)
 	must(t, os.MkdirAll(filepath.Join(base, "class/block/sda"), 0o755))

@@ -101,7 +101,7 @@ func (l *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 }
 
 // asked is the look of another process, which may look where this one may not. Its mount namespace is another one,
-// so that numbers of mounts mean nothing there; the answer counts only for the directory that this process's own
+// so that numbers of mounts mean nothing there; the response counts only for the directory that this process's own
 // table has under the mount point.
 //
 // What is seen there is as new as if it was seen here. The kernel changes a shared mount's copies in all namespaces

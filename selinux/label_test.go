@@ -51,7 +51,7 @@ func TestSetAndOf(t *testing.T) {
 	}
 }
 
-// What fits is what restorecon would leave alone; categories count only where nobody else gives them.
+// What fits is what restorecon would leave alone; categories count only where no process gives them.
 func TestWant(t *testing.T) {
 	for _, c := range []struct {
 		label     string

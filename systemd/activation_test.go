@@ -17,7 +17,7 @@ import (
 // insideEnv says that this process is the service of TestPassed.
 const insideEnv = "HOSTPATH_TEST_PASSED"
 
-// TestPassedInside is the service of TestPassed: it answers one request on the socket that it was
+// TestPassedInside is the service of TestPassed: it responds to one request on the socket that it was
 // passed, and says what else it sees.
 func TestPassedInside(t *testing.T) {
 	if os.Getenv(insideEnv) == "" {
@@ -38,7 +38,7 @@ func TestPassedInside(t *testing.T) {
 	})}
 	go server.Serve(l)
 	<-asked
-	if err := server.Shutdown(t.Context()); err != nil { // waits for the answer to be sent: the process ends now
+	if err := server.Shutdown(t.Context()); err != nil { // waits for the response to be sent: the process ends now
 		t.Fatal(err)
 	}
 }
@@ -71,14 +71,14 @@ func TestPassed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer service.Process.Kill()
-	client := http.Client{Timeout: time.Minute} // nobody may answer: the socket listens by itself
-	answer, err := client.Get("http://" + address)
+	client := http.Client{Timeout: time.Minute} // no process may respond: the socket listens by itself
+	response, err := client.Get("http://" + address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	body := make([]byte, 200)
-	n, _ := answer.Body.Read(body)
+	n, _ := response.Body.Read(body)
 	if got := string(body[:n]); got != "passed" {
 		t.Errorf("%q; the service said %s", got, said.String())
 	}

@@ -305,7 +305,7 @@ func TestExposure(t *testing.T) {
 			explained := slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(f, m[1]+"=") })
 			named := slices.Contains([]string{"ProtectClock", "IPAddressAllow", "DevicePolicy"}, m[1])
 			if !explained && !named {
-				t.Errorf("%s: %s= is explained, and nobody finds fault with it", name, m[1])
+				t.Errorf("%s: %s= is explained, and no tool finds fault with it", name, m[1])
 			}
 		}
 	}

@@ -103,7 +103,7 @@ func (p *program) checkCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&configOnly, "config-only", false, "read the configuration and look at nothing else")
-	c.Flags().DurationVar(&deadline, "deadline", 5*time.Second, "how long a pool may take to answer")
+	c.Flags().DurationVar(&deadline, "deadline", 5*time.Second, "how long a pool may take to respond")
 	return c
 }
 

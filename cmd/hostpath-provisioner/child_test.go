@@ -29,19 +29,19 @@ func beChild() {
 	}
 }
 
-// A filesystem answers with an error as well: only a child that does not end in time means that it hangs.
+// An error is a response of a filesystem as well: only a child that does not end in time means that it hangs.
 func TestAnswers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(childEnv, "program")
 	for name, path := range map[string]string{"a directory": dir, "nothing of this name": filepath.Join(dir, "none"), "beneath a file": "/proc/self/exe/x"} {
-		if !answers(path) {
-			t.Errorf("%s: does not answer", name)
+		if !responds(path) {
+			t.Errorf("%s: does not respond", name)
 		}
 	}
 	t.Setenv(childEnv, "hang")
 	file, start := filepath.Join(dir, "pid"), time.Now()
-	if answers(file) {
-		t.Error("a child that waits has answered")
+	if responds(file) {
+		t.Error("a child that waits has responded")
 	}
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("waited for %s", took)

@@ -80,7 +80,7 @@ func (p *program) keptDropIns(dir string) error {
 // mountPointsFile is the file in kept with what keepMountPoints writes.
 const mountPointsFile = "mount-points.json"
 
-// keepMountPoints writes the mount points that the service which looks under them answers for while the configuration
+// keepMountPoints writes the mount points that the service which looks under them accepts while the configuration
 // has errors. A file that was written in part is no JSON, and names none.
 func (p *program) keepMountPoints(points []string) error {
 	text, err := json.Marshal(points)

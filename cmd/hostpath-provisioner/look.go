@@ -10,21 +10,21 @@ import (
 
 const lookName = "look"
 
-// lookCommand is what the daemon runs to learn whether a filesystem answers, before it confines itself: a
+// lookCommand is what the daemon runs to learn whether a filesystem responds, before it confines itself: a
 // thread of its own that waits in the kernel would keep it from doing that.
 func (p *program) lookCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: lookName + " PATH", Short: "End when the filesystem of a path has answered", Hidden: true, Args: args(1, 1),
+		Use: lookName + " PATH", Short: "End when the filesystem of a path has responded", Hidden: true, Args: args(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			os.Stat(args[0]) // an error is an answer
+			os.Stat(args[0]) // an error is a response
 			return nil
 		},
 	}
 }
 
-// answers waits for two seconds. A child that waits in the kernel ends some day, and is waited for until
+// responds waits for two seconds. A child that waits in the kernel ends some day, and is waited for until
 // then, by a thread that signals reach.
-func answers(path string) bool {
+func responds(path string) bool {
 	c := exec.Command("/proc/self/exe", lookName, path)
 	if err := c.Start(); err != nil {
 		return true

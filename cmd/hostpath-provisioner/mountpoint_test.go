@@ -25,7 +25,7 @@ func serveMountPoints(base string) int {
 }
 
 // mountPointService starts a process of the service, which ends with the test.
-func mountPointService(h *host) mountpoint.Asker {
+func mountPointService(h *host) mountpoint.Client {
 	h.t.Helper()
 	path := filepath.Join(hosttest.Dir(h.t), "socket")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -42,10 +42,10 @@ func mountPointService(h *host) mountpoint.Asker {
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{held}
 	h.must(cmd.Start())
 	h.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return mountpoint.Asker{Socket: path, Grace: 10 * time.Second}
+	return mountpoint.Client{Socket: path, Grace: 10 * time.Second}
 }
 
-// A process of the service that starts while the configuration has errors answers for the mount points of the last valid
+// A process of the service that starts while the configuration has errors looks under the mount points of the last valid
 // one that the generator read, and for no other path.
 func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 	h := newHost(t, "")

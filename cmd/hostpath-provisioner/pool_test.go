@@ -228,7 +228,7 @@ gone other bound
 	if got := show(join(disks, api)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// Nothing is called orphaned as long as nobody could ask.
+	// Nothing is called orphaned as long as the API was not asked.
 	silent := show(join(disks, objects{err: errors.New("refused")}))
 	if strings.Contains(silent, stateOrphaned) || !strings.Contains(silent, "fast 1-bound unknown\n") || !strings.Contains(silent, "fast 9-kept retained\n") {
 		t.Errorf("without the API:\n%s", silent)

@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// prepareDeadline is how long the pool's filesystem may take to answer.
+// prepareDeadline is how long the pool's filesystem may take to respond.
 const prepareDeadline = 10 * time.Second
 
 func (p *program) prepareCommand() *cobra.Command {

@@ -250,7 +250,7 @@ func (p *program) daemon(c *cobra.Command, _ []string) error {
 	err := daemon.Run(c.Context(), daemon.Options{
 		Config: p.config, Kubeconfig: cmp.Or(p.kubeconfig, systemd.Credential(systemd.CredentialKubeconfig)),
 		StateDir: p.stateDir, RuntimeDir: p.runtimeDir, Version: p.version(),
-		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics), Answers: answers,
+		Log: log, Reload: reload, MetricsSocket: systemd.Passed(systemd.SocketMetrics), Responds: responds,
 	})
 	if errors.As(err, new(config.Errors)) {
 		err = startError{err}

@@ -75,7 +75,7 @@ var accidental = []struct {
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
 }
 
-// call runs the program and answers all it said: stdout, stderr after a line "--", and the exit code.
+// call runs the program and returns all it printed: stdout, stderr after a line "--", and the exit code.
 func (h *host) call(args ...string) string {
 	h.t.Helper()
 	text := strings.ReplaceAll(h.raw(args...), h.base, "")

@@ -24,7 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// How long a pool, and the API, may take to answer.
+// How long a pool, and the API, may take to respond.
 const (
 	poolDeadline = 10 * time.Second
 	apiDeadline  = 10 * time.Second
@@ -125,7 +125,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	return errors.Join(table.flush(), err)
 }
 
-// printable keeps a name that somebody else chose from moving the terminal's cursor.
+// printable keeps a name that another user chose from moving the terminal's cursor.
 func printable(name string) string {
 	if len(name) > words.NameMax+1+words.NameMax { // namespace/name
 		name = words.Name(name)
@@ -145,7 +145,7 @@ type objects struct {
 }
 
 func askAPI(ctx context.Context, cfg config.Config, version string) objects {
-	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no answer within %s", apiDeadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no response within %s", apiDeadline))
 	defer cancel()
 	trouble := make(chan error, 1)
 	client, err := kube.New(kube.Options{
@@ -232,8 +232,8 @@ func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
 	return disks
 }
 
-// listPool looks into a pool that answers and is the right one. Listing has its own goroutine, since
-// a filesystem can stop answering between the two.
+// listPool looks into a pool that responds and is the right one. Listing has its own goroutine, since
+// a filesystem can stop responding between the two.
 func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	ctx, cancel := context.WithTimeout(ctx, poolDeadline)
 	defer cancel()
@@ -243,16 +243,16 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 			return disk{pool: pool.Name, err: errors.New(f.Message)}
 		}
 	}
-	answer := make(chan disk, 1)
+	listed := make(chan disk, 1)
 	go func() {
 		inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, report.Identity)
-		answer <- disk{pool.Name, inventory, report.Mark, err}
+		listed <- disk{pool.Name, inventory, report.Mark, err}
 	}()
 	select {
-	case d := <-answer:
+	case d := <-listed:
 		return d
 	case <-ctx.Done():
-		return disk{pool: pool.Name, err: fmt.Errorf("no answer within %s", poolDeadline)}
+		return disk{pool: pool.Name, err: fmt.Errorf("no response within %s", poolDeadline)}
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 )
 
 // The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
-// that fails in the middle, and one that does not let anybody look at pods.
+// that fails in the middle, and one that does not let a user look at pods.
 //
 // Breakages that were tried and caught: the labels before the record (TestCutOff), the record before the
 // object is taken (TestTwoNodes), the record forgotten before the marks (TestUndoRefused).
@@ -42,7 +42,7 @@ type cluster struct {
 	pods    error                          // why pods cannot be listed
 	mark    error                          // why volumes cannot be marked
 	after   int                            // how many marks go well before that
-	between func(*corev1.PersistentVolume) // what somebody else does before an object is marked
+	between func(*corev1.PersistentVolume) // what another client does before an object is marked
 
 	claims  map[string]*corev1.PersistentVolumeClaim // by name
 	inPods  []*corev1.Pod
@@ -262,7 +262,7 @@ const (
 	recorded  = "\nrecord pvc-1 shop/db pvc-1 kubevirt.io/hostpath-provisioner node archive pool"
 )
 
-// The server fails before each mark, on the way there and back: the next call goes on, and asks nobody again.
+// The server fails before each mark, on the way there and back: the next call goes on, and asks for nothing again.
 func TestCutOff(t *testing.T) {
 	o, c := site(t)
 	want := func(what, words string) {

@@ -127,6 +127,6 @@ func TestFromCSICutOff(t *testing.T) {
 		if row := one(t, call, o); row.Action != plan.Refuse || row.Message != errNotMadeHere.Error() {
 			t.Errorf("%s: %+v", run, row)
 		}
-		wantCSI(t, o, c, "somebody else's object", before)
+		wantCSI(t, o, c, "another client's object", before)
 	}
 }

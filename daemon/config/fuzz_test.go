@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whatever the file holds, Load answers, answers the same twice, and what it accepts keeps the
+// Whatever the file holds, Load returns, returns the same twice, and what it accepts keeps the
 // promises that others build on.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{"testdata/full/config.toml", "testdata/everything/config.toml"} {
@@ -31,7 +31,7 @@ func FuzzLoad(f *testing.F) {
 		c, err := Load(file)
 		again, err2 := Load(file)
 		if !reflect.DeepEqual(c, again) || errText(err) != errText(err2) {
-			t.Fatalf("two answers:\n%+v %v\n%+v %v", c, err, again, err2)
+			t.Fatalf("two results:\n%+v %v\n%+v %v", c, err, again, err2)
 		}
 		if err != nil {
 			checkErrors(t, err.(Errors), file, text)

@@ -371,7 +371,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"none", minimal, "", 0o640},
 		{"world-readable", minimal, "config.toml:1: kubeconfig: every user of the host can read KUBECONFIG (mode 0644)", 0o644},
-		{"mode for nobody", minimal + "mode='000'\n", "config.toml:5: pool.p.mode: 0000 lets no user but root into a volume", 0o600},
+		{"mode for no user", minimal + "mode='000'\n", "config.toml:5: pool.p.mode: 0000 lets no user but root into a volume", 0o600},
 		{"mode without a way in", minimal + "mode='0666'\n", "config.toml:5: pool.p.mode: 0666 lets no user but root into a volume", 0o600},
 		{"mode without writing", minimal + "mode='2555'\n", "config.toml:5: pool.p.mode: 0555 lets no user but root write to a volume", 0o600},
 		{"reserve in bytes", minimal + "reserve='5'\n", `config.toml:5: pool.p.reserve: "5" is 5 bytes; a percentage is written as "5%", an amount as "10Gi"`, 0o600},

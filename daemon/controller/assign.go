@@ -39,7 +39,7 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 		return lag, nil // the watch brings what became of it
 	}
 	// Where a response takes long another node's write may be on its way as well: the delays are further apart then.
-	f.Lag, f.Age = max(f.Lag, c.stagger.answered(time.Now(), took)), f.Age+took
+	f.Lag, f.Age = max(f.Lag, c.stagger.responded(time.Now(), took)), f.Age+took
 	if verdict := plan.ForClaim(f); verdict.Action != plan.Assign {
 		return verdict.After, nil
 	}

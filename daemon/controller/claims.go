@@ -159,7 +159,7 @@ func (c *Controller) gone(i item) {
 func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
-		return 0, err // plan's badName answered this before
+		return 0, err // plan's badName refused this before
 	}
 	w, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
 	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Whose a class is that the watch does not have is asked for in order to tell it, and anybody who may create claims
-// can make any number of them with any name. So a name is asked for once in askClassAgain, and no more names than
-// askClassMost: the other claims are told that the class does not exist here.
+// A class that the watch does not have is requested from the API server, because the claim's message tells whose it is; and
+// every user who may create claims can name any number of such classes. So one name is requested once in askClassAgain,
+// and at most askClassMost names: the other claims are told that the class does not exist here.
 const (
 	askClassAgain = time.Minute
 	askClassMost  = 30

@@ -144,7 +144,7 @@ func (deafToAll) Pool(gate.State)                     {}
 func TestFlappingMount(t *testing.T) {
 	heard := flapping(t, func(m *mount, changed func()) {
 		for i := range 60 {
-			m.set([]string{"", "/srv/fast is not a mount point", "", "/srv/fast gives no answer"}[i%4])
+			m.set([]string{"", "/srv/fast is not a mount point", "", "/srv/fast does not respond"}[i%4])
 			changed()
 			time.Sleep(time.Second)
 		}
@@ -213,7 +213,7 @@ func TestNothingIsHeldForAClaimWithoutAReason(t *testing.T) {
 		c, claim, m := flappingClaim(t, &audience{})
 		r, i := c.workers["fast"], claimItem(claim)
 		var after time.Duration
-		for _, missing := range []string{"/srv/fast is not a mount point", "/srv/fast gives no answer", "/srv/fast is not a mount point"} {
+		for _, missing := range []string{"/srv/fast is not a mount point", "/srv/fast does not respond", "/srv/fast is not a mount point"} {
 			m.set(missing)
 			c.look(t.Context(), r)
 			time.Sleep(explainAfter)

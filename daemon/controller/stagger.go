@@ -79,8 +79,8 @@ func (t *stagger) missed(now time.Time) {
 	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
 }
 
-// answered notes how long the API server took to respond, and returns the lag that is to be expected then.
-func (t *stagger) answered(now time.Time, took time.Duration) (late time.Duration) {
+// responded notes how long the API server took to respond, and returns the lag that is to be expected then.
+func (t *stagger) responded(now time.Time, took time.Duration) (late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fade(now)

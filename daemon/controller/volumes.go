@@ -186,7 +186,7 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 //	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
 //	discarded           a directory whose files may go: purged
 //
-// A daemon that is told to end does all of it first. What it did and was not answered it remembers.
+// A daemon that is told to end does all of it first. What it did without a response is remembered.
 func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()

@@ -69,7 +69,7 @@ type Pool struct {
 }
 
 // createSlots is how many volumes are made in a pool at once, of the claims that are worked on: enough for
-// disks that are slow to answer, because those who wait for the same directory's fsync share it. More of
+// disks that are slow to respond, because those who wait for the same directory's fsync share it. More of
 // them take processor time from the API server (make bench).
 const createSlots = 16
 

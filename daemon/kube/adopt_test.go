@@ -15,7 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Marks are put on and taken off, and nothing else changes; whoever changed the object since wins.
+// Marks are put on and taken off, and nothing else changes; a client that changed the object since wins.
 func TestPatchVolume(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})

@@ -18,7 +18,7 @@ import (
 // An informer keeps the last change that it knows. When a watch might continue another history, it starts just before
 // that change, and its first event must be that change again: then both histories are the same up to there, which is
 // all that the informer knows, and what follows is new. A version older than the server's watch cache is
-// answered with 410 and leads to a new list (apiserver, pkg/storage/cacher, watchCache.getAllEventsSinceLocked). The
+// refused with 410 and leads to a new list (apiserver, pkg/storage/cacher, watchCache.getAllEventsSinceLocked). The
 // verification costs no request of its own. TestServerRestoredAndOvertaken shows it with a restored API server.
 
 // change is an object at the moment of a write or deletion. The zero change is none.

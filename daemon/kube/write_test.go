@@ -119,7 +119,7 @@ func TestRemoveVolume(t *testing.T) {
 	eventually(t, "the volumes are "+strings.Join(want, ", "), func() bool { return slices.Equal(listed(t, "rm-"), want) })
 }
 
-// unlessChanged repeats a call that somebody came before, as its callers do: kube-controller-manager adds a
+// unlessChanged repeats a call that another client came before, as its callers do: kube-controller-manager adds a
 // finalizer of its own (pv-protection) to each new object.
 func unlessChanged(call func() error) error {
 	for {

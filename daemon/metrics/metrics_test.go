@@ -135,7 +135,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	asked, refused := make(chan struct{}), make(chan struct{})
-	ended, answered := make(chan error, 1), make(chan error, 1)
+	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
 		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth}).Serve(ctx, l, func() error { close(asked); <-refused; return nil }, nil)
 	}()
@@ -144,7 +144,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 		if err == nil && r.StatusCode != 200 {
 			err = errors.New(r.Status)
 		}
-		answered <- err
+		responded <- err
 	}()
 	<-asked
 	cancel()
@@ -155,7 +155,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 		}
 	}
 	close(refused)
-	if err := <-answered; err != nil {
+	if err := <-responded; err != nil {
 		t.Error(err)
 	}
 	if err := <-ended; err != nil {

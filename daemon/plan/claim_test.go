@@ -117,19 +117,19 @@ func TestClaimPrecedence(t *testing.T) {
 			f.Claim.Annotations[StorageProvisioner] = "x.example/y"
 			f.Claim.Annotations[StorageProvisionerBeta] = DefaultProvisioner
 		}}, Ignore, "", ""},
-		{"nobody asked yet", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, StorageProvisioner) }}, Ignore, "", ""},
+		{"no provisioner asked yet", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, StorageProvisioner) }}, Ignore, "", ""},
 		{"another node before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }}, Wait, "", ""},
 		{"the named node outranks the selected one", []change{namesThem}, Wait, "", ""},
 		{"another node's for long: ask", []change{theirs, block}, Inquire, "", ""},
 		{"another node's, made and not bound yet", []change{immediate, theirs, told(Inquiry{Volume: true, Gone: true})}, Wait, "", ""},
 		{"the scheduler chose a node that is gone: it chooses again", []change{theirs, told(Inquiry{Gone: true})}, Release, ReasonNodeNotFound,
 			"node node-b was chosen for the claim, and the cluster has no node of this name any more; the scheduler may choose again"},
-		{"the scheduler chose a node that does nothing: nobody takes it from there", []change{theirs, told(Inquiry{})}, Remind, ReasonNodeSilent,
+		{"the scheduler chose a node that does nothing: no node takes it from there", []change{theirs, told(Inquiry{})}, Remind, ReasonNodeSilent,
 			"node node-b was chosen for the claim and has made no volume; unless another event here says why, its daemon does not run"},
 		{"the author named a node that is not there", []change{theirs, namesThem, told(Inquiry{Gone: true})}, Remind, ReasonNodeNotFound,
 			"the claim names node node-b in kubevirt.io/provisionOnNode, and the cluster has no node of this name"},
 		{"the author named a node that does nothing: Immediate as well", []change{immediate, theirs, namesThem, told(Inquiry{})}, Remind, ReasonNodeSilent, "node node-b was chosen"},
-		{"named, and asked of nobody because nothing is selected", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
+		{"named, and no provisioner asked because nothing is selected", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
 			f.Claim.Annotations = map[string]string{ProvisionOnNode: them}
 		}}, Remind, ReasonNodeNotFound, "node-b"},
 		{"named, and of a class that is another provisioner's", []change{theirs, told(Inquiry{Gone: true}), func(f *ClaimFacts) {
@@ -145,7 +145,7 @@ func TestClaimPrecedence(t *testing.T) {
 		{"named here, selected elsewhere: write our name first", []change{func(f *ClaimFacts) {
 			f.Claim.Annotations[ProvisionOnNode], f.Claim.Annotations[SelectedNode] = us, them
 		}}, Assign, "", ""},
-		{"named here, nobody asked because nothing is selected", []change{func(f *ClaimFacts) {
+		{"named here, no provisioner asked because nothing is selected", []change{func(f *ClaimFacts) {
 			f.Claim.Annotations = map[string]string{ProvisionOnNode: us}
 		}}, Assign, "", ""},
 		{"named here, Immediate: no need to write a name", []change{immediate, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Provision, "", ""},
@@ -197,16 +197,16 @@ func TestClaimPrecedence(t *testing.T) {
 		{"held by another daemon of this host, with other nodes: it is not given back", []change{others, closed, held}, Wait, ReasonPoolInUse, "node node-a: pool fast: "},
 		{"closed before too large", []change{closed, large}, Wait, ReasonPoolClosed, "pool fast: /srv/fast is not mounted"},
 		{"closed, with other nodes: give it back", []change{others, closed}, Release, ReasonPoolClosed, "not mounted"},
-		{"closed, named here: nobody else may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},
+		{"closed, named here: no other node may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},
 		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim requests 11Gi, and 10.0 GiB is available for new volumes"},
 		{"exactly the free space fits", []change{func(f *ClaimFacts) { ask(f.Claim, "10Gi") }}, Provision, "", ""},
 		{"too large, with other nodes: give it back", []change{others, large}, Release, ReasonNotEnoughSpace, "11Gi"},
-		{"waiting for a consumer, given back by somebody", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},
+		{"waiting for a consumer, given back by another program", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},
 		{"Immediate on a single node: no waiting", []change{immediate}, Assign, "", ""},
 		{"Immediate, others may have more room: wait silently", []change{immediate, others}, Wait, "", ""},
 		{"Immediate, the head start is over", []change{immediate, others, func(f *ClaimFacts) { f.Age = 10 * time.Second }}, Assign, "", ""},
 		{"Immediate, closed here: leave it to others silently", []change{immediate, others, closed}, Wait, "", ""},
-		{"Immediate, closed here, and nobody took it: say so", []change{immediate, others, closed, func(f *ClaimFacts) { f.Age = time.Minute }}, Wait, ReasonPoolClosed, "not mounted"},
+		{"Immediate, closed here, and no node took it: report it", []change{immediate, others, closed, func(f *ClaimFacts) { f.Age = time.Minute }}, Wait, ReasonPoolClosed, "not mounted"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -236,11 +236,11 @@ func TestKeepClaim(t *testing.T) {
 		{"named here, selected elsewhere", func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations[SelectedNode], c.Annotations[ProvisionOnNode] = them, us
 		}, true},
-		{"named here, nobody asked yet", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{ProvisionOnNode: us} }, true},
+		{"named here, no provisioner asked yet", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{ProvisionOnNode: us} }, true},
 		{"named elsewhere, selected here", func(c *corev1.PersistentVolumeClaim) { c.Annotations[ProvisionOnNode] = them }, false},
 		{"asked of us, no node chosen", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, SelectedNode) }, true},
-		{"asked of nobody", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false},
-		{"selected here, asked of nobody", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, StorageProvisioner) }, false},
+		{"no provisioner asked", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false},
+		{"selected here, no provisioner asked", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, StorageProvisioner) }, false},
 		{"asked of another", func(c *corev1.PersistentVolumeClaim) { c.Annotations[StorageProvisioner] = "x.example/y" }, false},
 		{"bound", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }, false},
 		{"being deleted", func(c *corev1.PersistentVolumeClaim) { now := metav1.Now(); c.DeletionTimestamp = &now }, false},

@@ -142,9 +142,9 @@ func TestEveryNodeClaims(t *testing.T) {
 		{"another was chosen long ago", []change{many, theirs, old}, Provision, false, ""},
 		{"another was chosen long ago, and we cannot: he says so", []change{many, theirs, old, closed}, Wait, true, ""},
 		{"Immediate, on the only node", []change{immediate, func(f *ClaimFacts) { f.Nodes = 1 }}, Provision, false, ""},
-		{"Immediate, after everybody's turn", []change{immediate, many, old}, Provision, false, ""},
+		{"Immediate, after the turns of all nodes", []change{immediate, many, old}, Provision, false, ""},
 		{"chosen, and closed: the pod cannot run here", []change{many, closed}, Release, false, ReasonPoolClosed},
-		{"nobody chosen", []change{many, old, func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, false, ""},
+		{"no node chosen", []change{many, old, func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, false, ""},
 	} {
 		f := ready()
 		every(&f)
@@ -204,7 +204,7 @@ func TestTombstones(t *testing.T) {
 		{"the claim was made again by the same name", RecordFacts{Tombstone: tombstone(Delete), Claim: recreated}, Delete},
 		{"for another claim", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-1", ClaimUID: "u-2", Data: Delete}}, Keep},
 		{"for another volume", RecordFacts{Tombstone: &Tombstone{PV: "pvc-u-2", ClaimUID: "u-1", Data: Delete}}, Keep},
-		{"a word that nobody knows", RecordFacts{Tombstone: tombstone("burn")}, Keep},
+		{"an unknown word", RecordFacts{Tombstone: tombstone("burn")}, Keep},
 		{"in the trash already", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Place: record.InTrash}}, Delete},
 		{"in the trash, archived elsewhere", RecordFacts{Tombstone: tombstone(Delete), Record: record.Record{Place: record.InTrash, OnDelete: OnDeleteArchive}}, Delete},
 		{"in the trash, and retained after all", RecordFacts{Tombstone: tombstone(Retain), Record: record.Record{Place: record.InTrash}}, PutBack},

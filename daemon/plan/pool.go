@@ -148,7 +148,7 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 	return pool, nil
 }
 
-// modeOfNobody is what a mode keeps everyone from; the configuration warns of the same. Root, which needs
+// modeOfNobody is what a mode keeps all users but root from; the configuration warns of the same. Root, which needs
 // no bits, loses nothing by 0700.
 func modeOfNobody(bits uint64) string {
 	switch {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The whole object, so that a field nobody meant to write is seen.
+// The whole object, so that a field that should not be written is seen.
 const wantVolume = `metadata:
   annotations:
     pv.kubernetes.io/provisioned-by: hostpath-provisioner
@@ -135,7 +135,7 @@ func TestResolve(t *testing.T) {
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
 		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node, of which this would limit one`},
 		{"bad cephFSQuota", map[string]string{"cephFSQuota": "yes"}, []Pool{fast}, "", ReasonBadParameter, `"yes" is neither true nor false`},
-		{"mode for nobody", map[string]string{"mode": "000"}, []Pool{fast}, "", ReasonBadParameter, `mode: "000" lets no user but root into a volume`},
+		{"mode for no user", map[string]string{"mode": "000"}, []Pool{fast}, "", ReasonBadParameter, `mode: "000" lets no user but root into a volume`},
 		{"mode without a way in", map[string]string{"mode": "2666"}, []Pool{fast}, "", ReasonBadParameter, `"2666" lets no user but root into a volume`},
 		{"mode without writing", map[string]string{"mode": "0555"}, []Pool{fast}, "", ReasonBadParameter, `"0555" lets no user but root write to a volume`},
 		{"mode of one user", map[string]string{"mode": "0300"}, []Pool{fast}, "fast", "", ""},

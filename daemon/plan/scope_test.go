@@ -63,9 +63,9 @@ func TestHome(t *testing.T) {
 		{"this node's", one, ScopeNode, us, true},
 		{"another node's", one, ScopeNode, them, false},
 		{"another node's, in a pool that is shared now", one, ScopeShared, them, false},
-		{"everybody's", all, ScopeShared, them, true},
-		{"everybody's, and the pool is not shared here", all, ScopeNode, us, false},
-		{"everybody's, and the pool is not configured here", all, "", us, false},
+		{"of all nodes", all, ScopeShared, them, true},
+		{"of all nodes, and the pool is not shared here", all, ScopeNode, us, false},
+		{"of all nodes, and the pool is not configured here", all, "", us, false},
 	} {
 		if got := home(c.v, c.scope, c.node); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
@@ -128,7 +128,7 @@ func TestKeepClaimOfAll(t *testing.T) {
 	}
 	f.Claim.Spec.VolumeName = "pvc-u-1"
 	if self.KeepClaimOfAll(f.Claim) || (Self{Provisioner: "x"}).KeepClaimOfAll(shared().Claim) {
-		t.Error("a claim that has its volume, or is another provisioner's, concerns nobody here")
+		t.Error("a claim that has its volume, or is another provisioner's, does not concern this node")
 	}
 }
 
@@ -142,10 +142,10 @@ func TestForRecordShared(t *testing.T) {
 	}{
 		"wanted, on another node":                     {RecordFacts{Claim: claim}, Keep},
 		"published, by another node before":           {RecordFacts{Volume: one}, Keep},
-		"nobody wants it":                             {RecordFacts{}, Undo},
+		"no claim wants it":                           {RecordFacts{}, Undo},
 		"its object is gone, the purge was cut short": {RecordFacts{Record: record.Record{Place: record.Emptying}}, Finish},
-		"its object is gone, nobody knows how":        {RecordFacts{Record: record.Record{Place: record.InTrash}}, Keep},
-		"nobody wants it, made by another node":       {RecordFacts{Record: record.Record{Node: them}}, Undo},
+		"its object is gone, for an unknown reason":   {RecordFacts{Record: record.Record{Place: record.InTrash}}, Keep},
+		"no claim wants it, made by another node":     {RecordFacts{Record: record.Record{Node: them}}, Undo},
 	} {
 		c.f.Record.ClaimUID, c.f.Record.PV, c.f.Scope = "u-1", "pvc-u-1", ScopeShared
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner

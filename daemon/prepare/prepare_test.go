@@ -40,7 +40,7 @@ func newHost(t *testing.T) *host {
 
 var id = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
-// run prepares and answers everything that was said, with the test's directory and the accidental
+// run prepares and returns everything that was printed, with the test's directory and the accidental
 // parts taken out.
 func (h *host) run(replace bool) string {
 	h.t.Helper()
@@ -200,7 +200,7 @@ func TestPlainDirectory(t *testing.T) {
 	h.want(h.run(false), "")
 }
 
-// A directory that somebody works in keeps its mode, and that is said.
+// A directory in use keeps its mode, and prepare reports that.
 func TestDirectoryInUse(t *testing.T) {
 	h := newHost(t)
 	h.pool.RequireMount = false
@@ -284,7 +284,7 @@ func TestSurprisesUnmounted(t *testing.T) {
 	}
 }
 
-// Files that lie hidden under the mount are somebody's; the flag would freeze them.
+// Files that lie hidden under the mount have an owner; the flag would freeze them.
 func TestFilesUnderTheMount(t *testing.T) {
 	h := newHost(t)
 	h.must(os.MkdirAll(h.pool.Path+"/hidden", 0o755))
@@ -379,7 +379,7 @@ func TestForeignMarkers(t *testing.T) {
 	h.want(h.run(true), want)
 }
 
-// A filesystem without the flag, below the mount point: an error, a note, or nobody's business.
+// A filesystem without the flag, below the mount point: an error, a note, or nothing.
 func TestNoFlag(t *testing.T) {
 	for immutable, want := range map[string]string{
 		config.ImmutableRequire: "made /ramfs/pool with mode 0700\nerror: /ramfs/pool: its filesystem has no immutable flag",

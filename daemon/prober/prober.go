@@ -91,7 +91,7 @@ func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 	defer cancel()
 	report := p.probe.Probe(ctx)
 	if w := p.waiting(); p.counts(w, report) {
-		addFirst(&report, hostcheck.ReasonNotAnswering, fmt.Sprintf("%s: no answer for more than %s", w.About, w.Limit))
+		addFirst(&report, hostcheck.ReasonNotAnswering, fmt.Sprintf("%s: no response for more than %s", w.About, w.Limit))
 	}
 	p.reach(&report)
 	if report.Removable() {

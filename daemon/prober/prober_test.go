@@ -61,7 +61,7 @@ func newLocks(t *testing.T) *ownership.Locks {
 }
 
 // A filesystem that responds to every call of the check and not to a mkdir is closed while the mkdir
-// waits, says which volume it is about, and opens when it was answered.
+// waits, reports which volume it is about, and opens when it returned.
 func TestPoolClosesWhileACallWaits(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))
 	fs.Hold(hungfs.Mkdir)
@@ -81,7 +81,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 	}
-	if f, _ := r.Closed(); f.Reason != hostcheck.ReasonNotAnswering || f.Message != "volume pvc-1: no answer for more than 300ms" || r.Size == 0 {
+	if f, _ := r.Closed(); f.Reason != hostcheck.ReasonNotAnswering || f.Message != "volume pvc-1: no response for more than 300ms" || r.Size == 0 {
 		t.Errorf("%+v", r)
 	}
 	fs.Resume()
@@ -89,7 +89,7 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := p.look(t); !r.Open() {
-		t.Errorf("after the answer: %+v", r)
+		t.Errorf("after the response: %+v", r)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // It is a directory of /run, because /run is this host's own even where root is on the network, and
 // its flocks are the host's: the daemons of other nodes may work in the same shared pool. A file in
 // the pool would keep its mount busy, and an abstract socket would be per network namespace and could
-// be bound by anybody.
+// be bound by any process.
 const PoolLocks = "/run/hostpath-provisioner/pools"
 
 // PoolHeldError says that another daemon of this host works in a pool.

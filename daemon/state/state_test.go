@@ -77,7 +77,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// A crash while writing leaves the old answer, and does not stop the next try.
+// A crash while writing leaves the old file, and does not stop the next try.
 func TestHalfWritten(t *testing.T) {
 	dir := hosttest.Dir(t)
 	if err := Remember(dir, "fast", marker("old")); err != nil {

@@ -132,7 +132,7 @@ func (s *session) make(spec Spec) error {
 	}
 	if err == nil {
 		// From here on there is a volume. NOREPLACE: what appeared since we looked is not ours, and
-		// as long as staging/<pv> is there, everybody can tell.
+		// as long as staging/<pv> is there, every process can tell.
 		if err = move(staging, spec.PV, s.root, spec.Directory); err == nil {
 			s.pool.crashPoint("renamed")
 			return s.durable("pool durable", "")

@@ -360,7 +360,7 @@ func TestNotPrepared(t *testing.T) {
 	}
 	must(t, os.Chmod(r.meta("volumes"), 0o777))
 	if _, err := r.Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrNotPrepared) {
-		t.Errorf("records that anybody can write: got %v, want ErrNotPrepared", err)
+		t.Errorf("records that any user can write: got %v, want ErrNotPrepared", err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // A power cut is played by FS_IOC_SHUTDOWN (linux/fs.h; xfs and ext4 have it), with the log written
-// out at that moment, or not: both can happen, since anybody's fsync writes it out.
+// out at that moment, or not: both can happen, since the fsync of any process writes it out.
 const (
 	shutdown  = 0x8004587d // _IOR('X', 125, __u32)
 	withLog   = 1          // FS_..._GOING_FLAGS_LOGFLUSH

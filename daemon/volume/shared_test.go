@@ -246,7 +246,7 @@ func TestSharedForeign(t *testing.T) {
 	}
 }
 
-// A claim that asks for a quota gets it before anybody can use the volume.
+// A claim that asks for a quota gets it before a pod can use the volume.
 func TestQuota(t *testing.T) {
 	for _, maker := range []string{"", "aaaaaaaa"} {
 		r, fs := onFUSE(t, maker)
@@ -264,7 +264,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Where the filesystem takes no quota nothing is left that anybody could use.
+// Where the filesystem takes no quota nothing is left that a pod could use.
 func TestNoQuota(t *testing.T) {
 	limited := spec(pv)
 	limited.Quota = 5 << 20

@@ -54,7 +54,7 @@ func TestSame(t *testing.T) {
 		same bool
 	}{
 		{"requests 1Ti, and 427 MiB is available", "requests 1Ti, and 1.2 GiB is available", true},
-		{"no answer for 30s", "no answer for 2m30s", true},
+		{"no response for 30s", "no response for 2m30s", true},
 		{"5 removed, 1 left", "50 removed, 2 left", true},
 		{"(1023 B)", "(5 KiB)", true},
 		{"volume pvc-1 has", "volume pvc-2 has", false},

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCannotTell says that a filesystem or kernel does not know the answer.
+// ErrCannotTell says that a filesystem or kernel does not know what was asked.
 var ErrCannotTell = errors.New("the filesystem cannot tell")
 
 // Identity says which directory of which mount an open descriptor is. Two equal identities are the

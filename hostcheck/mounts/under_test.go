@@ -183,7 +183,7 @@ func withoutAdmin(t *testing.T, f func()) {
 	<-done
 }
 
-// While somebody mounts and unmounts there without pause, a look sees the bare directory or says
+// While another process mounts and unmounts there without pause, a look sees the bare directory or says
 // that things moved; never the directory of the mount.
 func TestUnderInAStorm(t *testing.T) {
 	base := hosttest.Dir(t)

@@ -14,7 +14,7 @@ import (
 // It only says *that* something changed. The channel is never closed.
 //
 // Changes are mounts, unmounts, moves and changed options, in this process's mount namespace. A
-// filesystem that goes read-only by itself or stops answering changes nothing here.
+// filesystem that goes read-only by itself or stops responding changes nothing here.
 func Watch(ctx context.Context) (<-chan struct{}, error) {
 	table, err := openTable()
 	if err != nil {

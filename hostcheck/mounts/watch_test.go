@@ -96,7 +96,7 @@ func drain(changed <-chan struct{}) {
 	}
 }
 
-// Nobody listens for a while: the watch does not stop, and one signal stands for all.
+// No goroutine listens for a while: the watch does not stop, and one signal stands for all.
 func TestWatchJoinsChanges(t *testing.T) {
 	dir := mkdir(t, hosttest.Dir(t), "p")
 	changed, err := Watch(t.Context())

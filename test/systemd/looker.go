@@ -38,7 +38,7 @@ func (e *environment) failingLooker() {
 	const dropIn = "/etc/systemd/system/" + looks + ".service.d"
 	e.put(dropIn+"/fails.conf", "[Service]\nExecStart=\nExecStart=/bin/false\n")
 	e.sh("systemctl daemon-reload; systemctl stop " + looks + ".service; " + newLook)
-	e.status("pool fast is closed: asking " + looks + ".service what lies under /srv/fast: no answer for ")
+	e.status("pool fast is closed: asking " + looks + ".service what lies under /srv/fast: no response for ")
 	e.eventually("test $(systemctl show -P NRestarts "+looks+") -ge 5 && echo so", "so")
 	const starts = "journalctl --no-pager -o cat -u " + looks + " -b | grep -c '^Starting' || true"
 	first := e.sh("date +%s%N; " + starts)

@@ -124,7 +124,7 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"no path", []change{func(f *Facts) { f.Volume.Spec.HostPath = nil }}, plan.Ignore, ""},
 		{"on another node, before its provisioner", []change{on(want(plan.HostnameLabel, corev1.NodeSelectorOpIn, them)), madeBy("x", "")}, plan.Ignore, ""},
 		{"our own", []change{madeBy(plan.DefaultProvisioner, "")}, plan.Ignore, ""},
-		{"nobody's, before the missing affinity", []change{madeBy("", ""), anywhere}, plan.Refuse, "no annotation"},
+		{"no provisioner's, before the missing affinity", []change{madeBy("", ""), anywhere}, plan.Refuse, "no annotation"},
 		{"not an alias", []change{madeBy(plan.Rancher, ""), anywhere}, plan.Refuse, `"rancher.io/local-path" is not one of`},
 		{"kubevirt with a node's name", []change{madeBy(plan.Kubevirt, us)}, plan.Refuse, "kubevirt writes"},
 		{"MaZderMind of another node, told that the data is here", []change{madeBy(plan.MaZderMind, them), anywhere, hasData}, plan.Refuse, "made on that node"},
@@ -144,7 +144,7 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"hidden", []change{lies("/srv/fast/.hostpath-provisioner")}, plan.Refuse, "begins with a dot"},
 		{"another node has it", []change{anywhere, hasData, func(f *Facts) { f.Volume.Labels = map[string]string{plan.NodeLabel: them, plan.PoolLabel: "fast"} }}, plan.Refuse, "of pool fast of node node-b already"},
 		{"another node is adopting it", []change{anywhere, hasData, func(f *Facts) { f.Volume.Annotations[AdoptingAnnotation] = them }}, plan.Refuse, `"node-b" is adopting it`},
-		{"this node was, nobody is asked again", []change{runs, func(f *Facts) { f.Volume.Annotations[AdoptingAnnotation] = us }}, Adopt, ""},
+		{"this node was, nothing is asked again", []change{runs, func(f *Facts) { f.Volume.Annotations[AdoptingAnnotation] = us }}, Adopt, ""},
 		{"all nodes may, in a pool of every node", []change{anywhere, hasData, func(f *Facts) {
 			f.Pool.Scope, f.Volume.Annotations[AdoptingAnnotation] = plan.ScopeEveryNode, plan.ScopeEveryNode
 		}}, Adopt, ""},
@@ -156,7 +156,7 @@ func TestAdoptPrecedence(t *testing.T) {
 		}}, Adopt, ""},
 		{"a record that cannot be read", []change{func(f *Facts) { f.Unreadable = "damaged" }, labelled}, plan.Refuse, "damaged"},
 		{"ours", []change{recordedAlready, labelled, runs}, Ours, ""},
-		{"a record, and no label: go on, nobody is asked again", []change{recordedAlready, runs}, Adopt, ""},
+		{"a record, and no label: go on, nothing is asked again", []change{recordedAlready, runs}, Adopt, ""},
 		{"a record and no finalizer", []change{recordedAlready, labelled, func(f *Facts) { f.Volume.Finalizers = nil }}, Adopt, ""},
 		{"labels and no record", []change{labelled}, Adopt, ""},
 		{"in the trash", []change{recordedAlready, func(f *Facts) { f.Record.Place = record.InTrash }}, plan.Refuse, "in the trash"},
@@ -169,15 +169,15 @@ func TestAdoptPrecedence(t *testing.T) {
 		{"the word", []change{anywhere, hasData}, Adopt, ""},
 		{"running", []change{runs}, plan.Refuse, "may still run: pod a/b"},
 		{"running, and told", []change{runs, stopped}, Adopt, ""},
-		{"nobody can tell", []change{notKnown}, plan.Refuse, "pods is forbidden"},
-		{"nobody can tell, and told", []change{notKnown, stopped}, Adopt, ""},
+		{"not known", []change{notKnown}, plan.Refuse, "pods is forbidden"},
+		{"not known, and told", []change{notKnown, stopped}, Adopt, ""},
 		{"another one is stopped", []change{runs, func(f *Facts) { f.Overrides.Stopped = []string{plan.Rancher} }}, plan.Refuse, "may still run"},
 		{"torchbox, which a host may run", []change{torchbox}, plan.Refuse, "torchbox.com/hostpath can run outside of the cluster"},
 		{"torchbox, whose pod is there", []change{torchbox, runs, toldOutside}, plan.Refuse, "may still run: pod a/b"},
 		{"torchbox, and told", []change{torchbox, toldOutside}, Adopt, ""},
 		{"torchbox, told to be stopped", []change{torchbox, func(f *Facts) { f.Overrides.Stopped = []string{plan.Torchbox} }}, Adopt, ""},
-		{"torchbox, and its record: nobody is asked again", []change{torchbox, recordedAlready}, Adopt, ""},
-		{"a name that nobody knows", []change{madeBy("ceph.example/x", ""), outsideAlias}, plan.Refuse, "ceph.example/x can run outside of the cluster"},
+		{"torchbox, and its record: nothing is asked again", []change{torchbox, recordedAlready}, Adopt, ""},
+		{"an unknown name", []change{madeBy("ceph.example/x", ""), outsideAlias}, plan.Refuse, "ceph.example/x can run outside of the cluster"},
 		{"in no cluster, before it is removed", []change{torchbox, adoptReleased}, plan.Refuse, "can run outside"},
 		{"released", []change{adoptReleased}, plan.Refuse, "its data would be removed"},
 		{"failed", []change{adoptFailed}, plan.Refuse, "its data would be removed"},
@@ -374,12 +374,12 @@ func TestLeads(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  string
 	}{
-		"renewed":               {lease("p", 2*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"within a minute":       {lease("p", 74*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"from a clock ahead":    {lease("p", -time.Hour), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"long ago":              {lease("p", 76*time.Second), ""},
-		"given up":              {lease("", time.Second), ""},
-		"that nobody ever held": {never, ""},
+		"renewed":             {lease("p", 2*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"within a minute":     {lease("p", 74*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"from a clock ahead":  {lease("p", -time.Hour), "p holds the leader's lock kube-system/rancher.io-local-path"},
+		"long ago":            {lease("p", 76*time.Second), ""},
+		"given up":            {lease("", time.Second), ""},
+		"that was never held": {never, ""},
 	} {
 		if got := Leads(c.lease, now); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
