@@ -23,7 +23,9 @@ type level struct {
 	from    int64    // the position of the piece that was read last
 	piece   []string // the names in it
 	visited int      // how many of them
-	last    string   // the one that was visited last before the directory was closed
+
+	seen int    // how many had been visited when the directory was closed
+	last string // the last of them
 }
 
 // next returns the name of the next entry, "" at the end.
@@ -37,23 +39,28 @@ func (l *level) next(buffer []byte) (string, error) {
 	return l.piece[l.visited-1], nil
 }
 
-// read reads the next piece.
+// read reads the next piece. After resume that is the last one once more, at least as much of it as was visited: a
+// signal cuts what getdents(2) returns.
 func (l *level) read(buffer []byte) (more bool, err error) {
 	if l.from, err = unix.Seek(l.fd, 0, unix.SEEK_CUR); err != nil {
 		return false, err
 	}
-	l.piece, more, err = Read(l.fd, buffer, l.piece[:0])
-	l.visited = 0
-	if l.last != "" { // if it is gone, the piece is visited from its beginning
-		l.visited, l.last = slices.Index(l.piece, l.last)+1, ""
+	l.piece, l.visited = l.piece[:0], 0
+	for more = true; more && len(l.piece) < max(1, l.seen); {
+		if l.piece, more, err = Read(l.fd, buffer, l.piece); err != nil {
+			return false, err
+		}
 	}
-	return more, err
+	if l.seen > 0 { // if the last one is gone, the piece is visited from its beginning
+		l.visited, l.seen = slices.Index(l.piece, l.last)+1, 0
+	}
+	return len(l.piece) > 0, nil
 }
 
 // rewind begins anew.
 func (l *level) rewind() error {
 	_, err := unix.Seek(l.fd, 0, unix.SEEK_SET)
-	l.piece, l.visited = l.piece[:0], 0
+	l.piece, l.visited, l.seen = l.piece[:0], 0, 0
 	return err
 }
 
@@ -63,7 +70,7 @@ func (l *level) suspend() (err error) {
 		return err
 	}
 	if l.visited > 0 {
-		l.last = l.piece[l.visited-1]
+		l.seen, l.last = l.visited, l.piece[l.visited-1]
 	}
 	l.piece, l.visited = nil, 0
 	l.close()
