@@ -171,7 +171,7 @@ func TestRelabelMovedMeanwhile(t *testing.T) {
 	done, err := r.Relabel(t.Context(), r.id, pvName(1), change)
 	must(t, err)
 	want := fmt.Sprintf(`: 1 left: "%s": directories in it were moved meanwhile: another directory is above`, strings.TrimSuffix(strings.Repeat("d/", tree.Held), "/"))
-	if !strings.HasSuffix(strings.ReplaceAll(done.Err().Error(), fmt.Sprintf("%d relabelled, ", done.Changed), ""), want) || labelOf(t, filepath.Join(dir, "z")) == "" {
+	if !strings.HasSuffix(strings.ReplaceAll(fmt.Sprint(done.Err()), fmt.Sprintf("%d relabelled, ", done.Changed), ""), want) || labelOf(t, filepath.Join(dir, "z")) == "" {
 		t.Errorf("%v\nwant %s; %+v", done.Err(), want, done)
 	}
 	again, err := r.Relabel(t.Context(), r.id, pvName(1), Relabelling{Want: wanted})
