@@ -30,6 +30,7 @@ type Storage interface {
 	Create(ctx context.Context, id mounts.Identity, spec volume.Spec) (dir string, err error)
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
 	Published(ctx context.Context, id mounts.Identity, pv string) error
+	Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
 	Discard(ctx context.Context, id mounts.Identity, pv string) error

@@ -103,6 +103,14 @@ func (h Handle) Published(pv string) error {
 	return h.do(func(s Storage) error { return s.Published(h.ctx, h.id, pv) })
 }
 
+// Room is how many bytes the pool can still give, to new volumes and to those that grow.
+func (h Handle) Room() uint64 { return h.State.Report.Free }
+
+// Resize makes a volume one of this many bytes, in its record and in its limit if it has one.
+func (h Handle) Resize(pv string, bytes int64) error {
+	return h.do(func(s Storage) error { return s.Resize(h.ctx, h.id, pv, bytes) })
+}
+
 // Trash moves a volume to the trash.
 func (h Handle) Trash(pv string) error {
 	return h.do(func(s Storage) error { return s.Trash(h.ctx, h.id, pv) })

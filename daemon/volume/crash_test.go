@@ -57,6 +57,8 @@ var operations = []struct {
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"retain", data, func(r *rig) error { return r.Retain(context.Background(), r.id, pv) }},
 	{"published", unpublished, func(r *rig) error { return r.Published(context.Background(), r.id, pv) }},
+	{"resize to more", data, func(r *rig) error { return r.Resize(context.Background(), r.id, pv, 2<<30) }},
+	{"resize to less", grown, func(r *rig) error { return r.Resize(context.Background(), r.id, pv, 2<<30) }},
 	{"adopt", theirs, func(r *rig) error { return r.Adopt(context.Background(), r.id, spec(pv).Record) }},
 	{"adopt, with what is replaced", adopted, func(r *rig) error { return r.Adopt(context.Background(), r.id, replacing()) }},
 	{"forget", adopted, func(r *rig) error { return r.Forget(context.Background(), r.id, pv) }},

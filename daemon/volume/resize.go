@@ -1,0 +1,81 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+)
+
+// Resize makes a volume in the pool one of this many bytes: in its record and, if its directory has a limit, in that. A
+// volume that has no limit gets none. One that is elsewhere is ErrPlace.
+//
+// What the pool keeps for the volume is counted by the record, so the limit is never above what the record says:
+//
+//	to more:  record written .. durable, then limit set   a crash in between leaves a limit that is too low: Resize again
+//	to less:  limit set, then record written .. durable   a crash in between leaves a record that says too much: the same
+func (p *Pool) Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(volumesDir); err != nil {
+			return err
+		}
+		r, place, err := s.find(pv)
+		switch {
+		case err != nil:
+			return err
+		case place != record.InPool:
+			return wrongPlace(place)
+		case bytes <= 0:
+			return fmt.Errorf("a size of %d bytes", bytes)
+		}
+		first, second := s.promise, s.relimit
+		if bytes < max(r.Requested, r.Promised) {
+			first, second = s.relimit, s.promise
+		}
+		if err := first(r, bytes); err != nil {
+			return err
+		}
+		return second(r, bytes)
+	})
+}
+
+// promise writes the size in the volume's record.
+func (s *session) promise(r record.Record, bytes int64) error {
+	if r.Requested == bytes && (r.Promised == 0 || r.Promised == bytes) {
+		return errors.Join(s.finishRecordName(r.PV), s.sync(volumesDir)) // an earlier call may have died before that
+	}
+	if r.Requested = bytes; r.Promised != 0 {
+		r.Promised = bytes
+	}
+	return s.rewrite(r)
+}
+
+// relimit changes the limit of a volume's directory, if it has one.
+func (s *session) relimit(r record.Record, bytes int64) error {
+	there, err := s.volumeDir(r.Directory)
+	if err != nil {
+		return err
+	}
+	unix.Close(there)
+	dir, err := openDir(s.root, r.Directory)
+	if err != nil {
+		return wrap("opening the directory", err)
+	}
+	defer unix.Close(dir)
+	if !limited(dir) {
+		return nil
+	}
+	return s.limit(dir, bytes)
+}
+
+// limited reports whether a directory has a limit.
+func limited(dir int) bool {
+	var size int
+	err := openat.Retry(func() (err error) { size, err = unix.Fgetxattr(dir, cephQuota, make([]byte, 32)); return err })
+	return err == nil && size > 0
+}
