@@ -62,6 +62,7 @@ metadata:
 provisioner: PROVISIONER
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Delete
+allowVolumeExpansion: true
 ---
 # The same, but data outlives its claim until the volume is removed.
 apiVersion: storage.k8s.io/v1
@@ -70,7 +71,8 @@ metadata:
   name: CLASS-retain
 provisioner: PROVISIONER
 volumeBindingMode: WaitForFirstConsumer
-reclaimPolicy: Retain`
+reclaimPolicy: Retain
+allowVolumeExpansion: true`
 
 // ClassPrefix returns the default of Options.ClassPrefix, which carries the provisioner's name: two
 // provisioners of a cluster never share a class, whose provisioner field is immutable.

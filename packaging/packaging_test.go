@@ -151,6 +151,7 @@ func TestLeastPrivileges(t *testing.T) {
 	}
 	want := []string{
 		"[] [persistentvolumeclaims] [] [] [get list watch patch]",
+		"[] [persistentvolumeclaims/status] [] [] [patch]",
 		"[] [persistentvolumes] [] [] [get list watch create patch delete]",
 		"[] [pods] [] [] [list]",
 		"[] [nodes] [] [] [get list watch]",

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -46,15 +47,15 @@ func TestClaimsOfAllNodesAreHeld(t *testing.T) {
 		scopes      []string
 		want        int // of more claims than are held of other nodes
 	}{
-		{"shared", plan.ScopeShared, []string{plan.ScopeNode, plan.ScopeShared}, othersOfNamespace + 1},
-		{"every-node", plan.ScopeEveryNode, []string{plan.ScopeEveryNode}, othersOfNamespace + 1},
-		{"node", plan.ScopeNode, []string{plan.ScopeNode, plan.ScopeShared}, othersOfNamespace},
-		{"no such class", "unknown", []string{plan.ScopeShared}, othersOfNamespace},
+		{"shared", plan.ScopeShared, []string{plan.ScopeNode, plan.ScopeShared}, mostOfNamespace + 1},
+		{"every-node", plan.ScopeEveryNode, []string{plan.ScopeEveryNode}, mostOfNamespace + 1},
+		{"node", plan.ScopeNode, []string{plan.ScopeNode, plan.ScopeShared}, mostOfNamespace},
+		{"no such class", "unknown", []string{plan.ScopeShared}, mostOfNamespace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := withClasses(c.scopes...)
 			held := 0
-			for i := range othersOfNamespace + 1 {
+			for i := range mostOfNamespace + 1 {
 				claim := elsewhere("a", i)
 				claim.Spec.StorageClassName = &c.class
 				if f.Keep(claim) {
@@ -73,8 +74,8 @@ func TestOwnClaimsAreHeld(t *testing.T) {
 	f := withClasses(plan.ScopeNode)
 	own := elsewhere("a", 0)
 	own.Annotations[plan.SelectedNode] = self.Node
-	if !f.Keep(own) || len(f.others) != 0 {
-		t.Errorf("not held, or counted as another node's: %v", f.others)
+	if !f.Keep(own) || len(f.others.held) != 0 {
+		t.Errorf("not held, or counted as another node's: %v", f.others.held)
 	}
 	own.Spec.VolumeName = "pv"
 	if f.Keep(own) {
@@ -106,29 +107,74 @@ func TestClassChanged(t *testing.T) {
 // What one namespace has does not use up the room of the others, and all is read again when there is room.
 func TestClaimsOfOthersAreBounded(t *testing.T) {
 	f := withClasses(plan.ScopeNode)
-	for i := range othersOfNamespace {
+	for i := range mostOfNamespace {
 		if !f.Keep(elsewhere("a", i)) || !f.Keep(elsewhere("a", i)) {
 			t.Fatalf("claim %d is not held", i)
 		}
 	}
-	if f.Keep(elsewhere("a", othersOfNamespace)) || !f.Keep(elsewhere("b", 0)) {
+	if f.Keep(elsewhere("a", mostOfNamespace)) || !f.Keep(elsewhere("b", 0)) {
 		t.Error("one namespace has more than its part, or another one has none")
 	}
 	again := 0
-	for i := range othersOfNamespace {
+	for i := range mostOfNamespace {
 		bound := elsewhere("a", i)
 		bound.Spec.VolumeName = "pv"
 		if f.Changed(elsewhere("a", i), bound) {
 			again++
 		}
 	}
-	if again != 1 || len(f.others) != 1 || len(f.spaces) != 1 {
-		t.Errorf("read again %d times; %d claims of %d namespaces are held", again, len(f.others), len(f.spaces))
+	if again != 1 || len(f.others.held) != 1 || len(f.others.spaces) != 1 {
+		t.Errorf("read again %d times; %d claims of %d namespaces are held", again, len(f.others.held), len(f.others.spaces))
 	}
-	for i := range 2 * othersInAll {
+	for i := range 2 * mostInAll {
 		f.Keep(elsewhere(fmt.Sprint("n", i/100), i))
 	}
-	if len(f.others) != othersInAll {
-		t.Errorf("%d claims are held", len(f.others))
+	if len(f.others.held) != mostInAll {
+		t.Errorf("%d claims are held", len(f.others.held))
+	}
+}
+
+// grows is a claim that has its volume and requests more than it has. No node was selected for it.
+func grows(namespace string, i int) *corev1.PersistentVolumeClaim {
+	c := elsewhere(namespace, i)
+	delete(c.Annotations, plan.SelectedNode)
+	c.Spec.VolumeName, c.Status.Phase = "pv", corev1.ClaimBound
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	return c
+}
+
+// Claims that request more than they have are held, without a limit those that were given to this node. They take no
+// room of those that wait for a volume, and give theirs back when they have what they request.
+func TestGrowingClaims(t *testing.T) {
+	f := withClasses(plan.ScopeNode)
+	for i := range 2 * mostOfNamespace {
+		own := grows("own", i)
+		own.Annotations[plan.SelectedNode] = self.Node
+		if held := f.Keep(grows("a", i)); held != (i < mostOfNamespace) || !f.Keep(own) {
+			t.Fatalf("claim %d of any node is held: %t", i, held)
+		}
+	}
+	if len(f.growing.held) != mostOfNamespace || !f.Keep(elsewhere("a", 0)) {
+		t.Errorf("%d are counted, or there is no room for a claim without a volume", len(f.growing.held))
+	}
+	given := grows("a", 0)
+	given.Annotations[plan.SelectedNode] = "node-b"
+	if f.Keep(given) {
+		t.Error("one that was given to another node is held")
+	}
+	again := 0
+	for i := range mostOfNamespace {
+		done := grows("a", i)
+		done.Status.Capacity = done.Spec.Resources.Requests
+		if f.Keep(done) {
+			t.Fatal("one is held that has what it requests")
+		}
+		if f.Changed(grows("a", i), nil) {
+			again++
+		}
+	}
+	if again != 1 || len(f.growing.held) != 0 {
+		t.Errorf("read again %d times, %d are held", again, len(f.growing.held))
 	}
 }

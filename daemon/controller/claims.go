@@ -28,6 +28,9 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Dur
 		home.claims.Add(i)
 		return 0, nil
 	}
+	if plan.Growing(claim) {
+		return c.expand(ctx, w, claim)
+	}
 	facts, h, verdict, err := c.decide(ctx, claim)
 	if err != nil {
 		return 0, err
@@ -151,6 +154,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 // was made for it and never published is looked at with the pool's records.
 func (c *Controller) gone(i item) {
 	c.said.Forget(i.uid)
+	c.expander.Forget(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
 		signal(c.workers[pool].recheck)
 	}

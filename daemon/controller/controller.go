@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
@@ -65,6 +66,7 @@ type Controller struct {
 	classes  classOwners
 	stagger  stagger
 	binding  *binding.Warner
+	expander *expansion.Expander
 	pools    []plan.Pool // that are configured here
 	cluster  *ownership.Cluster
 }
@@ -104,6 +106,7 @@ func New(o Options) *Controller {
 		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
 	})
 	c.cluster = c.newCluster()
+	c.expander = c.newExpander()
 	for _, p := range o.Pools {
 		c.pools = append(c.pools, p.Pool)
 	}
@@ -239,6 +242,9 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 // VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
+	if now != nil {
+		c.requeueGrowing(now)
+	}
 	if now != nil && !plan.Going(now) {
 		c.begun.End(letGoKey(now.Name))
 	}
@@ -311,8 +317,12 @@ func (c *Controller) requeueVolumes(w *poolWorker) {
 	}
 }
 
-// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none.
+// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one that has its volume it
+// is the volume's: the class may have been changed since.
 func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Growing(claim) {
+		return c.workerOf(v).Name
+	}
 	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
 	if !known {
 		return ""

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -85,6 +86,7 @@ type API interface {
 	Tombstones
 	leadership.Leases
 	binding.API
+	expansion.Writer
 }
 
 // Events tells the people who look at an object. It never blocks.
@@ -103,5 +105,6 @@ type Metrics interface {
 	Claim(pool, reason string, took time.Duration)
 	Volume(pool, reason string)
 	Part(pool, reason string)
+	Expansion(pool, reason string)
 	Pool(s gate.State)
 }

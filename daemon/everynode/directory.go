@@ -125,6 +125,10 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 			return 0, d.failed(pv, err)
 		}
 		d.reportMade(pv)
+	case verdict.Action == plan.Expand:
+		if err := d.expand(h, pv); err != nil {
+			return 0, d.failed(pv, err)
+		}
 	case verdict.Action == plan.Note:
 		// A crash before it leaves a directory whose record says that it has no object: here again.
 		if err := h.Published(pv.Name); err != nil {
@@ -144,7 +148,7 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 }
 
 func (d *Directory) gather(h disk.Handle, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
-	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.Volumes.PoolOf(pv), Free: h.State.Report.Free}
+	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.Volumes.PoolOf(pv), Free: h.Room()}
 	_, f.Full = h.State.Closed()
 	if !h.State.Removable() {
 		f.Closed = f.Full
@@ -169,6 +173,16 @@ func (d *Directory) make(h disk.Handle, pv *corev1.PersistentVolume, f plan.Part
 	rec.Source, rec.Scope, rec.Reclaim = plan.SourceHostPath, plan.ScopeEveryNode, string(pv.Spec.PersistentVolumeReclaimPolicy)
 	rec.Requested, _ = plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
 	return h.Create(volume.Spec{Record: rec, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID})
+}
+
+// expand makes the directory as large as the volume object says. A crash before it leaves a smaller one: here again.
+func (d *Directory) expand(h disk.Handle, pv *corev1.PersistentVolume) error {
+	bytes, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
+	if err := h.Resize(pv.Name, bytes); err != nil {
+		return err
+	}
+	d.reportExpanded(pv)
+	return nil
 }
 
 // putBack asks the API server whether the object really is in use again: the watch's memory may be older than the

@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // late is how old an object is for which a directory is news: the node joined, was off, or could not.
@@ -34,6 +35,17 @@ func (d *Directory) reportThere(pv *corev1.PersistentVolume) {
 	}
 	d.Log.Info(message, "reason", plan.ReasonPartMade, "volume", pv.Name, "pool", d.Pool)
 	d.Events.Event(report.Volume(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
+}
+
+// reportExpanded reports a directory that is larger now: to the log, and to the volume if it was reported that it is not.
+func (d *Directory) reportExpanded(pv *corev1.PersistentVolume) {
+	size := pv.Spec.Capacity[corev1.ResourceStorage]
+	message := fmt.Sprintf("node %s: the directory of this volume has %s now, in pool %s", d.Node, words.Name(size.String()), d.Pool)
+	d.Log.Info(message, "reason", plan.ReasonExpanded, "volume", pv.Name, "pool", d.Pool)
+	d.Metrics.Part(d.Pool, plan.ReasonExpanded)
+	if d.said.Resolve(string(pv.UID)) {
+		d.Events.Event(report.Volume(pv), corev1.EventTypeNormal, plan.ReasonExpanded, message)
+	}
 }
 
 // reportMissing reports about the volume, of which each node may report something.

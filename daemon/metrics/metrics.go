@@ -27,6 +27,7 @@ type Metrics struct {
 	refused     *prometheus.CounterVec
 	removed     *prometheus.CounterVec
 	parts       *prometheus.CounterVec
+	expansions  *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	open        *prometheus.GaugeVec
 	closed      *prometheus.GaugeVec
@@ -61,6 +62,7 @@ func New(version string, from Sources) *Metrics {
 		refused:     counter("claims_refused_total", "Events on claims that say why there is no volume now, by reason.", "pool", "reason"),
 		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
+		expansions:  counter("expansions_total", "Bound claims that got the larger size that they request, and events that say why they have not got it, by reason.", "pool", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
@@ -77,7 +79,7 @@ func New(version string, from Sources) *Metrics {
 	for _, reason := range refusalReasons {
 		m.refusals.WithLabelValues(reason)
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.duration, m.open, m.closed, m.probe, m.checks,
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.duration, m.open, m.closed, m.probe, m.checks,
 		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
@@ -118,6 +120,9 @@ func (m *Metrics) Volume(pool, reason string) { m.removed.WithLabelValues(pool, 
 
 // Part counts a directory of a volume of scope every-node that was made, or was not, for a reason.
 func (m *Metrics) Part(pool, reason string) { m.parts.WithLabelValues(pool, reason).Inc() }
+
+// Expansion counts what became of a bound claim that requests more than it has.
+func (m *Metrics) Expansion(pool, reason string) { m.expansions.WithLabelValues(pool, reason).Inc() }
 
 // Pool sets the metrics of a pool after a check.
 func (m *Metrics) Pool(s gate.State) {
@@ -230,6 +235,9 @@ func (m *Metrics) Expect(pools []string) {
 	for _, pool := range append([]string{""}, pools...) { // "": claims whose class leads to no pool
 		for _, reason := range plan.ClaimReasons {
 			m.refused.WithLabelValues(pool, reason)
+		}
+		for _, reason := range plan.ExpansionReasons {
+			m.expansions.WithLabelValues(pool, reason)
 		}
 	}
 	for _, pool := range pools {

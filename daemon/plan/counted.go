@@ -17,7 +17,11 @@ var (
 	}
 	DirectoryReasons = []string{ // what became of this node's directory of a volume of scope every-node
 		ReasonPartMade, ReasonPartRemoved, ReasonPoolClosed, ReasonUnknownPool, ReasonNotRecorded, ReasonPathMismatch, ReasonRecordDamaged,
-		ReasonProvisioningFailed, ReasonBadName,
+		ReasonProvisioningFailed, ReasonBadName, ReasonNotEnoughSpace, ReasonExpanded,
+	}
+	ExpansionReasons = []string{ // what became of a claim that requests more than it has
+		ReasonExpanded, ReasonNotEnoughSpace, ReasonPoolClosed, ReasonUnknownPool, ReasonRecordDamaged, ReasonNotRecorded, ReasonPathMismatch,
+		ReasonExpandFailed,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,

@@ -28,7 +28,7 @@ func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 			VolumeName: c.Spec.VolumeName, StorageClassName: c.Spec.StorageClassName, VolumeMode: c.Spec.VolumeMode,
 			VolumeAttributesClassName: c.Spec.VolumeAttributesClassName,
 		},
-		Status: corev1.PersistentVolumeClaimStatus{Phase: c.Status.Phase},
+		Status: leanStatus(c.Status),
 	}
 	if size, asked := c.Spec.Resources.Requests[corev1.ResourceStorage]; asked {
 		lean.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: leanQuantity(size)}
@@ -47,6 +47,23 @@ func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	}
 	if c.Spec.Selector != nil {
 		lean.Spec.Selector = &metav1.LabelSelector{}
+	}
+	return lean
+}
+
+// leanStatus is what tells how far an expansion is.
+func leanStatus(s corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeClaimStatus {
+	lean := corev1.PersistentVolumeClaimStatus{Phase: s.Phase}
+	if size, known := s.Capacity[corev1.ResourceStorage]; known {
+		lean.Capacity = corev1.ResourceList{corev1.ResourceStorage: leanQuantity(size)}
+	}
+	if size, known := s.AllocatedResources[corev1.ResourceStorage]; known {
+		lean.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: leanQuantity(size)}
+	}
+	if state, known := s.AllocatedResourceStatuses[corev1.ResourceStorage]; known {
+		lean.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+			corev1.ResourceStorage: corev1.ClaimResourceStatus(words.Name(string(state))),
+		}
 	}
 	return lean
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
@@ -30,14 +31,15 @@ type partRule func(PartFacts) (Verdict, bool)
 // partRules is the specification: the first rule that applies decides. What is not this node's comes
 // first, then what this node has already, then why it cannot.
 var partRules = []partRule{
-	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partThere, partRemoved, partFull, partTooLarge,
+	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partNoRoom, partSmaller, partThere, partRemoved, partFull, partTooLarge,
 }
 
 // Note, of a directory that this node should have, is to note in its record that it has its object now.
 const Note Action = "note"
 
 // ForPart decides about the directory that this node should have for a volume of scope every-node:
-// Provision is to make it, Ignore is to leave all as it is, Note nearly so, Wait says why there is none.
+// Provision is to make it, Expand to make it larger, Ignore is to leave all as it is, Note nearly so, Wait says why there is
+// none, or why it stays smaller.
 func ForPart(f PartFacts) Verdict {
 	for _, rule := range partRules {
 		if v, applies := rule(f); applies {
@@ -99,6 +101,33 @@ func partClosed(f PartFacts) (Verdict, bool) {
 
 func partUnreadable(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonRecordDamaged, f.Unreadable), f.Unreadable != ""
+}
+
+// partNoRoom: the claim was expanded, and this node has not the room for its part of that. The directory stays as it is.
+func partNoRoom(f PartFacts) (Verdict, bool) {
+	want, more := f.missing()
+	if more <= 0 || uint64(more) <= f.Free {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: retryAfter, Message: fmt.Sprintf(
+		"node %s: the directory of this volume is not expanded: pool %s: the claim requests %s, the directory has %s, and %s is available for new volumes",
+		f.Node, f.Pool.Name, words.Name(want.String()), words.Size(uint64(f.Record.Requested)), words.Size(f.Free))}, true
+}
+
+// partSmaller: another node expanded the claim.
+func partSmaller(f PartFacts) (Verdict, bool) {
+	_, more := f.missing()
+	return Verdict{Action: Expand}, more > 0
+}
+
+// missing is the volume's size, and by how many bytes this node's directory is recorded with less, 0 if it is not.
+func (f PartFacts) missing() (want resource.Quantity, more int64) {
+	want = f.Volume.Spec.Capacity[corev1.ResourceStorage]
+	n, _ := Bytes(want)
+	if r := f.Record; r != nil && r.Place == record.InPool && !r.Unpublished && r.Requested > 0 {
+		more = max(0, n-r.Requested)
+	}
+	return want, more
 }
 
 // partThere: a directory that is recorded is fine, whatever became of the pool's free space.

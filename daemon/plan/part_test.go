@@ -37,6 +37,11 @@ func TestPartPrecedence(t *testing.T) {
 	at := func(p record.Place) change {
 		return func(f *PartFacts) { f.Record = &record.Record{PV: "pvc-u-1", Place: p} }
 	}
+	has := func(bytes int64, unpublished bool) change {
+		return func(f *PartFacts) {
+			f.Record = &record.Record{PV: "pvc-u-1", Place: record.InPool, Requested: bytes, Unpublished: unpublished}
+		}
+	}
 	is := func(p corev1.PersistentVolumePhase) change {
 		return func(f *PartFacts) { f.Volume.Status.Phase = p }
 	}
@@ -47,6 +52,13 @@ func TestPartPrecedence(t *testing.T) {
 		reason  string
 	}{
 		{"nothing in the way", nil, Provision, ""},
+		{"expanded by another node", []change{has(1<<20, false)}, Expand, ""},
+		{"expanded by another node, in a full pool", []change{full, has(1<<30-1, false)}, Wait, ReasonNotEnoughSpace},
+		{"expanded by another node, in a pool that is closed", []change{shut, has(1<<20, false)}, Wait, ReasonPoolClosed},
+		{"expanded by another node, and not noted yet that it has its object", []change{has(1<<20, true)}, Note, ""},
+		{"as large as the object", []change{full, has(1<<30, false)}, Ignore, ""},
+		{"larger than the object", []change{full, has(2<<30, false)}, Ignore, ""},
+		{"recorded without a size", []change{full, has(0, false)}, Ignore, ""},
 		{"before its claim is bound", []change{is(corev1.VolumePending)}, Provision, ""},
 		{"available, on its way to its claim", []change{is(corev1.VolumeAvailable)}, Provision, ""},
 		{"another provisioner's before closed", []change{shut, func(f *PartFacts) { f.Volume.Annotations[ProvisionedBy] = "x" }}, Ignore, ""},

@@ -64,4 +64,6 @@ const (
 	ReasonPartMade              = "NodeDirectoryReady"
 	ReasonPartRemoved           = "NodeDirectoryRemoved"
 	ReasonDeletedLate           = "DeletedLate"
+	ReasonExpanded              = "VolumeResizeSuccessful" // Kubernetes' own (pkg/kubelet/events, VolumeResizeSuccess)
+	ReasonExpandFailed          = "VolumeResizeFailed"     // the same (VolumeResizeFailed)
 )

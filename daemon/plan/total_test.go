@@ -28,6 +28,11 @@ func TestEveryRuleIsTotal(t *testing.T) {
 	for _, rule := range partRules {
 		calls(t, rule, PartFacts{Volume: volume})
 	}
+	for _, rule := range expandRules {
+		calls(t, rule, ExpandFacts{Claim: claim})
+		calls(t, rule, ExpandFacts{Claim: claim, Volume: volume, Pool: &Pool{}})
+		calls(t, rule, ExpandFacts{Claim: claim, Record: &record.Record{}})
+	}
 }
 
 // calls a rule with facts, and reports its name if it panics.

@@ -1,0 +1,51 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+)
+
+func (c *Controller) newExpander() *expansion.Expander {
+	return expansion.New(expansion.Options{
+		Self: c.Self, API: c.API, Controller: growth{c}, Events: c.Events, Metrics: c.Metrics, Log: c.Log,
+	})
+}
+
+// expand looks at a bound claim that requests more than it has.
+func (c *Controller) expand(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
+	return c.expander.Look(ctx, expansion.Pool{
+		Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) },
+	}, claim)
+}
+
+// requeueGrowing looks again at a volume's claim if that requests more than it has: the watch brought the claim first.
+func (c *Controller) requeueGrowing(v *corev1.PersistentVolume) {
+	ref := v.Spec.ClaimRef
+	if ref == nil {
+		return
+	}
+	if claim, kept := c.Listers.Claims.Get(ref.Namespace + "/" + ref.Name); kept && plan.Growing(claim) {
+		c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
+	}
+}
+
+// growth is what the controller does for the expansion of claims.
+type growth struct{ c *Controller }
+
+func (g growth) WatchedVolume(name string) (*corev1.PersistentVolume, bool) {
+	return g.c.Listers.Volumes.Get(name)
+}
+
+func (g growth) CountNodes(ctx context.Context) int { return g.c.nodeCount(ctx, time.Minute) }
+
+func (g growth) MayWarn(namespace string) bool { return g.c.mayWarn(namespace) }
+
+func (g growth) APIFailed(claim *corev1.PersistentVolumeClaim, err error) error {
+	return g.c.apiFailed(report.Claim(claim), err)
+}

@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// claimUntil waits until a claim is as it should be.
+func (w *world) claimUntil(name string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	c, err := w.WaitClaim(w.Soon(), w.Namespace, name, is)
+	w.Must(err)
+	return c
+}
+
+// recorded is the size in the record of a volume, in bytes.
+func (h *host) recorded(pv string) int64 { h.w.Helper(); return h.w.Recorded(h.mount, pv) }
+
+func conditions(c *corev1.PersistentVolumeClaim) (types []string) {
+	for _, condition := range c.Status.Conditions {
+		types = append(types, string(condition.Type))
+	}
+	slices.Sort(types)
+	return types
+}
+
+// A claim grows while a pod has it, again and again, and nothing else changes. The node that has no part in it does
+// nothing.
+func TestExpand(t *testing.T) {
+	for _, source := range []string{"hostPath", "local"} {
+		t.Run(source, func(t *testing.T) {
+			w := newWorld(t)
+			h, other := w.newHost("a", `source = "`+source+`"`).run(), w.newHost("b").run()
+			w.claim("data", w.Class("c", wait, fixture.Expandable), "10Mi")
+			w.pod("user", []string{h.node}, "data")
+			before := w.Bound("data")
+			dir := filepath.Join(h.mount, before.Name)
+			w.Must(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
+			for _, size := range []string{"20Mi", "30Mi"} {
+				w.Must(w.Request("data", size))
+				claim := w.Sized("data", size)
+				event, err := w.WaitEvent(w.Soon(), claim, "VolumeResizeSuccessful")
+				w.Must(err)
+				if event.Type != corev1.EventTypeNormal {
+					t.Errorf("event %s %q", event.Type, event.Message)
+				}
+				if got, want := h.recorded(before.Name), resource.MustParse(size); got != want.Value() {
+					t.Errorf("the record says %d bytes, want %s", got, size)
+				}
+			}
+			after := w.Volume(before.Name)
+			after.Spec.Capacity = before.Spec.Capacity
+			if !reflect.DeepEqual(after.Spec, before.Spec) || fmt.Sprint(after.Labels, after.Annotations) != fmt.Sprint(before.Labels, before.Annotations) {
+				t.Errorf("the volume was\n%v\nand is\n%v", before, after)
+			}
+			if text, err := os.ReadFile(filepath.Join(dir, "file")); string(text) != "data" {
+				t.Errorf("the file has %q, %v", text, err)
+			}
+			h.wantTree(pool.Of(before.Name)...)
+			other.wantTree()
+			if text := other.Log(); strings.Contains(text, before.Name) {
+				t.Errorf("the other node's log:\n%s", text)
+			}
+		})
+	}
+}
+
+// A size that the pool does not have is refused in the claim's status, with the numbers; the claim can be lowered again, to more
+// than it has, and gets that.
+func TestExpandInfeasible(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	pv := w.Bound("data")
+	w.Must(w.Request("data", "1Ti"))
+	claim := w.claimUntil("data", func(c *corev1.PersistentVolumeClaim) bool {
+		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
+	})
+	if got := fmt.Sprint(conditions(claim)); got != "[ControllerResizeError Resizing]" {
+		t.Errorf("conditions %s", got)
+	}
+	said := w.refused(claim, "NotEnoughSpace")
+	if !strings.Contains(said, "the claim requests 1Ti, the volume has 10.0 MiB, and ") {
+		t.Errorf("event %q", said)
+	}
+	for _, condition := range claim.Status.Conditions {
+		if condition.Type == corev1.PersistentVolumeClaimControllerResizeError && condition.Message != said {
+			t.Errorf("the condition says %q", condition.Message)
+		}
+	}
+	if h.recorded(pv.Name) != 10<<20 || w.Volume(pv.Name).Spec.Capacity.Storage().Value() != 10<<20 {
+		t.Errorf("the record says %d bytes, the volume %s", h.recorded(pv.Name), w.Volume(pv.Name).Spec.Capacity.Storage())
+	}
+	for _, less := range []string{"10Mi", "5Mi"} {
+		if err := w.Request("data", less); !apierrors.IsInvalid(err) {
+			t.Errorf("lowered to %s: %v", less, err)
+		}
+	}
+	w.Must(w.Request("data", "30Mi"))
+	w.Sized("data", "30Mi")
+	if got := h.recorded(pv.Name); got != 30<<20 {
+		t.Errorf("the record says %d bytes", got)
+	}
+}
+
+// A claim whose class does not allow it is not expanded: the API server refuses the request.
+func TestExpandClassForbids(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	pv := w.Bound("data")
+	if err := w.Request("data", "20Mi"); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+	if got := h.recorded(pv.Name); got != 10<<20 {
+		t.Errorf("the record says %d bytes", got)
+	}
+}
+
+// What was requested while the pool is closed, or no daemon runs, is done when the pool is open again, and says why it waits.
+func TestExpandWaits(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	pv := w.Bound("data")
+	hosttest.Unmount(w, h.mount)
+	w.Must(w.Request("data", "20Mi"))
+	claim := w.claimUntil("data", func(*corev1.PersistentVolumeClaim) bool { return true })
+	if said := w.refused(claim, "PoolClosed"); !strings.Contains(said, "the volume is not expanded: pool fast: ") {
+		t.Errorf("event %q", said)
+	}
+	if got := w.Volume(pv.Name).Spec.Capacity.Storage(); got.Value() != 10<<20 {
+		t.Errorf("the volume has %s", got)
+	}
+	h.image.Mount(w, h.mount)
+	w.Sized("data", "20Mi")
+	h.Kill()
+	w.Must(w.Request("data", "30Mi"))
+	h.run()
+	w.Sized("data", "30Mi")
+}
+
+// kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first, all is well.
+func TestExpandBesideKubelet(t *testing.T) {
+	w := newWorld(t)
+	w.newHost("a", `source = "local"`).run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	pv := w.Bound("data")
+	for mib := 11; mib < 31; mib++ {
+		size := fmt.Sprintf("%dMi", mib)
+		want := resource.MustParse(size)
+		w.Must(w.Request("data", size))
+		w.Eventually("the volume has "+size, func() bool { return w.Volume(pv.Name).Spec.Capacity.Storage().Cmp(want) == 0 })
+		// pkg/volume/util, MarkFSResizeFinished
+		patch := fmt.Appendf(nil, `{"status":{"capacity":{"storage":%q},"allocatedResourceStatuses":{"storage":null},"conditions":[{"$patch":"delete","type":"Resizing"}]}}`, size)
+		_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		w.Must(err)
+		w.Sized("data", size)
+	}
+}
+
+// In a shared pool the daemon that works there expands, and what it leaves half done the next one finishes.
+func TestExpandShared(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.threeNodes()
+	leader := w.holder(nodes, anyNode)
+	class := w.Class("c", immediate, fixture.Expandable)
+	w.claim("data", class, "10Mi", mode(corev1.ReadWriteMany))
+	pv := w.Bound("data")
+	w.Must(w.Request("data", "20Mi"))
+	w.Sized("data", "20Mi")
+	if !strings.Contains(leader.Log(), "VolumeResizeSuccessful") {
+		t.Error("another daemon than the one that works in the pool expanded it")
+	}
+	leader.Kill()
+	w.Must(w.Request("data", "30Mi"))
+	next := w.holder(nodes, but(leader))
+	w.Sized("data", "30Mi")
+	if got := next.recorded(pv.Name); got != 30<<20 {
+		t.Errorf("the record says %d bytes", got)
+	}
+}
+
+// A volume whose record is gone is not expanded, and its claim says why.
+func TestExpandNotRecorded(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	pv := w.Bound("data")
+	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
+	w.Must(w.Request("data", "20Mi"))
+	claim := w.claimUntil("data", func(c *corev1.PersistentVolumeClaim) bool {
+		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
+	})
+	if said := w.refused(claim, "NotRecorded"); !strings.Contains(said, "is not recorded as a volume of pool fast") {
+		t.Errorf("event %q", said)
+	}
+	if got := w.Volume(pv.Name).Spec.Capacity.Storage(); got.Value() != 10<<20 {
+		t.Errorf("the volume has %s", got)
+	}
+}
