@@ -1,12 +1,13 @@
 package hostcheck
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // askedOf probes a pool in a process without CAP_SYS_ADMIN, whose request gets this response.
@@ -18,28 +19,8 @@ func (p *pool) askedOf(t *testing.T, response Bare) (r Report) {
 		}
 		return response
 	}}
-	withoutAdmin(t, func() { r = Check(p.expect, l.facts(func(string, Facts) {})) })
+	hosttest.Without(t, func() { r = Check(p.expect, l.facts(func(string, Facts) {})) }, unix.CAP_SYS_ADMIN)
 	return r
-}
-
-// withoutAdmin runs f on a thread without CAP_SYS_ADMIN, which ends with it.
-func withoutAdmin(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var caps [2]unix.CapUserData
-		err := unix.Capget(&header, &caps[0])
-		if err == nil {
-			caps[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
-			if err = unix.Capset(&header, &caps[0]); err == nil {
-				f()
-			}
-		}
-		done <- err
-	}()
-	must(t, <-done)
 }
 
 // What a response means for a pool that requires the flag, and for one that is only warned of it.
@@ -81,7 +62,7 @@ func TestAsked(t *testing.T) {
 func TestNobodyToAsk(t *testing.T) {
 	p := newPool(t)
 	var f Facts
-	withoutAdmin(t, func() { f = (&gatherer{expect: p.expect}).facts(func(string, Facts) {}) })
+	hosttest.Without(t, func() { f = (&gatherer{expect: p.expect}).facts(func(string, Facts) {}) }, unix.CAP_SYS_ADMIN)
 	if r := Check(p.expect, f); strings.Join(reasons(r), " ") != ReasonLookNotPermitted || r.Open() {
 		t.Errorf("%+v", r)
 	}

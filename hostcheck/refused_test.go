@@ -3,13 +3,13 @@ package hostcheck
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // A file server that squashes root may still let a directory be opened that it showed before, and refuse
@@ -26,35 +26,14 @@ func TestRefusedMarker(t *testing.T) {
 	for name, expensive := range map[string]bool{"from the cache": false, "from the server": true} {
 		t.Run(name, func(t *testing.T) {
 			var f Facts
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				runtime.LockOSThread() // for good: the thread ends with the goroutine, and what it may not do with it
-				withoutOverride(t)
+			hosttest.Without(t, func() {
 				fd, err := mounts.Open(dir, unix.O_PATH)
 				l := gatherer{expect: Expect{Path: dir, MountPoint: dir}}
 				l.gatherPool(&f, fd, err, func(string, Facts) {}, expensive)
-			}()
-			<-done
+			}, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH)
 			if !f.Refused || !strings.HasSuffix(f.Failed, "/pool.json: permission denied") {
 				t.Errorf("refused: %v, %q", f.Refused, f.Failed)
 			}
 		})
-	}
-}
-
-// withoutOverride takes from this thread what lets root pass over permissions.
-func withoutOverride(t *testing.T) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Error(err)
-		return
-	}
-	for _, c := range []uint{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
-		data[0].Effective &^= 1 << c
-	}
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,11 +131,11 @@ func TestUnderRefuses(t *testing.T) {
 	t.Run("root", func(t *testing.T) { refused(t, root, root, "does not stand on") })
 	t.Run("not its parent", func(t *testing.T) { refused(t, m, root, "does not stand on") })
 	t.Run("without capability", func(t *testing.T) {
-		withoutAdmin(t, func() {
+		hosttest.Without(t, func() {
 			if fd, err := Under(m, parent); !errors.Is(err, ErrNotPermitted) {
 				t.Errorf("got %d, %v, want ErrNotPermitted", fd, err)
 			}
-		})
+		}, unix.CAP_SYS_ADMIN)
 	})
 	t.Run("hidden meanwhile", func(t *testing.T) {
 		tmpfs(t, base)
@@ -159,28 +158,6 @@ func refused(t *testing.T, m, parent Mount, want string) {
 	if fd, err := Under(m, parent); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %d, %v", fd, err)
 	}
-}
-
-// withoutAdmin runs f on a thread without CAP_SYS_ADMIN, which ends with it.
-func withoutAdmin(t *testing.T, f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var caps [2]unix.CapUserData
-		if err := unix.Capget(&header, &caps[0]); err != nil {
-			t.Error(err)
-			return
-		}
-		caps[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
-		if err := unix.Capset(&header, &caps[0]); err != nil {
-			t.Error(err)
-			return
-		}
-		f()
-	}()
-	<-done
 }
 
 // While another process mounts and unmounts there without pause, a look sees the bare directory or says
