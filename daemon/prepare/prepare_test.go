@@ -29,6 +29,7 @@ type host struct {
 	base  string
 	pool  config.Pool
 	state string
+	owner Owner
 }
 
 func newHost(t *testing.T) *host {
@@ -44,13 +45,23 @@ var id = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 // parts taken out.
 func (h *host) run(replace bool) string {
 	h.t.Helper()
+	o := h.options()
+	o.Replace = replace
+	return h.said(Run(context.Background(), o))
+}
+
+func (h *host) options() Options {
 	prober := hostcheck.NewProber(hostcheck.Expect{
-		Pool: h.pool.Name, Path: h.pool.Path, MountPoint: h.pool.MountPoint, RequireMount: h.pool.RequireMount,
+		Pool: h.pool.Name, Path: h.pool.Path, MountPoint: h.pool.MountPoint, RequireMount: h.pool.RequireMount, Node: h.owner.Node,
 		Immutable: hostcheck.Immutability(h.pool.Immutable), Filesystem: h.pool.Filesystem, Device: h.pool.Device,
 	})
-	r, err := Run(context.Background(), Options{
-		Pool: h.pool, StateDir: h.state, Replace: replace, Marking: volume.New(volume.Options{Name: h.pool.Name, Path: h.pool.Path}), Check: prober.Probe,
-	})
+	return Options{
+		Pool: h.pool, StateDir: h.state, Owner: h.owner,
+		Marking: volume.New(volume.Options{Name: h.pool.Name, Path: h.pool.Path}), Check: prober.Probe,
+	}
+}
+
+func (h *host) said(r Result, err error) string {
 	said := append([]string(nil), r.Done...)
 	for _, n := range r.Notes {
 		said = append(said, "note: "+n)
@@ -317,8 +328,9 @@ func TestUnfit(t *testing.T) {
 			hosttest.SetImmutable(t, h.pool.Path, true)
 			hosttest.Mkfs(t, c.fs, 16).Mount(t, h.pool.Path, c.options...)
 			before := h.world()
-			prober := hostcheck.NewProber(hostcheck.Expect{Pool: "fast", Path: h.pool.Path, MountPoint: h.pool.MountPoint, RequireMount: true, Device: h.pool.Device, Filesystem: h.pool.Filesystem})
-			_, err := Run(context.Background(), Options{Pool: h.pool, StateDir: h.state, Replace: true, Marking: volume.New(volume.Options{Name: h.pool.Name, Path: h.pool.Path}), Check: prober.Probe})
+			o := h.options()
+			o.Replace = true
+			_, err := Run(context.Background(), o)
 			var unfit *UnfitError
 			if !errors.As(err, &unfit) || unfit.Finding.Reason != c.reason || !strings.HasPrefix(err.Error(), `pool "fast": `) {
 				t.Errorf("%v, want %s", err, c.reason)
