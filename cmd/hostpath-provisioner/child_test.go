@@ -12,14 +12,17 @@ import (
 	"time"
 )
 
-// childEnv, to beChild, makes the test's program the product ("program"), or a child that writes its process ID to the file of its
-// last argument and then waits, as one does on a filesystem that hangs ("hang").
+// childEnv, to beChild, makes the test's program the product ("program"), the service that looks under mount points on the host
+// in a directory ("mountpoint DIRECTORY"), or a child that writes its process ID to the file of its last argument and then
+// waits, as one does on a filesystem that hangs ("hang").
 const childEnv = "HOSTPATH_PROVISIONER_TEST_CHILD"
 
 func beChild() {
-	switch os.Getenv(childEnv) {
+	switch what, base, _ := strings.Cut(os.Getenv(childEnv), " "); what {
 	case "program":
 		main()
+	case "mountpoint":
+		os.Exit(serveMountPoints(base))
 	case "hang":
 		file := os.Args[len(os.Args)-1]
 		os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600)

@@ -14,9 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// serviceEnv makes this program the service that looks under mount points, on the host in the directory that it names.
-const serviceEnv = "MOUNTPOINT_SERVICE_OF"
-
 // serveMountPoints is the program as systemd starts it, but for the host's directory. The configuration has a directory of
 // its own, in which Landlock lets it read.
 func serveMountPoints(base string) int {
@@ -38,7 +35,7 @@ func mountPointService(h *host) mountpoint.Client {
 	h.must(err)
 	// What passes the socket is sd_listen_fds(3): LISTEN_PID is the process that serves.
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec unshare --mount --propagation slave "$0"`, self)
-	cmd.Env = append(os.Environ(), serviceEnv+"="+h.base, "LISTEN_FDS=1", "LISTEN_FDNAMES=mountpoint")
+	cmd.Env = append(os.Environ(), childEnv+"=mountpoint "+h.base, "LISTEN_FDS=1", "LISTEN_FDNAMES=mountpoint")
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{held}
 	h.must(cmd.Start())
 	h.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })

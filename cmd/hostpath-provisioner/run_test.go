@@ -22,9 +22,6 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) {
-	if base := os.Getenv(serviceEnv); base != "" {
-		os.Exit(serveMountPoints(base))
-	}
 	beChild()
 	os.Exit(hosttest.Main(m))
 }
@@ -89,13 +86,17 @@ func (h *host) call(args ...string) string {
 func (h *host) raw(args ...string) string {
 	var stdout, stderr bytes.Buffer
 	p := &program{host: h.base, stdout: &stdout, stderr: &stderr, now: func() time.Time { return noon }}
-	args = append(args, "--config", h.path("config.toml"), "--state-dir", h.path("state"), "--runtime-dir", h.path("run"))
-	code := p.run(args, strings.NewReader(""))
+	code := p.run(append(args, h.flags()...), strings.NewReader(""))
 	text := stdout.String()
 	if stderr.Len() > 0 {
 		text += "--\n" + stderr.String()
 	}
 	return fmt.Sprintf("%sexit %d\n", text, code)
+}
+
+// flags have the program work on this host.
+func (h *host) flags() []string {
+	return []string{"--config", h.path("config.toml"), "--state-dir", h.path("state"), "--runtime-dir", h.path("run")}
 }
 
 // landlock is what kernels differ in.
@@ -137,6 +138,14 @@ func (s *story) call(args ...string) {
 }
 
 func (s *story) says(what string) { fmt.Fprintf(&s.b, "# %s\n", what) }
+
+// status is what a daemon has left.
+func (h *host) status(s daemon.Status) {
+	h.t.Helper()
+	text, err := json.Marshal(s)
+	h.must(err)
+	h.write("run/status.json", string(text))
+}
 
 const minimal = "node = 'node-a'\n[pool.fast]\npath = 'BASE/pool'\n"
 
@@ -307,11 +316,7 @@ func TestStatus(t *testing.T) {
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
 		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Volumes: 12}},
 	}
-	put := func(st daemon.Status) {
-		text, err := json.Marshal(st)
-		h.must(err)
-		h.write("run/status.json", string(text))
-	}
+	put := h.status
 	put(good)
 	s.says("all is well")
 	s.call("status")
