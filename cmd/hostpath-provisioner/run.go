@@ -76,7 +76,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func (p *program) run(args []string, stdin io.Reader) int {
 	stdout := p.stdout
 	p.mark = func(level slog.Level) string { return systemd.LinePrefix(stdout, level) }
-	p.stdout = terminal{p.stdout}
+	out := &terminal{to: p.stdout}
+	p.stdout = out
 	p.host = cmp.Or(p.host, "/")
 	root := p.root()
 	root.SetArgs(args)
@@ -87,6 +88,9 @@ func (p *program) run(args []string, stdin io.Reader) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends what the first could not
 	err := root.ExecuteContext(ctx)
+	if err == nil { // a command that has printed half of what it had to print has not done its work
+		err = out.failed
+	}
 	p.complain(err)
 	return exitCode(err)
 }
@@ -113,7 +117,7 @@ func (p *program) complain(err error) {
 	}
 	mark := systemd.LinePrefix(p.stderr, slog.LevelError)
 	for _, line := range linesOf(err) {
-		fmt.Fprintf(terminal{p.stderr}, "%s%s: %s\n", mark, name, line)
+		fmt.Fprintf(&terminal{to: p.stderr}, "%s%s: %s\n", mark, name, line)
 	}
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(p.stderr, "%shint: %s\n", mark, hint)

@@ -9,9 +9,13 @@ import (
 
 // terminal is where output goes: names of tenants' files, records and whatever else others wrote must not command
 // it. Lines and columns are the program's own. No write ends within a character.
-type terminal struct{ to io.Writer }
+type terminal struct {
+	to     io.Writer
+	failed error // of the first write that failed
+}
 
-func (p terminal) Write(text []byte) (int, error) {
+// Write is part of io.Writer.
+func (p *terminal) Write(text []byte) (int, error) {
 	var safe bytes.Buffer
 	rest := text
 	for len(rest) > 0 {
@@ -27,6 +31,9 @@ func (p terminal) Write(text []byte) (int, error) {
 		rest = rest[end:]
 	}
 	if _, err := p.to.Write(safe.Bytes()); err != nil {
+		if p.failed == nil {
+			p.failed = err
+		}
 		return 0, err
 	}
 	return len(text), nil
