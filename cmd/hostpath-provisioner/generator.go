@@ -96,8 +96,8 @@ func (p *program) keptMountPoints() (points []string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(text, &points)
 	}
-	return points, json.Unmarshal(text, &points)
+	return points, err
 }
