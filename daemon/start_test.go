@@ -140,8 +140,8 @@ func TestNotConfined(t *testing.T) {
 	if err := Fits(o, d.confined, config.Config{}); err != nil {
 		t.Errorf("another configuration: %v", err)
 	}
-	if why := d.outside("/data"); why != nil {
-		t.Errorf("another start would not help, and is asked for: %v", why)
+	if why := d.outside("/data"); why != "" {
+		t.Errorf("another start would not help, and is asked for: %s", why)
 	}
 }
 
