@@ -13,7 +13,7 @@ func Check(e Expect, f Facts) Report {
 	v := newView(e, f)
 	r := Report{Pool: e.Pool, Path: e.Path, Findings: []Finding{}}
 	for _, rule := range rules {
-		if finding, found := rule(v); found {
+		if finding, found := rule.find(v); found {
 			r.Findings = append(r.Findings, finding)
 		}
 	}

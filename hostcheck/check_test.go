@@ -230,7 +230,28 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Every rule and every reason of a pool is reached by a fault.
+// Every rule is reached by a fault, and its sentence fits its condition's nouns.
+func TestEveryRuleIsTested(t *testing.T) {
+	reached := make([]bool, len(rules))
+	for _, fault := range faults {
+		e, f := good()
+		fault.breaks(&e, &f)
+		for i, rule := range rules {
+			finding, found := rule.find(newView(e, f))
+			reached[i] = reached[i] || found
+			if strings.Contains(finding.Message, "%!") {
+				t.Errorf("%s: %s", fault.name, finding.Message)
+			}
+		}
+	}
+	for i, rule := range rules {
+		if !reached[i] {
+			t.Errorf("no fault leads to %q", rule.sentence)
+		}
+	}
+}
+
+// Every reason of a pool is reached by a fault.
 func TestEveryReasonIsTested(t *testing.T) {
 	source, err := os.ReadFile("reasons.go")
 	must(t, err)

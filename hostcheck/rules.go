@@ -7,104 +7,157 @@ import (
 	"time"
 )
 
-// rule finds one thing wrong. It is total: about what was not seen it says nothing, and it does not
-// count on another rule having spoken.
-type rule func(v view) (Finding, bool)
+// rule is one thing that can be wrong with a pool.
+type rule struct {
+	when     condition
+	severity Severity
+	reason   string
+	sentence string // which the operator reads, with the nouns of the condition
+}
+
+// condition reports whether something is wrong, with the nouns that the rule's sentence names. It is total: about what was
+// not seen it says nothing, and it does not count on the condition of another rule.
+type condition func(v view) (bad bool, nouns []any)
+
+func about(nouns ...any) []any { return nouns }
 
 // rules is the specification of a good pool, the most telling reason first. First the mount, because
 // nothing that is seen without it is the pool's; then the path; then what the filesystem says.
 var rules = []rule{
-	mountTableUnreadable,
-	onMountPoint(missing), onMountPoint(notADirectory), onMountPoint(symlinkInPath), onMountPoint(unreadable),
-	notAutomounted, notMounted, rootFilesystem, mountedOnItself,
-	rootSquashed,
-	onPath(missing), onPath(notADirectory), onPath(symlinkInPath), onPath(unreadable),
-	wrongMount, mountsChanging, wrongFilesystem, deviceMissing, deviceNotUnique, wrongDevice, networkFilesystem, readOnly,
-	notAnswering, failing,
-	notImmutable, immutableUnknown, lookNotPermitted, lookFailed,
-	notPrepared, markerMissing, markerDamaged, markerChanged, markerForeign, otherNode, otherCluster,
-	writableByOthers, poolsOverlap, unknownType,
-	lowSpace, lowInodes,
-	modeTooOpen, plainDirectory, wrongLabel,
+	{mountTableUnreadable, Close, ReasonMountTableUnreadable, "%s"},
+	{onMountPoint(missing), Close, ReasonPathMissing, "%s does not exist"},
+	{onMountPoint(notADirectory), Close, ReasonNotADirectory, "%s is not a directory"},
+	{onMountPoint(symlinkInPath), Close, ReasonSymlinkInPath, "%s goes through a symbolic link"},
+	{onMountPoint(unreadable), Close, ReasonPathUnreadable, "%s: %s"},
+	{notAutomounted, Close, ReasonNotAutomounted, "%s is an automount point, and nothing is mounted there: %s"},
+	{notMounted, Close, ReasonNotMounted, "%s is not a mount point: it lies on %s"},
+	{rootFilesystem, Close, ReasonRootFilesystem, "%s is the host's root filesystem (%s, %s)"},
+	{mountedOnItself, Close, ReasonMountedOnItself, "%s is mounted over itself, so that an unmount would not be seen"},
+	{rootSquashed, Close, ReasonRootSquashed, "the file server of %s does not let this host's root in (root_squash): %s"},
+	{onPath(missing), Close, ReasonPathMissing, "%s does not exist"},
+	{onPath(notADirectory), Close, ReasonNotADirectory, "%s is not a directory"},
+	{onPath(symlinkInPath), Close, ReasonSymlinkInPath, "%s goes through a symbolic link"},
+	{onPath(unreadable), Close, ReasonPathUnreadable, "%s: %s"},
+	{wrongMount, Close, ReasonWrongMount, "%s lies on %s, not on %s"},
+	{mountBetween, Close, ReasonWrongMount, "%s does not lie on %s: another mount is between them"},
+	{mountsChanging, Close, ReasonMountsChanging, "the mounts at %s changed during the check"},
+	{wrongFilesystem, Close, ReasonWrongFilesystem, "the filesystem of %s is %s, not %s"},
+	{deviceMissing, Close, ReasonDeviceMissing, "this host has no device %s (%s)"},
+	{deviceNotUnique, Close, ReasonDeviceNotUnique, "several devices of this host are %s: %s"},
+	{wrongDevice, Close, ReasonWrongDevice, "%s is a mount of %s, not of %s"},
+	{networkFilesystem, Close, ReasonNetworkFilesystem, "%s can be mounted on other nodes, too, and the pool has scope node"},
+	{readOnly, Close, ReasonReadOnly, "%s is read-only"},
+	{notAnswering, Close, ReasonNotAnswering, "%s: no response for %s"},
+	{failing, Close, ReasonUnreadable, "%s"},
+	{notImmutable, asImmutable, ReasonNotImmutable, "%s is not immutable"},
+	{immutableUnknown, asImmutable, ReasonImmutableUnknown, "%s is on a filesystem that cannot tell whether it is immutable"},
+	{lookNotPermitted, asImmutable, ReasonLookNotPermitted, "%s cannot be seen: %s"},
+	{lookFailed, asImmutable, ReasonLookFailed, "%s cannot be seen: %s"},
+	{notPrepared, Close, ReasonNotPrepared, "%s was never prepared as a pool: it has no %s"},
+	{markerMissing, Close, ReasonMarkerMissing, "%s has no %s, but this pool had marker %s: another filesystem is in its place"},
+	{markerDamaged, Close, ReasonMarkerDamaged, "%s/%s: %s"},
+	{markerChanged, Close, ReasonMarkerChanged, "%s has marker %s, but this pool had %s: another filesystem is in its place"},
+	{markerForeign, Close, ReasonMarkerForeign, "%s was prepared as pool %q, not %q"},
+	{otherNode, Close, ReasonOtherNode, "%s is a pool of node %q, and this node's name is %q"},
+	{otherCluster, Close, ReasonOtherCluster, "%s is a pool of the cluster with the UID %s, and the kubeconfig leads to the cluster with the UID %s"},
+	{writableByOthers, Close, ReasonWritableByOthers, "%s has mode %04o, so that other users of this host can put other directories in the places of volumes"},
+	{poolsOverlap, Close, ReasonPoolsOverlap, "%s and pool %q (%s) share directories of one filesystem by a bind mount"},
+	{unknownType, Close, ReasonUnknownType, "the SELinux policy of this host has no type %s, which volumes of this pool are to have"},
+	{lowSpace, Full, ReasonLowSpace, "%s of %s are available, less than the reserve of %s"},
+	{lowInodes, Full, ReasonLowInodes, "%d of %d inodes are free, less than %d"},
+	{modeTooOpen, Warn, ReasonModeTooOpen, "%s has mode %04o, which lets other users of this host into it"},
+	{plainDirectory, Warn, ReasonPlainDirectory, "%s is a plain directory on %s: it cannot be told from the host's own disk"},
+	{wrongLabel, Warn, ReasonWrongLabel, "%s has %s, not type %s"},
 }
 
-func mountTableUnreadable(v view) (Finding, bool) {
-	return when(v.facts.MountError != "", Close, ReasonMountTableUnreadable, "%s", v.facts.MountError)
+// asImmutable is the severity that the pool's key for the immutable flag wants (view.immutable).
+const asImmutable Severity = -1
+
+func (r rule) find(v view) (Finding, bool) {
+	bad, nouns := r.when(v)
+	if !bad {
+		return Finding{}, false
+	}
+	severity := r.severity
+	if severity == asImmutable {
+		severity = v.immutable()
+	}
+	return Finding{Reason: r.reason, Severity: severity, Message: fmt.Sprintf(r.sentence, nouns...)}, true
 }
 
-// entryRule judges a path and what was found there.
-type entryRule func(path string, e Entry) (Finding, bool)
+func mountTableUnreadable(v view) (bool, []any) {
+	return v.facts.MountError != "", about(v.facts.MountError)
+}
 
-func onMountPoint(r entryRule) rule {
-	return func(v view) (Finding, bool) {
+// entryCondition judges a path and what was found there.
+type entryCondition func(path string, e Entry) (bad bool, nouns []any)
+
+func onMountPoint(c entryCondition) condition {
+	return func(v view) (bool, []any) {
 		if !v.want.RequireMount {
-			return Finding{}, false
+			return false, nil
 		}
-		return r(v.want.MountPoint, v.facts.MountPoint)
+		return c(v.want.MountPoint, v.facts.MountPoint)
 	}
 }
 
 // onPath judges the pool's path, unless that is the mount point and the same was found of it already. The
 // two are opened one after the other, and the second can be refused where the first was not.
-func onPath(r entryRule) rule {
-	return func(v view) (Finding, bool) {
+func onPath(c entryCondition) condition {
+	return func(v view) (bool, []any) {
 		if v.want.RequireMount && v.want.Path == v.want.MountPoint {
-			if _, said := r(v.want.MountPoint, v.facts.MountPoint); said {
-				return Finding{}, false
+			if said, _ := c(v.want.MountPoint, v.facts.MountPoint); said {
+				return false, nil
 			}
 		}
-		return r(v.want.Path, v.facts.Path)
+		return c(v.want.Path, v.facts.Path)
 	}
 }
 
-func missing(path string, e Entry) (Finding, bool) {
-	return when(e.Kind == Missing, Close, ReasonPathMissing, "%s does not exist", path)
+func missing(path string, e Entry) (bool, []any) {
+	return e.Kind == Missing, about(path)
 }
 
-func notADirectory(path string, e Entry) (Finding, bool) {
-	return when(e.Kind == NotDir, Close, ReasonNotADirectory, "%s is not a directory", path)
+func notADirectory(path string, e Entry) (bool, []any) {
+	return e.Kind == NotDir, about(path)
 }
 
-func symlinkInPath(path string, e Entry) (Finding, bool) {
-	return when(e.Kind == Symlink, Close, ReasonSymlinkInPath, "%s goes through a symbolic link", path)
+func symlinkInPath(path string, e Entry) (bool, []any) {
+	return e.Kind == Symlink, about(path)
 }
 
-func unreadable(path string, e Entry) (Finding, bool) {
-	return when(e.Kind == Failing, Close, ReasonPathUnreadable, "%s: %s", path, e.Error)
+func unreadable(path string, e Entry) (bool, []any) {
+	return e.Kind == Failing, about(path, e.Error)
 }
 
 // notAutomounted: an automount point whose filesystem has not come. What is seen there is the automounter's
 // own empty directory, never the pool.
-func notAutomounted(v view) (Finding, bool) {
-	return when(v.waits && v.facts.Automount.Error != "", Close, ReasonNotAutomounted,
-		"%s is an automount point, and nothing is mounted there: %s", described(v.on), v.facts.Automount.Error)
+func notAutomounted(v view) (bool, []any) {
+	return v.waits && v.facts.Automount.Error != "", about(described(v.on), v.facts.Automount.Error)
 }
 
-func notMounted(v view) (Finding, bool) {
+func notMounted(v view) (bool, []any) {
 	there := v.facts.MountPoint.Kind == Directory || v.facts.MountPoint.Kind == Unseen
 	tableSeen := len(v.facts.Mounts) > 0 || v.facts.MountError == "" && v.facts.Unanswered == ""
-	return when(v.want.RequireMount && tableSeen && there && !v.mounted && !v.waits, Close, ReasonNotMounted,
-		"%s is not a mount point: it lies on %s", v.want.MountPoint, described(v.on))
+	return v.want.RequireMount && tableSeen && there && !v.mounted && !v.waits, about(v.want.MountPoint, described(v.on))
 }
 
 // rootFilesystem is also what a service sees whose unit binds an unmounted mount point onto itself
 // (systemd's ReadWritePaths=): it looks mounted, and it is the host's own disk.
-func rootFilesystem(v view) (Finding, bool) {
+func rootFilesystem(v view) (bool, []any) {
 	same := v.root.Point != "" && v.root.Major == v.on.Major && v.root.Minor == v.on.Minor
-	return when(v.want.RequireMount && v.mounted && same, Close, ReasonRootFilesystem,
-		"%s is the host's root filesystem (%s, %s)", v.want.MountPoint, v.on.FSType, v.on.Source)
+	return v.want.RequireMount && v.mounted && same, about(v.want.MountPoint, v.on.FSType, v.on.Source)
 }
 
 // mountedOnItself is the same on any other filesystem, or over the live mount: then an unmount on
 // the host would go unseen, because this mount stays.
-func mountedOnItself(v view) (Finding, bool) {
+func mountedOnItself(v view) (bool, []any) {
 	n := len(v.stack)
 	twice := n > 1 && v.stack[n-1].Major == v.stack[n-2].Major && v.stack[n-1].Minor == v.stack[n-2].Minor &&
 		v.stack[n-1].Root == v.stack[n-2].Root
 	under, top := v.facts.Under.Identity, v.facts.MountPoint.Identity
 	same := top.Inode != 0 && under.Inode == top.Inode && under.DevMajor == top.DevMajor && under.DevMinor == top.DevMinor
-	return when(v.want.RequireMount && v.mounted && (twice || same), Close, ReasonMountedOnItself,
-		"%s is mounted over itself, so that an unmount would not be seen", v.want.MountPoint)
+	return v.want.RequireMount && v.mounted && (twice || same), about(v.want.MountPoint)
 }
 
 // squashing are the filesystems whose servers can take a host's root for another user: root_squash of
@@ -115,51 +168,47 @@ func (v view) squashed() bool {
 	return v.placed && v.facts.Refused && slices.Contains(squashing, v.on.FSType)
 }
 
-func rootSquashed(v view) (Finding, bool) {
+func rootSquashed(v view) (bool, []any) {
 	said := v.facts.Failed
 	if said == "" {
 		said = v.want.Path + ": " + v.facts.Path.Error
 	}
-	return when(v.squashed(), Close, ReasonRootSquashed,
-		"the file server of %s does not let this host's root in (root_squash): %s", v.on.Point, said)
+	return v.squashed(), about(v.on.Point, said)
 }
 
-func wrongMount(v view) (Finding, bool) {
-	bad := v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID
-	if !bad && v.facts.Path.Kind == OtherMount {
-		return when(true, Close, ReasonWrongMount, "%s does not lie on %s: another mount is between them", v.want.Path, described(v.on))
-	}
-	return when(bad, Close, ReasonWrongMount, "%s lies on %s, not on %s", v.want.Path, described(v.pathOn), described(v.on))
+func wrongMount(v view) (bool, []any) {
+	return v.want.RequireMount && v.mounted && v.pathOn.ID != v.on.ID, about(v.want.Path, described(v.pathOn), described(v.on))
+}
+
+// mountBetween is the same at the moment of opening, when the table that was read does not show it.
+func mountBetween(v view) (bool, []any) {
+	shown, _ := wrongMount(v)
+	return !shown && v.facts.Path.Kind == OtherMount, about(v.want.Path, described(v.on))
 }
 
 // mountsChanging compares what was opened with what the table says: two looks at two moments.
-func mountsChanging(v view) (Finding, bool) {
+func mountsChanging(v view) (bool, []any) {
 	other := func(e Entry) bool { return e.Kind == Directory && e.MountID != v.on.ID }
-	return when(v.placed && (v.want.RequireMount && other(v.facts.MountPoint) || other(v.facts.Path)), Close, ReasonMountsChanging,
-		"the mounts at %s changed during the check", v.want.Path)
+	return v.placed && (v.want.RequireMount && other(v.facts.MountPoint) || other(v.facts.Path)), about(v.want.Path)
 }
 
-func wrongFilesystem(v view) (Finding, bool) {
-	return when(v.placed && v.want.Filesystem != "" && v.on.FSType != v.want.Filesystem, Close, ReasonWrongFilesystem,
-		"the filesystem of %s is %s, not %s", v.on.Point, v.on.FSType, v.want.Filesystem)
+func wrongFilesystem(v view) (bool, []any) {
+	return v.placed && v.want.Filesystem != "" && v.on.FSType != v.want.Filesystem, about(v.on.Point, v.on.FSType, v.want.Filesystem)
 }
 
-func deviceMissing(v view) (Finding, bool) {
+func deviceMissing(v view) (bool, []any) {
 	d := v.facts.Device
-	return when(v.placed && d.Path != "" && d.UUID == "" && d.Expected == "", Close, ReasonDeviceMissing,
-		"this host has no device %s (%s)", v.want.Device, d.Path)
+	return v.placed && d.Path != "" && d.UUID == "" && d.Expected == "", about(v.want.Device, d.Path)
 }
 
-func wrongDevice(v view) (Finding, bool) {
-	return when(v.placed && deviceDiffers(v), Close, ReasonWrongDevice,
-		"%s is a mount of %s, not of %s", v.on.Point, v.on.Source, v.want.Device)
+func wrongDevice(v view) (bool, []any) {
+	return v.placed && deviceDiffers(v), about(v.on.Point, v.on.Source, v.want.Device)
 }
 
 // deviceNotUnique: which of them is mounted cannot be told, nor which will be after the next boot.
-func deviceNotUnique(v view) (Finding, bool) {
+func deviceNotUnique(v view) (bool, []any) {
 	t := v.facts.Device.Twins
-	return when(v.placed && len(t) > 1, Close, ReasonDeviceNotUnique,
-		"several devices of this host are %s: %s", v.want.Device, strings.Join(t, ", "))
+	return v.placed && len(t) > 1, about(v.want.Device, strings.Join(t, ", "))
 }
 
 // deviceDiffers asks the filesystem itself for its UUID, where it can tell; else it compares device
@@ -183,12 +232,12 @@ func deviceDiffers(v view) bool {
 
 func number(major, minor uint32) string { return fmt.Sprintf("%d:%d", major, minor) }
 
-func readOnly(v view) (Finding, bool) {
-	return when(v.placed && (v.on.ReadOnly() || v.facts.Space.ReadOnly), Close, ReasonReadOnly, "%s is read-only", described(v.on))
+func readOnly(v view) (bool, []any) {
+	return v.placed && (v.on.ReadOnly() || v.facts.Space.ReadOnly), about(described(v.on))
 }
 
-func notAnswering(v view) (Finding, bool) {
-	return when(v.facts.Unanswered != "", Close, ReasonNotAnswering, "%s: no response for %s", v.facts.Unanswered, roughly(v.facts.Waited))
+func notAnswering(v view) (bool, []any) {
+	return v.facts.Unanswered != "", about(v.facts.Unanswered, roughly(v.facts.Waited))
 }
 
 // roughly keeps a message from changing with every look.
@@ -199,6 +248,6 @@ func roughly(d time.Duration) time.Duration {
 	return d.Round(10 * time.Second)
 }
 
-func failing(v view) (Finding, bool) {
-	return when(v.facts.Failed != "" && !v.squashed(), Close, ReasonUnreadable, "%s", v.facts.Failed)
+func failing(v view) (bool, []any) {
+	return v.facts.Failed != "" && !v.squashed(), about(v.facts.Failed)
 }

@@ -40,21 +40,18 @@ func namesServer(source string) bool {
 
 // networkFilesystem: two nodes that both take the same directory for their own disk would each undo what the
 // other makes.
-func networkFilesystem(v view) (Finding, bool) {
+func networkFilesystem(v view) (bool, []any) {
 	bad := v.placed && v.want.Node != "" && !v.want.Exclusive && onNetwork(v.on.FSType, v.on.Source)
-	return when(bad, Close, ReasonNetworkFilesystem,
-		"%s can be mounted on other nodes, too, and the pool has scope node", described(v.on))
+	return bad, about(described(v.on))
 }
 
-func otherNode(v view) (Finding, bool) {
+func otherNode(v view) (bool, []any) {
 	m := v.facts.Marker.Marker
-	return when(v.markerLooked() && v.want.Node != "" && m.Node != "" && m.Node != v.want.Node, Close, ReasonOtherNode,
-		"%s is a pool of node %q, and this node's name is %q", v.want.Path, m.Node, v.want.Node)
+	return v.markerLooked() && v.want.Node != "" && m.Node != "" && m.Node != v.want.Node, about(v.want.Path, m.Node, v.want.Node)
 }
 
-func otherCluster(v view) (Finding, bool) {
+func otherCluster(v view) (bool, []any) {
 	m := v.facts.Marker.Marker
 	bad := v.markerLooked() && v.want.Cluster != "" && m.Cluster != "" && m.Cluster != ClusterAny && m.Cluster != v.want.Cluster
-	return when(bad, Close, ReasonOtherCluster,
-		"%s is a pool of the cluster with the UID %s, and the kubeconfig leads to the cluster with the UID %s", v.want.Path, m.Cluster, v.want.Cluster)
+	return bad, about(v.want.Path, m.Cluster, v.want.Cluster)
 }
