@@ -107,8 +107,17 @@ func readMarkerDirect(root int) (Marker, error) {
 	return m, err
 }
 
+// readMarker opens the marker beneath the pool's directory. What may stand there, and what refuses it, is in the cases of
+// TestReadMarker:
+//
+//	a link, also as its directory    RESOLVE_NO_SYMLINKS: ELOOP                  "a link to a good one", "a link as private directory"
+//	a mount, also as its directory   RESOLVE_NO_XDEV: EXDEV                      "a mount as private directory"
+//	a file as its directory          ENOTDIR                                     "a file as private directory"
+//	a FIFO                           O_NONBLOCK, and its type after opening      "a FIFO"
+//	a directory                      its type after opening                      "a directory"
+//	a file of any length             its size, and what was read is counted      "a huge file"
+//	a server that refuses root       EACCES or EPERM, which the caller tells     TestRefusedMarker
 func readMarker(root int, flags uint64) (Marker, error) {
-	// O_NONBLOCK: a FIFO planted there must not hang us.
 	fd, err := mounts.OpenBeneath(root, MarkerPath, unix.O_RDONLY|unix.O_NONBLOCK|flags)
 	if errors.Is(err, unix.ENOENT) {
 		return Marker{}, ErrNoMarker

@@ -34,7 +34,12 @@ func Permitted() bool {
 //
 // open_tree(2) clones the one mount on which the mount point's *parent directory* lies, without
 // those that are mounted on it: beneath the clone the mount point is the bare directory. The clone
-// is attached nowhere, and changes neither the mount table nor its poll mark (TestUnderIsQuiet).
+// is attached nowhere, and changes neither the mount table nor its poll mark (TestUnderIsQuiet). What may go wrong
+// between the table and the look, and what refuses it:
+//
+//	a link in the path               RESOLVE_NO_SYMLINKS: ELOOP                       TestOpenRefuses
+//	a mount on the parent directory  the mount's number, compared after opening       TestUnderRefuses, TestUnderInAStorm
+//	a mount that appears in a clone  RESOLVE_NO_XDEV: EXDEV, which is ErrMoved        TestUnderInAStorm
 func Under(m, parent Mount) (int, error) {
 	dir, name := path.Split(m.Point)
 	if name == "" || m.Parent != parent.ID {
@@ -82,13 +87,13 @@ func cloneAt(dir string, id int) (int, error) {
 	return tree, nil
 }
 
-// Open opens an absolute path in which no component may be a symbolic link (ELOOP).
+// Open opens an absolute path in which no component may be a symbolic link (ELOOP; TestOpenRefuses).
 func Open(path string, flags uint64) (int, error) {
 	return openat2(unix.AT_FDCWD, path, flags, unix.RESOLVE_NO_SYMLINKS)
 }
 
 // OpenBeneath opens a path relative to dir that leaves neither dir (EXDEV) nor its mount (EXDEV)
-// and goes through no symbolic link (ELOOP).
+// and goes through no symbolic link (ELOOP; TestOpenRefuses).
 func OpenBeneath(dir int, path string, flags uint64) (int, error) {
 	return openat2(dir, path, flags, openat.Beneath)
 }
