@@ -14,7 +14,7 @@ const (
 	// Held is how many directories below each other stay open. Of those below them the one that is read is open, and for
 	// a moment the one above or below it.
 	Held = 32
-	// Deepest is how many directories below each other are entered. Each takes some 300 bytes, and its name.
+	// Deepest is how many directories below each other are entered. Each takes some 200 bytes, and its name.
 	Deepest = 100_000
 )
 
