@@ -14,14 +14,14 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
 	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "selinux", "systemd"},
-	"daemon":                   {"daemon/claimfilter", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"daemon":                   {"daemon/claimfilter", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
 	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
 	"daemon/claimfilter":       {"daemon/plan"},
-	"daemon/config":            {},
-	"daemon/confine":           {},
+	"daemon/config":            {"quota"},
+	"daemon/confine":           {"quota"},
 	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/disk":              {"daemon/gate", "daemon/record", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"daemon/kube":              {"daemon/leadership", "daemon/plan", "daemon/words"},
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "hostcheck"},
-	"daemon/mountpoint":        {"hostcheck"},
+	"daemon/mountpoint":        {"hostcheck", "hostcheck/openat", "quota"},
 	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "hostcheck"},
 	"daemon/plan":              {"daemon/record", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
@@ -38,10 +38,10 @@ var arrows = map[string][]string{
 	"daemon/record":            {},
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
-	"daemon/volume":            {"daemon/record", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "selinux"},
+	"daemon/volume":            {"daemon/record", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/words":             {},
-	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "selinux"},
+	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "quota", "selinux"},
 	"hostcheck/openat":         {},
 	"hostcheck/mounts":         {"hostcheck/openat"},
 	"packaging":                {},
@@ -49,6 +49,7 @@ var arrows = map[string][]string{
 	"packaging/licenses":       {},
 	"packaging/install":        {},
 	"packaging/manual":         {},
+	"quota":                    {"hostcheck/openat"},
 	"selinux":                  {},
 	"systemd":                  {},
 }
@@ -56,7 +57,7 @@ var arrows = map[string][]string{
 // TestArrows reads the imports of every package that is shipped.
 func TestArrows(t *testing.T) {
 	seen := map[string]bool{}
-	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
+	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "quota", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
 		seen[pkg] = true
 		for _, spec := range file.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)

@@ -7,19 +7,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
 // projectAt is the project of a directory.
-func projectAt(t *testing.T, dir string) project {
+func projectAt(t *testing.T, dir string) quota.Project {
 	t.Helper()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	return projectOf(fd)
+	return quota.ProjectOf(fd)
 }
 
 // giveProject sets the project of all directories of a tree, as `xfs_quota -c "project -s"` does.
-func giveProject(t *testing.T, top string, p project) {
+func giveProject(t *testing.T, top string, p quota.Project) {
 	t.Helper()
 	must(t, filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
@@ -30,37 +32,37 @@ func giveProject(t *testing.T, top string, p project) {
 			return err
 		}
 		defer unix.Close(fd)
-		return setProject(fd, p)
+		return quota.SetProject(fd, p)
 	}))
 }
 
-var pools, own = project{42, true}, project{7, true}
+var pools, own = quota.Project{ID: 42, Inherits: true}, quota.Project{ID: 7, Inherits: true}
 
 // projects are the ways to give a pool a project, from a pool that is prepared to one that is not.
 var projects = []struct {
 	name  string
 	give  func(t *testing.T, r *rig)
-	wants project // of a volume that is made then
+	wants quota.Project // of a volume that is made then
 }{
-	{"none", func(t *testing.T, r *rig) { prepared(t, r) }, project{}},
+	{"none", func(t *testing.T, r *rig) { prepared(t, r) }, quota.Project{}},
 	{"the pool alone", func(t *testing.T, r *rig) {
 		prepared(t, r)
 		fd, err := unix.Open(r.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		must(t, err)
 		defer unix.Close(fd)
-		must(t, setProject(fd, pools))
+		must(t, quota.SetProject(fd, pools))
 	}, pools},
 	{"the pool before prepare", func(t *testing.T, r *rig) { giveProject(t, r.path, pools); prepared(t, r) }, pools},
 	{"the pool and all in it", func(t *testing.T, r *rig) { prepared(t, r); giveProject(t, r.path, pools) }, pools},
-	{"our own directories alone", func(t *testing.T, r *rig) { prepared(t, r); giveProject(t, r.meta(), pools) }, project{}},
+	{"our own directories alone", func(t *testing.T, r *rig) { prepared(t, r); giveProject(t, r.meta(), pools) }, quota.Project{}},
 }
 
 // Whatever projects an administrator, or the volume's owner, has set: a volume is made with the project
 // that the pool hands down, and it is removed, archived and put back with the one that it has then.
 func TestProjects(t *testing.T) {
 	for _, has := range projects {
-		for _, volumes := range []project{{}, own, pools} {
-			t.Run(has.name+"/"+string(rune('0'+volumes.id%10)), func(t *testing.T) {
+		for _, volumes := range []quota.Project{{}, own, pools} {
+			t.Run(has.name+"/"+string(rune('0'+volumes.ID%10)), func(t *testing.T) {
 				dir := mounted(t, "xfs", 320)
 				r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: identity(t, dir)}
 				has.give(t, r)
@@ -110,7 +112,7 @@ func TestPurgeOfManyProjects(t *testing.T) {
 	deep(t, dir, 400)
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for id := uint32(1000); err == nil; id++ {
-		must(t, setProject(at, project{id, true}))
+		must(t, quota.SetProject(at, quota.Project{ID: id, Inherits: true}))
 		entries, readErr := names(at)
 		must(t, readErr)
 		next := -1
