@@ -109,10 +109,10 @@ func (s *session) adoptRecord(r record.Record) error {
 }
 
 // Forget drops the record of a volume whose directory is in the pool, and leaves the directory as it
-// is: foreign from then on. Without a record there is nothing to do.
+// is, without a limit: foreign from then on. Without a record there is nothing to do.
 func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		_, place, err := s.find(pv)
+		r, place, err := s.find(pv)
 		switch {
 		case errors.Is(err, ErrNotRecorded):
 			return nil
@@ -121,6 +121,6 @@ func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error 
 		case place != record.InPool:
 			return wrongPlace(place)
 		}
-		return s.dropRecord(pv)
+		return s.dropRecord(r, true)
 	})
 }

@@ -22,7 +22,8 @@ type Spec struct {
 	Mode          fs.FileMode // of the directory; permission, set-id and sticky bits
 	UID, GID      int         // its owner
 	Label         string      // its SELinux label, born with it; "" leaves it to the policy
-	Quota         int64       // in bytes, as CephFS limits a directory; 0 sets none (ErrNoQuota elsewhere)
+	Quota         int64       // in bytes, to which the directory is limited; 0 sets none
+	Project       bool        // it is limited by a project quota, and not as CephFS does it (ErrNoQuota elsewhere)
 }
 
 // Create makes a volume's directory and returns its absolute path; then both it and its record are
@@ -71,7 +72,7 @@ func (s *session) create(spec Spec) error {
 	case place == record.InTrash, place == record.Emptying, place == record.InArchive:
 		return wrongPlace(place)
 	case place != record.InPool:
-		if err := s.rollBack(spec.PV, s.dirs[stagingDir], s.dirs[volumesDir]); err != nil {
+		if err := s.rollBack(spec.PV, s.dirs[volumesDir]); err != nil {
 			return err
 		}
 		return s.make(spec)
@@ -125,7 +126,17 @@ var errBegun = errors.New("it was begun already")
 //
 // A power cut can undo the last steps, but a reader that sees "renamed" sees "durable" (TestPowerCut).
 func (s *session) make(spec Spec) error {
-	staging, volumes := s.dirs[stagingDir], s.dirs[volumesDir]
+	done, err := s.assign(&spec)
+	if err != nil {
+		return err
+	}
+	err = s.makeAssigned(spec)
+	done(err == nil)
+	return err
+}
+
+// makeAssigned is make of a volume that has its project, if it is to have one.
+func (s *session) makeAssigned(spec Spec) error {
 	err := s.prepare(spec)
 	if errors.Is(err, errBegun) {
 		return err
@@ -133,7 +144,7 @@ func (s *session) make(spec Spec) error {
 	if err == nil {
 		// From here on there is a volume. NOREPLACE: what appeared since we looked is not ours, and
 		// as long as staging/<pv> is there, every process can tell.
-		if err = move(staging, spec.PV, s.root, spec.Directory); err == nil {
+		if err = move(s.dirs[stagingDir], spec.PV, s.root, spec.Directory); err == nil {
 			s.pool.crashPoint("renamed")
 			return s.durable("pool durable", "")
 		}
@@ -142,7 +153,7 @@ func (s *session) make(spec Spec) error {
 		}
 		err = fmt.Errorf("directory %q: %w", spec.Directory, err)
 	}
-	return errors.Join(err, s.rollBack(spec.PV, staging, volumes))
+	return errors.Join(err, s.rollBack(spec.PV, s.dirs[volumesDir]))
 }
 
 // prepare does everything up to the moment in which the volume can be put in its place.
@@ -279,10 +290,10 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 // applyAttributes gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
 // (chown(2)), and the mode says that all the rest is done.
 func (s *session) applyAttributes(dir int, spec Spec) error {
-	if err := s.inherit(dir); err != nil {
+	if err := s.project(dir, spec.Record); err != nil {
 		return err
 	}
-	if err := s.limit(dir, spec.Quota); err != nil {
+	if err := s.limit(dir, spec.Record, spec.Quota); err != nil {
 		return err
 	}
 	if err := unix.Fchown(dir, spec.UID, spec.GID); err != nil {
@@ -298,7 +309,7 @@ func (s *session) applyAttributes(dir int, spec Spec) error {
 
 // rollBack removes what is left of an attempt, this one or one of a process that died. The record
 // goes first, and durably: without staging/<pv> it would claim a directory that may be foreign.
-func (s *session) rollBack(pv string, staging, volumes int) error {
+func (s *session) rollBack(pv string, volumes int) error {
 	old, err := exists(volumes, pv+recordSuffix)
 	if err != nil {
 		return err
@@ -312,7 +323,7 @@ func (s *session) rollBack(pv string, staging, volumes int) error {
 	if err != nil {
 		return fmt.Errorf("rolling back the record: %w", err)
 	}
-	err = remove(staging, pv, unix.AT_REMOVEDIR)
+	err = s.dropStaged(pv)
 	s.pool.crashPoint("directory rolled back")
 	return wrap("rolling back the directory", err)
 }

@@ -32,6 +32,8 @@ type Options struct {
 type Pool struct {
 	name, path string
 	hostID     string
+	quotas     atomic.Pointer[ProjectQuotas]
+	recorded   recorded
 	fsyncs     fsyncGroup
 	ordered    ordered
 	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
@@ -57,6 +59,9 @@ func New(o Options) *Pool {
 		born:    time.Now(),
 	}
 }
+
+// SetQuotas says how volumes are limited by project quotas from now on; nil, as at first: they are not.
+func (p *Pool) SetQuotas(q *ProjectQuotas) { p.quotas.Store(q) }
 
 func (p *Pool) crashPoint(name string) {
 	if p.atCrashPoint != nil {
@@ -116,6 +121,8 @@ type session struct {
 	id   mounts.Identity
 	root int
 	dirs map[string]int
+	// quotas are those of the moment in which the call began.
+	quotas *ProjectQuotas
 }
 
 // begin opens the pool, and refuses one that is not the directory that was checked. Whatever is
@@ -143,7 +150,7 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 		unix.Close(root)
 		return nil, err
 	}
-	return &session{pool: p, call: c, id: id, root: root, dirs: map[string]int{}}, nil
+	return &session{pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
 }
 
 func (s *session) end() {

@@ -71,7 +71,7 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 		return purged, err
 	}
 	defer unlock()
-	return purged, s.finishPurge(pv)
+	return purged, s.finishPurge(pv, purged.Removed > 0)
 }
 
 // empty empties and removes trash/<pv>~, if it is there.
@@ -90,8 +90,9 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	return e.purged, e.purged.err()
 }
 
-// finishPurge forgets the record of a directory that is gone, or finishes an archived one's.
-func (s *session) finishPurge(pv string) error {
+// finishPurge forgets the record of a directory that is gone, or finishes an archived one's. removed says that this call
+// removed it.
+func (s *session) finishPurge(pv string, removed bool) error {
 	// A crash before this leaves a record whose directory is nowhere: Purge again.
 	if err := s.sync(trashDir); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *session) finishPurge(pv string) error {
 	case place == record.InArchive:
 		return s.archiveRecord(r)
 	case place == record.Nowhere && !r.Retained:
-		return s.dropRecord(pv)
+		return s.dropRecord(r, removed)
 	case r.Retained:
 		return nil
 	default:

@@ -31,7 +31,7 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 			}
 		}
 		// A crash here leaves a record without a directory: Undo again.
-		if err := s.dropRecord(pv); err != nil {
+		if err := s.dropRecord(r, place == record.InPool); err != nil {
 			return err
 		}
 		return s.dropStaging(pv)
@@ -55,26 +55,30 @@ func (s *session) removeEmpty(r record.Record) error {
 	return s.durable("pool durable", "")
 }
 
-// dropRecord forgets a volume whose directory is gone.
-func (s *session) dropRecord(pv string) error {
+// dropRecord forgets a volume whose directory is gone, or has no project's limit any more: its project is free then.
+// removed says that this call removed the directory.
+func (s *session) dropRecord(r record.Record, removed bool) error {
+	if err := s.release(r, removed); err != nil {
+		return err
+	}
 	volumes, err := s.dir(volumesDir)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(remove(volumes, pv+recordSuffix, 0), remove(volumes, s.newName(pv), 0))
+	err = errors.Join(remove(volumes, r.PV+recordSuffix, 0), remove(volumes, s.newName(r.PV), 0))
 	s.pool.crashPoint("record removed")
 	if err != nil {
 		return wrap("removing the record", err)
 	}
-	return s.durable("record's removal durable", volumesDir)
+	if err := s.durable("record's removal durable", volumesDir); err != nil {
+		return err
+	}
+	s.pool.recorded.forget(r.ProjectID)
+	return nil
 }
 
 func (s *session) dropStaging(pv string) error {
-	staging, err := s.dir(stagingDir)
-	if err != nil {
-		return err
-	}
-	err = remove(staging, pv, unix.AT_REMOVEDIR)
+	err := s.dropStaged(pv)
 	s.pool.crashPoint("staging removed")
 	return wrap("removing the directory from staging", err)
 }

@@ -67,13 +67,13 @@ func (s *session) relimit(r record.Record, bytes int64) error {
 		return wrap("opening the directory", err)
 	}
 	defer unix.Close(dir)
-	if !limited(dir) {
+	if r.ProjectID == 0 && !limited(dir) {
 		return nil
 	}
-	return s.limit(dir, bytes)
+	return s.limit(dir, r, bytes)
 }
 
-// limited reports whether a directory has a limit.
+// limited reports whether a directory has a limit of CephFS.
 func limited(dir int) bool {
 	var size int
 	err := openat.Retry(func() (err error) { size, err = unix.Fgetxattr(dir, cephQuota, make([]byte, 32)); return err })

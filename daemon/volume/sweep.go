@@ -92,10 +92,10 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 			return false, err
 		}
 		if taken {
-			return true, s.rollBack(pv, s.dirs[stagingDir], volumes)
+			return true, s.rollBack(pv, volumes)
 		}
 	}
-	err = remove(s.dirs[stagingDir], pv, unix.AT_REMOVEDIR)
+	err = s.dropStaged(pv)
 	s.pool.crashPoint("staging swept")
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EBUSY) {
 		return false, nil // not of our making: List shows it
