@@ -72,7 +72,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 var hostFiles = []string{
 	"/proc", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted",
-	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux", "/run/udev/data",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux", "/run/udev/data", "/etc/projects", "/etc/projid",
 }
 
 // resolver are those of hostFiles that are put in place anew while the daemon runs.

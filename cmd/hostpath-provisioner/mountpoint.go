@@ -41,6 +41,12 @@ func (p *program) mountpointCommand() *cobra.Command {
 					err = fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
 				}
 				return points, err
+			}, QuotaPools: func() ([]mountpoint.QuotaPool, error) {
+				cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
+				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
+					err = fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
+				}
+				return daemon.QuotaPools(cfg), err
 			}}
 			return s.Serve(c.Context(), socket)
 		},

@@ -26,7 +26,7 @@ type Rules struct {
 	Execute []string // directories: reading, and running programs
 
 	SetGroupID  bool // chmod(2) may set that bit
-	LookUnder   bool // open_tree(2) may clone mounts, to look at what they cover
+	LookUnder   bool // CAP_SYS_ADMIN is used: open_tree(2) may clone mounts, to look at what they cover, and limits of projects be set
 	UnixStreams bool // connections to sockets in the filesystem may be made
 	Abstract    bool // abstract sockets of other processes may be reached
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -141,6 +142,8 @@ func calls(dir string) error {
 	_, datagram := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	_, internet := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	_, flags := unix.IoctlGetInt(int(place.Fd()), unix.FS_IOC_GETFLAGS)
+	_, state := quota.StateOf(int(place.Fd()))
+	_, got := quota.Get(int(place.Fd()), 5)
 	return outcomes(map[string][2]error{
 		"a mode":                    {unix.Fchmod(fd, 0o640), nil},
 		"a set-uid bit":             {unix.Fchmod(fd, 0o4755), unix.EPERM},
@@ -156,6 +159,10 @@ func calls(dir string) error {
 		"a stream to a socket file": {streamErr, unix.EPERM},
 		"a datagram":                {datagram, nil},
 		"the network":               {internet, nil},
+		"asking for quotas":         {state, nil},
+		"reading a limit":           {got, unix.EPERM},
+		"setting a limit":           {quota.Set(int(place.Fd()), 5, quota.Limit{}), unix.EPERM},
+		"switching quotas off":      {raw(unix.SYS_QUOTACTL_FD, place.Fd(), quotaOff), unix.EPERM},
 		"a mount":                   {unix.Mount("tmpfs", dir+"/pool", "tmpfs", 0, ""), unix.EPERM},
 		"an unmount":                {unix.Unmount("/proc", unix.MNT_DETACH), unix.EPERM},
 		"tracing":                   {unix.PtraceAttach(os.Getppid()), unix.EPERM},
@@ -164,6 +171,9 @@ func calls(dir string) error {
 		"io_uring":                  {raw(unix.SYS_IO_URING_SETUP, 8, uintptr(unsafe.Pointer(&[256]byte{}))), unix.EPERM},
 	})
 }
+
+// quotaOff is QCMD(Q_XQUOTAOFF, PRJQUOTA) of linux/dqblk_xfs.h.
+const quotaOff = 0x5802<<8 | 2
 
 func cloned(dir string) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -234,12 +244,27 @@ func later(dir string) error {
 		return errors.New("the mount is not seen")
 	}
 	_, under := mounts.Under(stack[0], parent)
+	root, err := os.Open(place)
+	if err != nil {
+		return err
+	}
+	none := quota.Set(int(root.Fd()), 5, quota.Limit{}) // a tmpfs has no quotas
 	return outcomes(map[string][2]error{
+		"switching off":    {raw(unix.SYS_QUOTACTL_FD, root.Fd(), quotaOff), unix.EPERM},
+		"setting a limit":  {refusedBy(none), nil},
 		"looking under it": {under, nil},
 		"making":           {os.Mkdir(place+"/a", 0o700), nil},
 		"writing":          {os.WriteFile(place+"/a/file", nil, 0o600), nil},
 		"renaming":         {os.Rename(place+"/a/file", place+"/file"), nil},
 	})
+}
+
+// refusedBy is the error of a call that the filter denied.
+func refusedBy(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return err
+	}
+	return nil
 }
 
 // On a kernel without Landlock the process goes on, and reports it. An older kernel is one that does not

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
 // filterCalls installs a seccomp filter on all threads. A denied call returns EPERM. The unit's
@@ -52,12 +54,22 @@ var refused = append([]uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT, unix.SYS_MKNODAT,
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_SETNS, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+	unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_SETNS, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_QUOTACTL,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_ACCT, unix.SYS_SYSLOG,
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_CLOCK_SETTIME, unix.SYS_SETTIMEOFDAY, unix.SYS_FANOTIFY_INIT,
 }, refusedHere...)
+
+// quotaCommands are the commands of quotactl_fd(2) that are allowed: whether a filesystem enforces project quotas, which
+// takes no capability, and for the process that has CAP_SYS_ADMIN those that read and set limits. To switch quotas off or
+// on is denied.
+func quotaCommands(r Rules) []uint32 {
+	if !r.LookUnder {
+		return []uint32{quota.CommandState}
+	}
+	return []uint32{quota.CommandState, quota.CommandGet, quota.CommandNext, quota.CommandSet}
+}
 
 type program []unix.SockFilter
 
@@ -82,6 +94,7 @@ func filter(r Rules) program {
 			load(ofArgument(1)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf), jump(unix.BPF_JEQ, unix.SOCK_DGRAM, 1, 0), refuse())
 	}
 	p = p.when(unix.SYS_IOCTL, allBut(1, ioctls)...)
+	p = p.when(unix.SYS_QUOTACTL_FD, allBut(1, quotaCommands(r))...)
 	return append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
 }
 

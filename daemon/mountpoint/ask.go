@@ -1,10 +1,13 @@
-// Package mountpoint separates the one privilege that a look under a mount point takes, CAP_SYS_ADMIN, from the
-// daemon, which talks to the network. A service of its own has it, hostpath-provisioner-mountpoint, which systemd
+// Package mountpoint separates the privilege that a look under a mount point and a limit of a project take, CAP_SYS_ADMIN,
+// from the daemon, which talks to the network. A service of its own has it, hostpath-provisioner-mountpoint, which systemd
 // starts for a request on a socket; Server is that service, Under asks it.
 //
 // A request is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The response
 // is one message on that end: the JSON of reply. No descriptor comes back. The service looks under the
 // mount points of configured pools alone, so that a client learns nothing but whether these are immutable.
+//
+// Another request is JSON, about the project quotas of a configured pool (quotaRequest): what projects take, and the limit
+// of one that is in the pool's range.
 //
 // It judges nothing: what the response means for a pool, hostcheck decides.
 package mountpoint
@@ -104,36 +107,42 @@ func explain(err error) error {
 	}
 }
 
-// once sends the request once. The descriptors of a request are closed when it returns.
+// once sends the request once.
 func (c Client) once(point string, until time.Time) (b hostcheck.Bare, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return b, err
-	}
-	ours := os.NewFile(uintptr(pair[0]), "reply")
-	defer ours.Close()
-	err = c.send(point, pair[1], until)
-	unix.Close(pair[1]) // the service has it now: only its end counts
-	if err != nil {
-		return b, err
-	}
-	if err := ours.SetReadDeadline(until); err != nil {
-		return b, err
-	}
-	message := make([]byte, 64<<10) // a path and an error, of which JSON may make six times as much
-	n, err := ours.Read(message)
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-		return b, errDropped
-	}
+	message, err := c.exchange(point, until)
 	if err != nil {
 		return b, err
 	}
 	var r reply
-	if err := json.Unmarshal(message[:n], &r); err != nil {
+	if err := json.Unmarshal(message, &r); err != nil {
 		return b, fmt.Errorf("the reply is malformed: %w", err)
 	}
 	r.On.Path = string(r.Path)
 	return r.Bare, nil
+}
+
+// exchange sends a request and returns the response. The descriptors of a request are closed when it returns.
+func (c Client) exchange(request string, until time.Time) (message []byte, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours := os.NewFile(uintptr(pair[0]), "reply")
+	defer ours.Close()
+	err = c.send(request, pair[1], until)
+	unix.Close(pair[1]) // the service has it now: only its end counts
+	if err != nil {
+		return nil, err
+	}
+	if err := ours.SetReadDeadline(until); err != nil {
+		return nil, err
+	}
+	message = make([]byte, 64<<10) // a path and an error, of which JSON may make six times as much; or mostUsage
+	n, err := ours.Read(message)
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return nil, errDropped
+	}
+	return message[:n], err
 }
 
 func (c Client) send(point string, end int, until time.Time) error {

@@ -54,6 +54,12 @@ func serve(args []string) error {
 	s := Server{Look: hostcheck.LookUnder, Idle: time.Hour, Log: slog.New(slog.DiscardHandler), Points: func() ([]string, error) {
 		text, err := os.ReadFile(args[0])
 		return strings.Fields(string(text)), err
+	}, QuotaPools: func() (all []QuotaPool, err error) {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(args[0]), "quotas"))
+		if err != nil {
+			return nil, err
+		}
+		return all, json.Unmarshal(text, &all)
 	}}
 	return s.Serve(context.Background(), socket)
 }

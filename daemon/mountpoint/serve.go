@@ -17,7 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Server looks on request. A process that may send requests may have taken the daemon over: what a request makes grow is
+// Server looks on request, and reads and sets the limits of projects. A process that may send requests may have taken the daemon over: what a request makes grow is
 // bounded, and nothing that it holds is waited for.
 //
 // What a client may send, what refuses it, and the test that sends it:
@@ -31,6 +31,10 @@ import (
 //	many or long messages          MSG_TRUNC, MSG_CTRUNC, longest             TestGarbage
 //	more requests than looks       mostWaiting                                TestFlood
 //	end whose queue is full        MSG_DONTWAIT                               TestEndsThatAreNotRead
+//	quotas of another directory    permits: it is not configured as written   TestQuotaRequests
+//	project of others              permits: it is not in the pool's range     TestQuotaRequests
+//	filesystem in a pool's place   quotaTask.do: the client names its device  TestQuotaRequests
+//	malformed JSON, other calls    takeQuota, quotaTask.do                    TestQuotaGarbage, TestQuotaRequests
 //	descriptors that do not close  mostAside, errStuck                        TestStuckDescriptors, TestStuckEnds
 //	filesystem that hangs          one goroutine for each mount point         TestHungParent
 type Server struct {
@@ -38,15 +42,19 @@ type Server struct {
 	// ends the service.
 	Points func() ([]string, error)
 	Look   func(point string) hostcheck.Bare // hostcheck.LookUnder
-	Idle   time.Duration                     // without a request, after which Serve returns
-	Log    *slog.Logger
+	// QuotaPools are the pools that the configuration has now, whose project quotas may be read and set. nil: none.
+	QuotaPools func() ([]QuotaPool, error)
+	Idle       time.Duration // without a request, after which Serve returns
+	Log        *slog.Logger
 
-	known  map[string]bool // of Points, since the start
-	told   time.Time       // when a refusal was logged last
-	mu     sync.Mutex
-	places map[string]*place
-	aside  chan struct{} // descriptors that are being closed
-	stuck  func()        // ends the service
+	quotaPools []QuotaPool // of QuotaPools, when the configuration was valid last
+	quotas     map[string]*quotaQueue
+	known      map[string]bool // of Points, since the start
+	told       time.Time       // when a refusal was logged last
+	mu         sync.Mutex
+	places     map[string]*place
+	aside      chan struct{} // descriptors that are being closed
+	stuck      func()        // ends the service
 }
 
 // Bounds.
@@ -77,7 +85,7 @@ var errStuck = errors.New("descriptors that came with requests cannot be closed"
 // Serve responds until ctx ends, or until no request came for Idle and no look is under way; both are no error.
 // What is asked afterwards waits in the socket, which the service manager holds.
 func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
-	s.known, s.places, s.aside = map[string]bool{}, map[string]*place{}, make(chan struct{}, mostAside)
+	s.known, s.places, s.quotas, s.aside = map[string]bool{}, map[string]*place{}, map[string]*quotaQueue{}, make(chan struct{}, mostAside)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stuck = func() { stop(errStuck) }
@@ -133,6 +141,11 @@ func (s *Server) idle() bool {
 			return false
 		}
 	}
+	for _, q := range s.quotas {
+		if q.working {
+			return false
+		}
+	}
 	return true
 }
 
@@ -143,6 +156,9 @@ func (s *Server) take(request, control []byte, flags int) error {
 		s.refuse("a malformed request was dropped")
 		s.discard(ends)
 		return nil
+	}
+	if isQuota(request) {
+		return s.takeQuota(request, ends[0])
 	}
 	point := string(request)
 	if known, err := s.knows(point); errors.Is(err, ErrStartAgain) {
