@@ -16,6 +16,7 @@ type Pool struct {
 	Network    bool   // it lies on a network filesystem
 	SetGroupID bool   // the mode of its volumes has that bit
 	Purge      bool   // volumes that are deleted are removed
+	Quota      bool   // volumes are limited by project quotas
 }
 
 // GeneratedFor are the units that get GeneratedDropIn.
@@ -124,6 +125,7 @@ var needs = []need{
 	{below("/home", "/root", "/run/user"), "ProtectHome=no", "it is in a home directory", GeneratedFor},
 	{below("/tmp", "/var/tmp"), "PrivateTmp=no", "it is in the host's temporary directory", GeneratedFor},
 	{func(p Pool) bool { return p.SetGroupID }, capability("CAP_FSETID"), "fchmod(2) sets the set-group-ID bit for a group that is not ours", []string{service}},
+	{func(p Pool) bool { return p.Quota }, "SystemCallFilter=quotactl_fd", "quotactl_fd(2) reports whether quotas are enforced and, with CAP_SYS_ADMIN, sets limits", GeneratedFor},
 	{func(p Pool) bool { return p.Purge }, capability("CAP_LINUX_IMMUTABLE"), "FS_IOC_SETFLAGS lets immutable files be removed with their volume", []string{service}},
 }
 

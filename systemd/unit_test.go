@@ -261,10 +261,12 @@ func with(text, settings string) string {
 	return strings.Replace(text, "\n[Install]\n", "\n"+settings+"\n[Install]\n", 1)
 }
 
-// A pool as it is when the configuration says nothing but its path; and one that needs everything.
+// A pool as it is when the configuration says nothing but its path; one with quota = "project"; and one that needs
+// everything.
 var (
+	limitedPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true, Quota: true}
 	defaultPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true}
-	neediest    = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true, SetGroupID: true}
+	neediest    = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true, SetGroupID: true, Quota: true}
 )
 
 // The daemon talks to the network, and CAP_SYS_ADMIN is another process's, whatever the pools are.
@@ -282,7 +284,7 @@ func TestNetworkWithoutAdmin(t *testing.T) {
 
 // Each fault that is found is explained in the unit's last comment, and none that is not.
 func TestExposure(t *testing.T) {
-	for name, limit := range map[string]struct{ alone, usual float64 }{unitFile: {2.0, 2.0}, checkFile: {1.2, 1.2}, lookFile: {1.3, 1.3}} {
+	for name, limit := range map[string]struct{ alone, usual, limited float64 }{unitFile: {2.0, 2.0, 2.0}, checkFile: {1.2, 1.2, 1.3}, lookFile: {1.3, 1.3, 1.4}} {
 		text := read(t, name)
 		if _, exposure := judged(t, name, text); exposure > limit.alone {
 			t.Errorf("%s: exposure %.1f, want at most %.1f", name, exposure, limit.alone)
@@ -291,6 +293,9 @@ func TestExposure(t *testing.T) {
 			t.Errorf("%s with a usual pool: exposure %.1f, want at most %.1f", name, exposure, limit.usual)
 		} else {
 			t.Logf("%s with a usual pool: exposure %.1f", name, exposure)
+		}
+		if _, exposure := judged(t, name, with(text, generated(name, limitedPool))); exposure > limit.limited {
+			t.Errorf("%s with a pool with project quotas: exposure %.1f, want at most %.1f", name, exposure, limit.limited)
 		}
 		faults, _ := judged(t, name, with(text, generated(name, neediest)))
 		_, reasons, _ := strings.Cut(text, "finds fault with, and why it stays:\n")
