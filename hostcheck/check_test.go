@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
 // good is a pool below its mount point on which every rule keeps quiet.
@@ -34,6 +35,15 @@ func good() (Expect, Facts) {
 		Label:      LabelFact{Looked: true, Type: "hostpath_provisioner_pool_t", PoolKnown: true},
 	}
 	return e, f
+}
+
+// limits has the pool's volumes limited on a filesystem of this type.
+func limits(e *Expect, f *Facts, fstype string, q QuotaFact) {
+	e.Quota, f.Quota = true, q
+	if i := slices.IndexFunc(f.Mounts, func(m mounts.Mount) bool { return m.Point == "/srv/disk" }); i >= 0 {
+		f.Mounts = slices.Clone(f.Mounts)
+		f.Mounts[i].FSType = fstype
+	}
 }
 
 func reasons(r Report) []string {
@@ -157,6 +167,24 @@ var faults = []struct {
 		e.Before = []Neighbour{{"apart", "/srv/apart"}, {"again", "/srv/again/deep"}}
 	}},
 	{"type that the policy has not", func(e *Expect, f *Facts) { f.Label.Unknown = true }},
+	{"quota where there is none", func(e *Expect, f *Facts) {
+		limits(e, f, "btrfs", QuotaFact{Looked: true})
+		e.Filesystem = ""
+	}},
+	{"quota that cannot be asked for", func(e *Expect, f *Facts) {
+		limits(e, f, "ext4", QuotaFact{Looked: true, Error: "operation not permitted"})
+	}},
+	{"quota that is off, ext4 without the feature", func(e *Expect, f *Facts) { limits(e, f, "ext4", QuotaFact{Looked: true}) }},
+	{"quota that is off, ext4", func(e *Expect, f *Facts) {
+		limits(e, f, "ext4", QuotaFact{Looked: true, State: quota.State{Counted: true}})
+	}},
+	{"quota that is off, xfs", func(e *Expect, f *Facts) {
+		limits(e, f, "xfs", QuotaFact{Looked: true})
+		e.Filesystem = ""
+	}},
+	{"project that is inherited", func(e *Expect, f *Facts) {
+		limits(e, f, "ext4", QuotaFact{Looked: true, State: quota.State{Counted: true, Enforced: true}, Project: 42, Inherits: true})
+	}},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
 	{"open to others", func(e *Expect, f *Facts) { f.Path.Mode = 0o755 }},
@@ -192,6 +220,10 @@ func TestFaults(t *testing.T) {
 	golden(t, "testdata/faults.golden", []byte(all.String()))
 }
 
+var quotaFaults = []string{
+	"quota that cannot be asked for", "quota that is off, ext4 without the feature", "quota that is off, ext4", "quota that is off, xfs", "project that is inherited",
+}
+
 // exclusive are faults that cannot be at the same time: the second is written over the first.
 var exclusive = map[string][]string{
 	"root again":             {"mounted twice"},
@@ -201,6 +233,13 @@ var exclusive = map[string][]string{
 	"marker damaged":         {"marker not looked for"},
 	"marker changed":         {"marker not looked for"},
 	"marker of another pool": {"marker not looked for"},
+
+	"wrong filesystem":                            {"quota where there is none", "quota that is off, xfs"},
+	"quota where there is none":                   quotaFaults,
+	"quota that cannot be asked for":              quotaFaults,
+	"quota that is off, ext4 without the feature": quotaFaults,
+	"quota that is off, ext4":                     quotaFaults,
+	"quota that is off, xfs":                      quotaFaults,
 
 	"marker of another node":    {"marker not looked for"},
 	"marker of another cluster": {"marker not looked for"},

@@ -19,6 +19,7 @@ type Facts struct {
 	Space      Space          `json:"space"`
 	Marker     MarkerFact     `json:"marker"`
 	Label      LabelFact      `json:"label,omitzero"`
+	Quota      QuotaFact      `json:"quota,omitzero"`
 	// Unanswered is the question to which the filesystem had not responded by the deadline.
 	Unanswered string        `json:"unanswered,omitempty"`
 	Waited     time.Duration `json:"waited,omitempty"`

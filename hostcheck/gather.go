@@ -158,6 +158,10 @@ func (l *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bo
 	}
 	l.askDevice(f, fd, e)
 	f.Label = label(newView(l.expect, *f).pathOn, l.expect.SELinuxType, fd)
+	if l.expect.Quota {
+		e("asking "+l.expect.Path+" for its quotas", *f)
+		f.Quota = quotaOf(fd)
+	}
 	question = "reading " + l.expect.Path + "/" + MarkerPath
 	e(question, *f)
 	if f.Marker, err = marker(fd, expensive); err != nil {

@@ -36,6 +36,9 @@ const (
 	ReasonOtherNode            = "OtherNode"            // the marker, or records, of another node
 	ReasonOtherCluster         = "OtherCluster"         // the marker of another cluster, or nothing of the pool is known in this one
 	ReasonUnknownType          = "UnknownType"          // the SELinux policy has no type of the configured name
+	ReasonQuotaUnavailable     = "QuotaUnavailable"     // volumes are to be limited by project quotas, and the filesystem does not enforce them
+	ReasonQuotaUnknown         = "QuotaUnknown"         // whether it does cannot be seen
+	ReasonProjectInherited     = "ProjectInherited"     // the pool's own directory hands a project down
 	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
 	ReasonWritableByOthers     = "WritableByOthers"     // other users can make, rename and remove entries of the pool's own directory

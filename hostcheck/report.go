@@ -38,6 +38,8 @@ type Expect struct {
 	// Cluster is the UID of the namespace kube-system; "" is not known.
 	Cluster     string `json:"cluster,omitempty"`
 	SELinuxType string `json:"selinuxType,omitempty"` // of volumes, where the filesystem has labels; "" is any
+	// Quota: volumes are limited by project quotas.
+	Quota bool `json:"quota,omitempty"`
 	// Before are the host's pools that this one must not share directories with.
 	Before []Neighbour `json:"before,omitempty"`
 }
