@@ -108,6 +108,7 @@ type daemon struct {
 	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	store map[storeKey]*volume.Pool
+	begun volume.BegunProjects
 	locks *ownership.Locks
 
 	unit      Unit              // as it was when this process was started

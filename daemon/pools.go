@@ -47,7 +47,7 @@ func planPools(pools []config.Pool) (all []plan.Pool) {
 func planPool(p config.Pool) plan.Pool {
 	return plan.Pool{
 		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
-		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand, CephFS: p.CephFSQuota,
+		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand, Quota: p.Quota,
 		Reclaim: p.ReclaimPolicy, Named: p.Directory != config.DefaultPool(p.Name).Directory,
 	}
 }
@@ -57,6 +57,7 @@ func (d *daemon) storeOf(p config.Pool, node string) *volume.Pool {
 	if d.store[key] == nil {
 		d.store[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, HostID: hostID(p, node)})
 	}
+	d.store[key].SetQuotas(ProjectQuotas(p, &d.begun))
 	return d.store[key]
 }
 

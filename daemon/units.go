@@ -69,7 +69,7 @@ func UnitPools(cfg config.Config) []systemd.Pool {
 func UnitPool(p config.Pool) systemd.Pool {
 	pool := systemd.Pool{
 		Path: p.Path, Network: OnNetwork(p),
-		SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove,
+		SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove, Quota: p.Quota == config.QuotaProject,
 	}
 	if p.RequireMount {
 		pool.MountPoint = p.MountPoint

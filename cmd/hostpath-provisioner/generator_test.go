@@ -94,6 +94,18 @@ func TestGeneratorCapabilities(t *testing.T) {
 	}
 }
 
+// The system call that sets limits is allowed in the units where a pool has limits, and nowhere else.
+func TestGeneratorQuota(t *testing.T) {
+	for keys, want := range map[string]bool{"": false, `quota = "off"`: false, `quota = "ceph"`: false, `quota = "project"`: true} {
+		h := newHost(t, "[pool.p]\npath = \"/srv/p\"\n"+keys+"\n")
+		for unit, text := range generated(t, h) {
+			if got := strings.Contains(text, "\nSystemCallFilter=quotactl_fd\n"); got != want {
+				t.Errorf("%s: %s: %t", keys, unit, got)
+			}
+		}
+	}
+}
+
 // Whatever is wrong is said, and nothing is written: a boot goes on.
 func TestGeneratorWithout(t *testing.T) {
 	h := newHost(t, "pool = 5\n")

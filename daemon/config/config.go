@@ -28,6 +28,20 @@ const (
 	DeleteArchive  = "archive"
 )
 
+// Values of Pool.Quota.
+const (
+	QuotaOff     = "off"     // a claim's size is not enforced
+	QuotaProject = "project" // by the project quotas of xfs and ext4
+	QuotaCeph    = "ceph"    // by the attribute of CephFS
+)
+
+// Projects of volumes where the configuration has no range: 0x48500000 to 0x4850ffff. kubelet takes projects from 1048577
+// upwards (fsquota/project.go), containers-storage from 1 or 10000.
+const (
+	QuotaFirst = 1213202432
+	QuotaLast  = 1213267967
+)
+
 // Values of Pool.ReclaimPolicy, as Kubernetes spells them.
 const (
 	PolicyDelete = "Delete"
@@ -75,8 +89,12 @@ type Pool struct {
 	ReclaimPolicy string
 	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the policy.
 	SELinuxType string
-	// CephFSQuota limits each volume to its claim's size, as CephFS does for a directory.
-	CephFSQuota bool
+	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
+	Quota string
+	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
+	QuotaFirst, QuotaLast uint32
+	// InodesPerGiB limits the inodes of a volume with QuotaProject; 0 does not.
+	InodesPerGiB uint64
 
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64
@@ -115,6 +133,9 @@ func DefaultPool(name string) Pool {
 		OnDelete:       DeleteRemove,
 		SELinuxType:    "container_file_t",
 		ReservePercent: 5,
+		Quota:          QuotaOff,
+		QuotaFirst:     QuotaFirst,
+		QuotaLast:      QuotaLast,
 	}
 }
 

@@ -58,9 +58,15 @@ var (
 		}),
 		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
 		"accept":       setAccept,
-		"cephfs_quota": truth(func(p *Pool, b bool) { p.CephFSQuota = b }),
-		"reserve":      text(setReserve),
-		"default":      truth(func(p *Pool, b bool) { p.Default = b }),
+		"cephfs_quota": truth(setCephFS),
+		"quota": text(func(p *Pool, s string) error {
+			p.Quota = s
+			return oneOf(s, QuotaOff, QuotaProject, QuotaCeph)
+		}),
+		"quota_ids":      setQuotaIDs,
+		"inodes_per_gib": setInodes,
+		"reserve":        text(setReserve),
+		"default":        truth(func(p *Pool, b bool) { p.Default = b }),
 	}
 )
 

@@ -69,6 +69,7 @@ func TestEveryKey(t *testing.T) {
 	}
 	bulk := DefaultPool("bulk")
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
+	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
 	same(t, got, Config{
 		Provisioner: "torchbox.com/hostpath",
 		Aliases:     []string{"hostpath", "microk8s.io/hostpath"},
@@ -82,9 +83,9 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Exclusive: true, Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", Accept: "LaxMount", CephFSQuota: true, ReserveBytes: 10 << 30, Default: true,
+			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:33: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:27: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:33: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -140,7 +141,7 @@ func TestRefusals(t *testing.T) {
 		{"bare octal number", pool("mode = 0777 # all\n"), `config.toml:4: mode: write it in quotes: mode = "0777"`},
 		{"date for a value", pool("owner = 2026-01-01\n"), "config.toml:4: pool.p.owner: want a string, got a date"},
 		{"misspelt", pool("immutible = 'off'\n"), `config.toml:4: pool.p.immutible: unknown key; did you mean "immutable"?`},
-		{"nothing near", pool("quotas = 'off'\n"), `config.toml:4: pool.p.quotas: unknown key`},
+		{"nothing near", pool("snapshots = 'off'\n"), `config.toml:4: pool.p.snapshots: unknown key`},
 		{"case matters", pool("Mode = '0700'\n"), `config.toml:4: pool.p.Mode: unknown key; did you mean "mode"?`},
 		{"dotted", "node='n'\npool.p.path='srv'\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},
 		{"inline", "node='n'\npool = { p = { path='srv' } }\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},
@@ -190,6 +191,18 @@ func TestRefusals(t *testing.T) {
 		{"reserve beyond all", pool("reserve='100E'\n"), `config.toml:4: pool.p.reserve: "100E" is more than a filesystem can have`},
 		{"reserve of many digits", pool("reserve='1e999999999'\n"), `config.toml:4: pool.p.reserve: "1e999999999" is more than a filesystem can have`},
 		{"quota of CephFS on every node", pool("scope='every-node'\ncephfs_quota=true\n"), `config.toml:5: pool.p.cephfs_quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
+		{"quota of CephFS on every node, by its new name", pool("scope='every-node'\nquota='ceph'\n"), `config.toml:5: pool.p.quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
+		{"project quotas of a shared pool", pool("scope='shared'\nquota='project'\n"), `config.toml:5: pool.p.quota: "project" is for filesystems of one node, and the pool's scope is "shared"`},
+		{"unknown quota", pool("quota='btrfs'\n"), `config.toml:4: pool.p.quota: "btrfs" is not one of off, project, ceph`},
+		{"both names of a quota", pool("cephfs_quota=true\nquota='ceph'\n"), `config.toml:4: pool.p.cephfs_quota: is the earlier name of quota = "ceph", and quota is given, too`},
+		{"one project", pool("quota_ids=5\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got the number 5`},
+		{"three projects", pool("quota_ids=[1, 2, 3]\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got an array`},
+		{"a project as text", pool("quota_ids=['1', 2]\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got the string "1"`},
+		{"project 0", pool("quota_ids=[0, 2]\n"), `config.toml:4: pool.p.quota_ids: 0 is not a project from 1 to 2147483647`},
+		{"a project that is too large", pool("quota_ids=[1, 2147483648]\n"), `config.toml:4: pool.p.quota_ids: 2147483648 is not a project from 1 to 2147483647`},
+		{"projects the wrong way round", pool("quota_ids=[9, 2]\n"), `config.toml:4: pool.p.quota_ids: the first project, 9, is above the last, 2`},
+		{"negative inodes", pool("inodes_per_gib=-1\n"), `config.toml:4: pool.p.inodes_per_gib: want a number from 0 to 1048576, got the number -1`},
+		{"inodes as text", pool("inodes_per_gib='10'\n"), `config.toml:4: pool.p.inodes_per_gib: want a number from 0 to 1048576, got the string "10"`},
 		{"mode negative", pool("mode='-755'\n"), `config.toml:4: pool.p.mode: "-755" is not a mode: want octal digits such as "0777"`},
 		{"mount point is the root", pool("mount_point='/'\n"), `config.toml:4: pool.p.mount_point: "/" belongs to the operating system`},
 		{"path beside its mount", pool("mount_point='/srv/p2'\n"), `config.toml:3: pool.p.path: "/srv/p" is not at or below mount_point "/srv/p2"`},

@@ -20,9 +20,7 @@ func (l *loader) finishPool(d *draft) {
 	if d.Scope != ScopeNode && d.Source == SourceLocal {
 		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
 	}
-	if d.Scope == ScopeEveryNode && d.CephFSQuota {
-		l.refuse(l.where(d, "cephfs_quota"), "a volume of scope %q has a directory on each node, of which this would limit one", d.Scope)
-	}
+	l.finishQuota(d)
 	l.warnMode(d)
 	l.warnReserve(d)
 	if d.Scope != ScopeNode && d.Exclusive {

@@ -238,8 +238,8 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 		},
 		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
 	}
-	if f.Pool.CephFS {
-		made.Quota = request
+	if f.Pool.Quota == plan.QuotaCeph || f.Pool.Quota == plan.QuotaProject {
+		made.Quota, made.Project = request, f.Pool.Quota == plan.QuotaProject
 	}
 	return made
 }

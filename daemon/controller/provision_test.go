@@ -70,6 +70,19 @@ func provisioning(made *creator) (*Controller, *poolWorker, plan.ClaimFacts, *au
 	}, heard
 }
 
+// A volume is limited to its claim's size in the way of its pool.
+func TestQuotaOfClaim(t *testing.T) {
+	_, _, f, _ := provisioning(&creator{})
+	for quota, want := range map[string]volume.Spec{
+		plan.QuotaOff: {}, "": {}, plan.QuotaCeph: {Quota: 1 << 20}, plan.QuotaProject: {Quota: 1 << 20, Project: true},
+	} {
+		f.Pool.Quota = quota
+		if got := spec(f, plan.NewVolume(f, "pvc-u"), "pvc-u"); got.Quota != want.Quota || got.Project != want.Project {
+			t.Errorf("%q: %d bytes, project %t", quota, got.Quota, got.Project)
+		}
+	}
+}
+
 // The directory comes before the object. What keeps either from being made is reported, except where the pool moved:
 // its gate reports why. Until the object exists the claim's directory counts as unpublished.
 func TestProvision(t *testing.T) {

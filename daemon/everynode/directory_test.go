@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
@@ -41,6 +42,8 @@ type node struct {
 	busy    bool
 	done    []string
 	events  []string
+	made    volume.Spec // by Create
+	quota   string      // of the pool
 }
 
 func (n *node) note(what string) { n.done = append(n.done, what) }
@@ -72,7 +75,7 @@ func (s storage) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) 
 	if s.n.diskErr != nil {
 		return "", s.n.diskErr
 	}
-	s.n.record = &spec.Record
+	s.n.record, s.n.made = &spec.Record, spec
 	return "", s.step("create", record.InPool)
 }
 
@@ -132,7 +135,7 @@ func (n *node) RemoveVolume(context.Context, *corev1.PersistentVolume) error {
 }
 
 func (n *node) Watched(string) (*corev1.PersistentVolume, bool) { return n.watched, n.watched != nil }
-func (n *node) PoolOf(*corev1.PersistentVolume) plan.Pool       { return pool }
+func (n *node) PoolOf(*corev1.PersistentVolume) plan.Pool       { p := pool; p.Quota = n.quota; return p }
 func (n *node) Nodes(context.Context) int                       { return n.others + 1 }
 func (n *node) InFlight(string) bool                            { return n.busy }
 func (n *node) Purge(string)                                    { n.note("purge") }
@@ -195,6 +198,17 @@ func (n *node) look(t *testing.T) (done bool, after time.Duration) {
 }
 
 func (n *node) release() { n.object.Status.Phase = corev1.VolumeReleased }
+
+// Each node's directory has a project quota of the claim's size, where the pool says so.
+func TestLimitOfEachNode(t *testing.T) {
+	for quota, want := range map[string]int64{plan.QuotaProject: 5 << 20, plan.QuotaOff: 0} {
+		n := newNode()
+		n.quota, n.object.Spec.Capacity = quota, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Mi")}
+		if n.look(t); n.made.PV != "pvc-u" || n.made.Quota != want || n.made.Project != (want > 0) {
+			t.Errorf("quota %s: %+v", quota, n.made)
+		}
+	}
+}
 
 var deleted = plan.Verdict{Action: plan.Delete, Reason: "Deleted"}
 

@@ -23,6 +23,13 @@ const (
 	OnDeleteArchive = "archive"
 )
 
+// How volumes are limited to their claims' size, as spelt in the configuration.
+const (
+	QuotaOff     = "off"
+	QuotaProject = "project" // project quotas of xfs and ext4
+	QuotaCeph    = "ceph"    // the attribute of CephFS
+)
+
 // Pool is what a decision needs to know of a configured pool.
 type Pool struct {
 	Name     string
@@ -35,7 +42,7 @@ type Pool struct {
 	Default  bool        // the pool of a class that names none
 	Reclaim  string      // the volumes' reclaim policy in place of the class's, "" for the class's
 	Named    bool        // the configuration says how directories are named, and not its default
-	CephFS   bool        // volumes are limited to their claims' size, as CephFS does it
+	Quota    string      // how volumes are limited to their claims' size: QuotaOff, QuotaProject or QuotaCeph
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)
 }
@@ -126,14 +133,11 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		pool.OnDelete = v
 	}
 	if v, ok := class.Parameters[paramCephFS]; ok {
-		quota, err := strconv.ParseBool(v)
-		if err != nil {
-			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither true nor false", class.Name, paramCephFS, v)
+		quota, refusal := overrideQuota(class.Name, v, pool)
+		if refusal != nil {
+			return Pool{}, refusal
 		}
-		if quota && pool.Scope == ScopeEveryNode {
-			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: a volume of scope %s has a directory on each node, of which this would limit one", class.Name, paramCephFS, pool.Scope)
-		}
-		pool.CephFS = quota
+		pool.Quota = quota
 	}
 	if v, ok := class.Parameters[paramMode]; ok {
 		mode, err := strconv.ParseUint(v, 8, 32)
@@ -146,6 +150,25 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 		pool.Mode = fileMode(uint32(mode))
 	}
 	return pool, nil
+}
+
+// overrideQuota returns the quota of a class's volumes, for its parameter cephFSQuota. False takes back what the pool says of
+// CephFS, and nothing else.
+func overrideQuota(class, value string, pool Pool) (string, *Refusal) {
+	ceph, err := strconv.ParseBool(value)
+	switch {
+	case err != nil:
+		return "", refuse(ReasonBadParameter, "class %s: %s: %q is neither true nor false", class, paramCephFS, value)
+	case ceph && pool.Scope == ScopeEveryNode:
+		return "", refuse(ReasonBadParameter, "class %s: %s: a volume of scope %s has a directory on each node, of which this would limit one", class, paramCephFS, pool.Scope)
+	case ceph && pool.Quota == QuotaProject:
+		return "", refuse(ReasonBadParameter, "class %s: %s: pool %s has quota = %q", class, paramCephFS, pool.Name, pool.Quota)
+	case ceph:
+		return QuotaCeph, nil
+	case pool.Quota == QuotaCeph:
+		return QuotaOff, nil
+	}
+	return pool.Quota, nil
 }
 
 // modeOfNobody is what a mode keeps all users but root from; the configuration warns of the same. Root, which needs

@@ -134,6 +134,7 @@ func TestResolve(t *testing.T) {
 		{"bad source", map[string]string{"source": "csi"}, []Pool{fast}, "", ReasonBadParameter, `"csi" is neither hostPath nor local`},
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
 		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node, of which this would limit one`},
+		{"cephFSQuota with project quotas", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "limited", Path: "/srv/limited", Quota: QuotaProject}}, "", ReasonBadParameter, `pool limited has quota = "project"`},
 		{"bad cephFSQuota", map[string]string{"cephFSQuota": "yes"}, []Pool{fast}, "", ReasonBadParameter, `"yes" is neither true nor false`},
 		{"mode for no user", map[string]string{"mode": "000"}, []Pool{fast}, "", ReasonBadParameter, `mode: "000" lets no user but root into a volume`},
 		{"mode without a way in", map[string]string{"mode": "2666"}, []Pool{fast}, "", ReasonBadParameter, `"2666" lets no user but root into a volume`},
@@ -182,7 +183,7 @@ func TestResolveMountOptions(t *testing.T) {
 func TestResolveOverrides(t *testing.T) {
 	class := &storagev1.StorageClass{Parameters: map[string]string{"source": "local", "mode": "2770", "onDelete": "archive", "cephFSQuota": "true"}}
 	got, refusal := self.Resolve(class, []Pool{testPool("fast")})
-	if refusal != nil || got.Source != SourceLocal || got.OnDelete != OnDeleteArchive || !got.CephFS || got.Mode.String() != "grwxrwx---" {
+	if refusal != nil || got.Source != SourceLocal || got.OnDelete != OnDeleteArchive || got.Quota != QuotaCeph || got.Mode.String() != "grwxrwx---" {
 		t.Errorf("got %+v (mode %s), %+v", got, got.Mode, refusal)
 	}
 }

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+// setCephFS is of a key that earlier versions had. It does not take back what the key quota says, beside which it is
+// refused (finishQuota).
+func setCephFS(p *Pool, on bool) {
+	if on {
+		p.Quota = QuotaCeph
+	}
+}
+
+// setQuotaIDs takes the first and the last project of volumes.
+func setQuotaIDs(p *Pool, v any) error {
+	both, ok := v.([]any)
+	if !ok || len(both) != 2 {
+		return fmt.Errorf("want two numbers, the first and the last project, got %s", typeName(v))
+	}
+	var ids [2]int64
+	for i, one := range both {
+		if ids[i], ok = one.(int64); !ok {
+			return fmt.Errorf("want two numbers, the first and the last project, got %s", typeName(one))
+		}
+		if ids[i] < 1 || ids[i] > quota.MostID {
+			return fmt.Errorf("%d is not a project from 1 to %d", ids[i], quota.MostID)
+		}
+	}
+	if ids[0] > ids[1] {
+		return fmt.Errorf("the first project, %d, is above the last, %d", ids[0], ids[1])
+	}
+	p.QuotaFirst, p.QuotaLast = uint32(ids[0]), uint32(ids[1])
+	return nil
+}
+
+// mostInodes bounds inodes_per_gib: ext4 and xfs have no more inodes than blocks of at least 1 KiB.
+const mostInodes = 1 << 20
+
+func setInodes(p *Pool, v any) error {
+	n, ok := v.(int64)
+	if !ok || n < 0 || n > mostInodes {
+		return fmt.Errorf("want a number from 0 to %d, got %s", mostInodes, typeName(v))
+	}
+	p.InodesPerGiB = uint64(n)
+	return nil
+}
+
+// finishQuota checks the keys of quotas together.
+func (l *loader) finishQuota(d *draft) {
+	said := func(key string) bool { _, there := l.set[l.where(d, key).key()]; return there }
+	switch {
+	case said("cephfs_quota") && said("quota"):
+		l.refuse(l.where(d, "cephfs_quota"), "is the earlier name of quota = %q, and quota is given, too", QuotaCeph)
+	case said("cephfs_quota"):
+		l.warn(l.where(d, "cephfs_quota"), "is the earlier name of quota = %q", QuotaCeph)
+	}
+	key := "quota"
+	if said("cephfs_quota") {
+		key = "cephfs_quota"
+	}
+	switch {
+	case d.Scope == ScopeEveryNode && d.Quota == QuotaCeph:
+		l.refuse(l.where(d, key), "a volume of scope %q has a directory on each node, of which this would limit one", d.Scope)
+	case d.Scope == ScopeShared && d.Quota == QuotaProject:
+		l.refuse(l.where(d, key), "%q is for filesystems of one node, and the pool's scope is %q", d.Quota, d.Scope)
+	}
+	for _, key := range []string{"quota_ids", "inodes_per_gib"} {
+		if said(key) && d.Quota != QuotaProject {
+			l.warn(l.where(d, key), "means nothing while quota is %q", d.Quota)
+		}
+	}
+}
