@@ -1,4 +1,4 @@
-// Command vm shows what only another kernel can: SELinux enforcing, an NFS server that goes away, block
+// Command vm shows what only another kernel can: SELinux enforcing, project quotas, an NFS server that goes away, block
 // devices that fail or hang, a reboot without a disk, and the power cut in the middle of work.
 //
 // It boots a Debian machine under qemu, without KVM, so that it runs wherever its packages do. The
@@ -17,6 +17,7 @@
 //	nfs       the network to the server cut, the server stopped, the export withdrawn
 //	shared    two nodes on one export: every way in which the leader loses it, and root_squash
 //	devices   a suspended device, and one on which every request fails
+//	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, a kill in the middle
 //	boot      reboot with one of two pools missing
 //	power     SIGKILL of the machine under a churn of claims, -cuts times
 //	log       dm-log-writes: the device rebuilt after each flush, on ext4 and xfs
@@ -43,6 +44,6 @@
 //	no mountpoint for the state's type power: the disk of the state directory is not mounted at boot (a
 //	                                   mistake of the policy until this was tried)
 //
-// The package will not test what the host's own kernel can show (crashes, quotas, hostile tenants), has
+// The package will not test what the host's own kernel can show (crashes, hostile tenants), has
 // no opinion on how fast anything is in an emulated machine, and loads no policy into this host.
 package main

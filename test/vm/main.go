@@ -46,6 +46,7 @@ var chapters = []chapter{
 	{"nfs", (*play).nfs},
 	{"shared", (*play).shared},
 	{"devices", (*play).devices},
+	{"quota", (*play).quota},
 	{"boot", (*play).bootWithoutAPool},
 	{"power", (*play).power},
 	{"log", (*play).logWrites},

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// limits turns quotas on in the configuration.
+const limits = `sed -i 's/^filesystem = .*/&\nquota = "project"\ninodes_per_gib = 32768/' /etc/hostpath-provisioner/config.toml && ` +
+	`restorecon /etc/hostpath-provisioner/config.toml && systemctl daemon-reload && systemctl restart hostpath-provisioner`
+
+// quotaInodes are those of a claim of 10 MiB then; its directory takes one.
+const quotaInodes = 322
+
+// Commands that run another one as a process of a pod does: as an ordinary user, as root without CAP_SYS_RESOURCE, which
+// containers do not have by default, as root with it, and as root of a user namespace of its own.
+const (
+	asUser      = "setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set -all --inh-caps -all "
+	asRoot      = "setpriv --bounding-set -sys_resource --inh-caps -sys_resource "
+	asResource  = "" // with it
+	asNamespace = "setpriv --reuid 1000 --regid 1000 --clear-groups unshare -Ur "
+)
+
+// quota: the daemon limits volumes on ext4 and xfs, in a kernel that enforces that.
+func (p *play) quota() {
+	p.need("a machine with SELinux enforcing", func() (string, error) {
+		if _, err := p.fresh(baseConfig); err != nil {
+			return "", err
+		}
+		return p.expect("echo 0 > /proc/sys/kernel/printk_ratelimit; getenforce", "Enforcing")
+	})
+	p.need("pools whose filesystems enforce no quotas, and the daemon", p.poolsAndStart)
+	p.need("a claim is served, without a limit", func() (string, error) { return p.served("fast") })
+	p.need("the configuration says that volumes are limited", func() (string, error) { return p.do(limits) })
+	p.quotaTurnedOn()
+	for _, pool := range []string{"fast", "big"} {
+		p.limited(pool)
+	}
+	p.killedInTheMiddle()
+	for _, pool := range []string{"fast", "big"} {
+		p.switchedOff(pool)
+	}
+	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
+}
+
+// quotaTurnedOn does what the refusal says.
+func (p *play) quotaTurnedOn() {
+	var claims [2]string
+	p.step("prepare refuses such a filesystem, and says the same", func() (string, error) {
+		return p.expect("hostpath-provisioner prepare big", "does not keep volumes to their limits")
+	})
+	for i, pool := range []string{"fast", "big"} {
+		p.need("pool "+pool+" is closed, and a claim's refusal says how quotas are turned on", func() (_ string, err error) {
+			if _, err := p.closes(pool, "QuotaUnavailable"); err != nil {
+				return "", err
+			}
+			if claims[i], err = p.claim(pool, ofSize("10Mi")); err != nil {
+				return "", err
+			}
+			said, err := p.refused(claims[i], "PoolClosed")
+			if err != nil {
+				return "", err
+			}
+			commands := regexp.MustCompile(`with: (umount .*?);`).FindStringSubmatch(said)
+			if commands == nil {
+				return "", fmt.Errorf("no commands in %q", said)
+			}
+			_, err = p.do(commands[1])
+			return commands[1], err
+		})
+		p.need("pool "+pool+" opens by itself, and the claim is served", func() (string, error) {
+			said, err := p.opens(pool)
+			if err == nil {
+				_, err = p.waitBound(claims[i])
+			}
+			return said, err
+		})
+	}
+}
+
+func ofSize(size string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+	}
+}
+
+// limited fills a volume of 10 MiB as processes of pods can be.
+func (p *play) limited(pool string) {
+	var dir, neighbour string
+	p.need("on "+pool+": two claims of 10 MiB", func() (string, error) {
+		var errs [2]error
+		dir, errs[0] = p.boundOf(pool, "10Mi")
+		neighbour, errs[1] = p.boundOf(pool, "10Mi")
+		return dir, errors.Join(errs[:]...)
+	})
+	p.step("on "+pool+": df shows the claim's size, and its inodes", func() (string, error) {
+		return p.expect("df -B1 "+dir+" | tail -n 1; df -i "+dir+" | tail -n 1", " 10485760 ", fmt.Sprintf(" %d ", quotaInodes))
+	})
+	type writer struct{ name, as string }
+	writers := []writer{{"an ordinary process", asUser}, {"root without CAP_SYS_RESOURCE", asRoot}, {"root of a user namespace", asNamespace}}
+	if pool == "big" {
+		writers = append(writers, writer{"root with CAP_SYS_RESOURCE", asResource})
+	}
+	for _, w := range writers {
+		p.step("on "+pool+": "+w.name+" writes 10 MiB and no more", func() (string, error) { return p.fills(w.as, dir) })
+	}
+	if pool == "fast" {
+		p.step("on ext4 root with CAP_SYS_RESOURCE is not stopped, as docs/guarantees.md says", func() (string, error) {
+			defer p.do("rm -f " + dir + "/file")
+			return p.expect("dd if=/dev/zero of="+dir+"/file bs=1M count=20 2>&1", "20+0 records out")
+		})
+	}
+	p.step("on "+pool+": the neighbour goes on while it is full", func() (string, error) {
+		defer p.do("rm -f " + dir + "/file")
+		return p.doAll(asUser+"dd if=/dev/zero of="+dir+"/file bs=64k count=400 2>/dev/null; true",
+			asUser+"sh -c 'echo data > "+neighbour+"/file && sync "+neighbour+"/file'")
+	})
+	p.step("on "+pool+": inodes are limited, too", func() (string, error) {
+		defer p.do("rm -rf " + dir + "/many")
+		n, err := p.number(asUser + "sh -c 'mkdir " + dir + "/many; cd " + dir + "/many; i=0; while : > $i; do i=$((i+1)); done 2>/dev/null; echo $i'")
+		if err == nil && n != quotaInodes-2 {
+			err = fmt.Errorf("%d files, want %d", n, quotaInodes-2)
+		}
+		return fmt.Sprintf("%d files beside two directories", n), err
+	})
+	p.step("on "+pool+": in a user namespace a project cannot be changed", func() (string, error) {
+		return p.expect(asNamespace+"sh -c 'touch "+dir+"/mine && chattr -p 0 "+dir+"/mine || echo refused'", "refused")
+	})
+	p.step("on "+pool+": outside of one the owner of a file can, as docs/guarantees.md says", func() (string, error) {
+		return p.expect(asUser+"sh -c 'chattr -p 0 "+dir+"/mine && echo changed'", "changed")
+	})
+}
+
+// boundOf makes a claim of this size and returns its directory.
+func (p *play) boundOf(pool, size string) (dir string, err error) {
+	claim, err := p.claim(pool, ofSize(size))
+	if err != nil {
+		return "", err
+	}
+	return p.waitBound(claim)
+}
+
+// fills has a process write 20 MiB into a directory that is limited to 10 MiB.
+func (p *play) fills(as, dir string) (string, error) {
+	defer p.do("rm -f " + dir + "/file")
+	out, _, err := p.machine.ask(p.ctx, as+"dd if=/dev/zero of="+dir+"/file bs=64k count=320 2>&1; stat -c 'size %s' "+dir+"/file")
+	if err != nil {
+		return "", err
+	}
+	refusal := regexp.MustCompile(`Disk quota exceeded|No space left on device`).FindString(out)
+	size := regexp.MustCompile(`size (\d+)`).FindStringSubmatch(out)
+	if refusal == "" || size == nil {
+		return "", fmt.Errorf("no refusal in %s", out)
+	}
+	n, err := strconv.Atoi(size[1])
+	if err == nil && (n > 10<<20 || n < 9<<20) {
+		err = fmt.Errorf("%d bytes were written", n)
+	}
+	return fmt.Sprintf("%s after %d bytes", refusal, n), err
+}
+
+// killedInTheMiddle kills the daemon under claims that come and go, and compares the limits that another program sees
+// with the records.
+func (p *play) killedInTheMiddle() {
+	var claims []string
+	p.step("killed while claims are made and removed: each volume has its limit", func() (string, error) {
+		for round := range 4 {
+			for i := range 6 {
+				claim, err := p.claim([]string{"fast", "big"}[i%2], ofSize("2Mi"))
+				if err != nil {
+					return "", err
+				}
+				claims = append(claims, claim)
+			}
+			if _, err := p.do(fmt.Sprintf("sleep 0.%d; systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner", round*2+1)); err != nil {
+				return "", err
+			}
+		}
+		for _, claim := range claims {
+			if _, err := p.waitBound(claim); err != nil {
+				return "", err
+			}
+		}
+		return p.compareLimits()
+	})
+	p.step("killed while they are removed: no limit is left over", func() (string, error) {
+		for i, claim := range claims {
+			if err := p.drop(claim); err != nil {
+				return "", err
+			}
+			if i%8 == 3 {
+				if _, err := p.do("systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner"); err != nil {
+					return "", err
+				}
+			}
+		}
+		if _, err := p.machine.until(p.ctx, limit, "! ls -A /srv/fast/.hostpath-provisioner/trash /srv/big/.hostpath-provisioner/trash | grep pvc"); err != nil {
+			return "", err
+		}
+		return p.compareLimits()
+	})
+}
+
+// compareLimits compares what xfs_quota(8) reports, which works on ext4 as well (-f), with the records.
+func (p *play) compareLimits() (string, error) {
+	total := 0
+	for _, pool := range []string{"fast", "big"} {
+		const command = `cd /srv/%s; xfs_quota -f -x -c 'report -p -N -n -b' /srv/%[1]s | awk '$4 > 0 {print substr($1, 2)}' | sort; echo --; sed -n 's/.*"projectID": \([0-9]*\),*/\1/p' .hostpath-provisioner/volumes/*.json | sort`
+		out, err := p.do(fmt.Sprintf(command, pool))
+		if err != nil {
+			return "", err
+		}
+		limits, records, _ := strings.Cut(strings.TrimSpace(out), "--")
+		l, r := strings.Fields(limits), strings.Fields(records)
+		if strings.Join(l, " ") != strings.Join(r, " ") || len(l) == 0 {
+			return "", fmt.Errorf("pool %s: limits of %v, records of %v", pool, l, r)
+		}
+		for i := 1; i < len(r); i++ {
+			if r[i] == r[i-1] {
+				return "", fmt.Errorf("pool %s: project %s twice", pool, r[i])
+			}
+		}
+		total += len(l)
+	}
+	return fmt.Sprintf("%d volumes, %[1]d limits", total), nil
+}
+
+// switchedOff switches enforcement off beneath the daemon.
+func (p *play) switchedOff(pool string) {
+	p.step("enforcement is switched off on "+pool+": the pool closes", func() (string, error) {
+		if _, err := p.do("xfs_quota -f -x -c 'disable -p' /srv/" + pool); err != nil {
+			return "", err
+		}
+		return p.closes(pool, "QuotaUnavailable")
+	})
+	p.step("and on again: it opens", func() (string, error) {
+		if _, err := p.do("xfs_quota -f -x -c 'enable -p' /srv/" + pool); err != nil {
+			return "", err
+		}
+		return p.opens(pool)
+	})
+}
