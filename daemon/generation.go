@@ -226,7 +226,7 @@ func (g *generation) onTrouble(err error) {
 		g.trouble.Store("")
 		g.d.Log.Info("the Kubernetes API is available", "reason", plan.ReasonAPIAvailable)
 		if since := g.troubleSince.Swap(0); since != 0 && time.Since(time.Unix(0, since)) > outage {
-			go g.controller.APIAnswers() // onTrouble may be called with a lock held
+			go g.controller.APIRecovered() // onTrouble may be called with a lock held
 		}
 	}
 	signal(g.d.changed)

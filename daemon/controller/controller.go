@@ -289,9 +289,9 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	}
 }
 
-// APIAnswers is called when the API server responds again. What failed meanwhile does not wait for its pause
+// APIRecovered is called when the API server responds again. What failed meanwhile does not wait for its pause
 // to end, which has grown to half a minute after an hour.
-func (c *Controller) APIAnswers() {
+func (c *Controller) APIRecovered() {
 	c.requeueClaims("")
 	for _, w := range c.workers {
 		c.requeueVolumes(w)

@@ -325,7 +325,7 @@ func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 }
 
 // What failed again and again while the API was away is tried at once when it responds.
-func TestAPIAnswers(t *testing.T) {
+func TestAPIRecovered(t *testing.T) {
 	c, w := stand(&api{}, &shelf{})
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
@@ -339,7 +339,7 @@ func TestAPIAnswers(t *testing.T) {
 	if home.claims.Len()+w.volumes.Len() != 0 {
 		t.Fatal("they do not wait")
 	}
-	c.APIAnswers()
+	c.APIRecovered()
 	if home.claims.Len() != 1 || w.volumes.Len() != 1 || len(w.recheck) != 1 {
 		t.Errorf("%d claims, %d volumes and %d looks at the records are due, want one each", home.claims.Len(), w.volumes.Len(), len(w.recheck))
 	}

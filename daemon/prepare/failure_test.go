@@ -68,7 +68,7 @@ func TestMovedSinceTheCheck(t *testing.T) {
 		report.Identity = mounts.Identity{}
 		return report
 	}
-	before := h.world()
+	before := h.snapshot()
 	h.want(h.said(Run(t.Context(), o)), `error: pool "fast": /pool: the mounts changed meanwhile`)
 	h.compare(before)
 }

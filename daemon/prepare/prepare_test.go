@@ -83,9 +83,9 @@ func (h *host) want(got string, lines ...string) {
 	}
 }
 
-// world is everything below the pool and the state directory: modes, flags, names. Images and the
+// snapshot is everything below the pool and the state directory: modes, flags, names. Images and the
 // kernel's own lost+found are left out.
-func (h *host) world() string {
+func (h *host) snapshot() string {
 	h.t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(h.base, func(path string, d fs.DirEntry, err error) error {
@@ -132,8 +132,8 @@ func (h *host) must(err error) {
 
 func (h *host) compare(want string) {
 	h.t.Helper()
-	if got := h.world(); got != want {
-		h.t.Errorf("the world is\n%swant\n%s", got, want)
+	if got := h.snapshot(); got != want {
+		h.t.Errorf("the snapshot is\n%swant\n%s", got, want)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestWritableInUse(t *testing.T) {
 	}
 }
 
-// What refuses before anything is mounted leaves the world as it was.
+// What refuses before anything is mounted leaves everything as it was.
 func TestSurprisesUnmounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(h *host)
@@ -287,7 +287,7 @@ func TestSurprisesUnmounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			c.make(h)
-			before := h.world()
+			before := h.snapshot()
 			h.want(h.run(false), c.want)
 			h.want(h.run(true), c.want)
 			h.compare(before)
@@ -300,7 +300,7 @@ func TestFilesUnderTheMount(t *testing.T) {
 	h := newHost(t)
 	h.must(os.MkdirAll(h.pool.Path+"/hidden", 0o755))
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, h.pool.Path)
-	before := h.world()
+	before := h.snapshot()
 	h.want(h.run(false), `error: /pool has "hidden": it is not empty`)
 	h.compare(before)
 	hosttest.Unmount(t, h.pool.Path)
@@ -327,7 +327,7 @@ func TestUnfit(t *testing.T) {
 			h.must(os.Mkdir(h.pool.Path, 0o700))
 			hosttest.SetImmutable(t, h.pool.Path, true)
 			hosttest.Mkfs(t, c.fs, 16).Mount(t, h.pool.Path, c.options...)
-			before := h.world()
+			before := h.snapshot()
 			o := h.options()
 			o.Replace = true
 			_, err := Run(context.Background(), o)
@@ -352,14 +352,14 @@ func TestAnotherFilesystem(t *testing.T) {
 	hosttest.Unmount(t, h.pool.Path)
 
 	second.Mount(t, h.pool.Path)
-	before := h.world()
+	before := h.snapshot()
 	h.want(h.run(false), `error: pool "fast": marker ID is remembered and the filesystem has none: another filesystem was prepared for this pool`)
 	h.compare(before)
 	h.want(h.run(true), "changed the mode of /pool from 0755 to 0700", "wrote marker ID on the filesystem of /pool", "remembered marker ID (of TODAY) for pool fast")
 	hosttest.Unmount(t, h.pool.Path)
 
 	first.Mount(t, h.pool.Path)
-	before = h.world()
+	before = h.snapshot()
 	h.want(h.run(false), `error: pool "fast": marker ID is remembered and the filesystem has ID: another filesystem was prepared for this pool`)
 	h.compare(before)
 	h.want(h.run(true), "remembered marker ID (of TODAY) for pool fast")
@@ -379,7 +379,7 @@ func TestForeignMarkers(t *testing.T) {
 	h := newHost(t)
 	h.pool.RequireMount = false
 	h.run(false)
-	before := h.world()
+	before := h.snapshot()
 	h.pool.Name = "slow"
 	want := `error: pool "slow": marker ID is of pool "fast": the filesystem belongs to another pool`
 	h.want(h.run(false), want)

@@ -179,7 +179,7 @@ func TestHostileDirectory(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := world(t, outside); got != "-rw------- fast.json\n"+string(m) {
+	if got := snapshot(t, outside); got != "-rw------- fast.json\n"+string(m) {
 		t.Errorf("outside:\n%s", got)
 	}
 }

@@ -44,7 +44,7 @@ func TestLockPool(t *testing.T) {
 	// The longer text of the holder before is gone.
 	want := fmt.Sprintf("drwxr-xr-x pools\n-rw------- pools/ID.lock\n{\"pid\":%d,\"stateDirectory\":\"/x\"}\n"+
 		"-rw------- pools/OTHER.lock\n{\"pid\":%[1]d,\"stateDirectory\":\"/var/lib/second\"}\n", os.Getpid())
-	if got := world(t, filepath.Dir(dir)); got != want {
+	if got := snapshot(t, filepath.Dir(dir)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -24,8 +24,8 @@ func marker(id string) hostcheck.Marker {
 	return m
 }
 
-// world is every file below dir with its mode and text.
-func world(t *testing.T, dir string) string {
+// snapshot is every file below dir with its mode and text.
+func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -72,7 +72,7 @@ func TestRemember(t *testing.T) {
   "created": "2026-05-04T03:02:01Z"
 }
 `
-	if got := world(t, dir); got != want {
+	if got := snapshot(t, dir); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -144,7 +144,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	if err := Remember(dir, "fast", marker("")); !errors.Is(err, hostcheck.ErrMarkerDamaged) {
 		t.Errorf("no id: %v", err)
 	}
-	if got := world(t, dir); got != "" {
+	if got := snapshot(t, dir); got != "" {
 		t.Errorf("left behind:\n%s", got)
 	}
 }
@@ -199,7 +199,7 @@ func TestLockOfTheDead(t *testing.T) {
 	}
 	defer release()
 	// flock(1) made the file, with its own mode.
-	if got := world(t, dir); got != fmt.Sprintf("-rw-r--r-- lock\n%d\n", os.Getpid()) {
+	if got := snapshot(t, dir); got != fmt.Sprintf("-rw-r--r-- lock\n%d\n", os.Getpid()) {
 		t.Errorf("%q", got)
 	}
 }

@@ -17,12 +17,12 @@ func (b *bench) measureBinder(ctx context.Context) error {
 		contender = nameDaemon
 	}
 	// These come last and bring upstream's limits back.
-	ctx, a, err := b.newArena(ctx, "--kcm-qps=0", "--kcm-burst=0")
+	ctx, a, err := b.newEnvironment(ctx, "--kcm-qps=0", "--kcm-burst=0")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nkube-controller-manager with its own limits, %d claims at once, volumes by: %s\n", b.binder, titles[contender])
-	err = b.onStages(ctx, a, []string{contender}, "binder", 0, func(ctx context.Context, all []*running) {
+	err = b.onFixtures(ctx, a, []string{contender}, "binder", 0, func(ctx context.Context, all []*running) {
 		all[0].fault = all[0].bind(ctx, b.binder)
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bench) measureBinder(ctx context.Context) error {
 }
 
 func (r *running) bind(ctx context.Context, n int) (err error) {
-	if r.process, err = r.start(r.stage); err != nil {
+	if r.process, err = r.start(r.fixture); err != nil {
 		return err
 	}
 	if _, err = r.more(ctx, "bound", n, false); err != nil {
@@ -40,8 +40,8 @@ func (r *running) bind(ctx context.Context, n int) (err error) {
 	}
 	begin := time.Now()
 	// The scheduler's part alone: asking the provisioner is kube-controller-manager's.
-	selected := map[string]string{plan.SelectedNode: nodeOf(r.stage.contender)}
-	err = parallel(n, func(i int) error { return r.arena.annotate(ctx, r.claims[i], selected) })
+	selected := map[string]string{plan.SelectedNode: nodeOf(r.fixture.contender)}
+	err = parallel(n, func(i int) error { return r.environment.annotate(ctx, r.claims[i], selected) })
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (r *running) bind(ctx context.Context, n int) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.limit, time.Duration(n)*time.Second))
 	defer cancel()
-	bound, err := r.arena.observer.wait(ctx, r.claims, isBound)
+	bound, err := r.environment.observer.wait(ctx, r.claims, isBound)
 	if err != nil {
 		return err
 	}

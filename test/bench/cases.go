@@ -23,7 +23,7 @@ var allCases = []string{caseBacklog, caseSingle, caseBurst}
 // measure runs every contender and case, interleaved, so that what changes on the machine meanwhile
 // changes for all.
 func (b *bench) measure(ctx context.Context) error {
-	ctx, a, err := b.newArena(ctx, quietControllers, "--apiserver-flag=--delete-collection-workers=8")
+	ctx, a, err := b.newEnvironment(ctx, quietControllers, "--apiserver-flag=--delete-collection-workers=8")
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (b *bench) amount(contender, kase string) int {
 }
 
 // contend is one run of a case.
-func (b *bench) contend(ctx context.Context, a *arena, contenders []string, kase string, repeat int) error {
-	return b.onStages(ctx, a, contenders, kase, repeat, func(ctx context.Context, all []*running) {
+func (b *bench) contend(ctx context.Context, a *environment, contenders []string, kase string, repeat int) error {
+	return b.onFixtures(ctx, a, contenders, kase, repeat, func(ctx context.Context, all []*running) {
 		switch kase {
 		case caseSingle:
 			a.sideBySide(ctx, all)
@@ -100,28 +100,28 @@ func (b *bench) contend(ctx context.Context, a *arena, contenders []string, kase
 // running is a contender's run.
 type running struct {
 	*bench
-	arena   *arena
-	stage   *stage
-	process contender // nil before it was started
-	kase    string
-	repeat  int
-	claims  []*corev1.PersistentVolumeClaim // all of the run
-	fault   error                           // why it is out
+	environment *environment
+	fixture     *fixture
+	process     contender // nil before it was started
+	kase        string
+	repeat      int
+	claims      []*corev1.PersistentVolumeClaim // all of the run
+	fault       error                           // why it is out
 }
 
 // amount is how many claims this contender gets.
-func (r *running) amount() int { return r.bench.amount(r.stage.contender, r.kase) }
+func (r *running) amount() int { return r.bench.amount(r.fixture.contender, r.kase) }
 
-// onStages does body with the contenders, each on a new stage, and takes everything away again. What
-// onStages returns is the failure of the benchmark; the contenders' are in their faults.
-func (b *bench) onStages(ctx context.Context, a *arena, contenders []string, kase string, repeat int, body func(context.Context, []*running)) error {
+// onFixtures does body with the contenders, each on a new fixture, and takes everything away again. What
+// onFixtures returns is the failure of the benchmark; the contenders' are in their faults.
+func (b *bench) onFixtures(ctx context.Context, a *environment, contenders []string, kase string, repeat int, body func(context.Context, []*running)) error {
 	var all []*running
 	for _, contender := range contenders {
-		st, err := b.newStage(ctx, a, contender, kase, repeat)
+		f, err := b.newFixture(ctx, a, contender, kase, repeat)
 		if err != nil {
 			return fmt.Errorf("%s: %w", contender, err)
 		}
-		all = append(all, &running{bench: b, arena: a, stage: st, kase: kase, repeat: repeat})
+		all = append(all, &running{bench: b, environment: a, fixture: f, kase: kase, repeat: repeat})
 	}
 	body(ctx, all)
 	for _, r := range all {
@@ -136,7 +136,7 @@ func (b *bench) onStages(ctx context.Context, a *arena, contenders []string, kas
 		if r.fault != nil {
 			r.fail(kase, r.fault)
 		}
-		err = errors.Join(err, a.clear(ctx, r.stage), r.stage.strike(b))
+		err = errors.Join(err, a.clear(ctx, r.fixture), r.fixture.tearDown(b))
 	}
 	return err
 }
@@ -163,23 +163,23 @@ func (r *running) fail(purpose string, err error) {
 	if r.process != nil {
 		log = tail(r.process.Log(), 15)
 	}
-	fmt.Fprintf(r.out, "%-24s %-8s FAILED: %v\n  the end of its log:\n%s", titles[r.stage.contender], purpose, err, indent(log))
-	r.samples = append(r.samples, sample{contender: r.stage.contender, kase: purpose, repeat: r.repeat, err: err})
+	fmt.Fprintf(r.out, "%-24s %-8s FAILED: %v\n  the end of its log:\n%s", titles[r.fixture.contender], purpose, err, indent(log))
+	r.samples = append(r.samples, sample{contender: r.fixture.contender, kase: purpose, repeat: r.repeat, err: err})
 }
 
 // verify looks at what the contender made: one volume for each claim, and its directory in the pool.
 func (r *running) verify() error {
-	all, err := r.arena.observer.wait(context.Background(), r.claims, hasVolume)
+	all, err := r.environment.observer.wait(context.Background(), r.claims, hasVolume)
 	if err != nil {
 		return err
 	}
-	if second := r.arena.observer.doubles(r.claims); len(second) > 0 {
+	if second := r.environment.observer.doubles(r.claims); len(second) > 0 {
 		return fmt.Errorf("%d claims have two volumes, %s among them", len(second), second[0])
 	}
 	for i, s := range all {
 		claim, path := r.claims[i], s.volume.Spec.HostPath
-		if path == nil || !strings.HasPrefix(path.Path, r.stage.pool+"/") {
-			return fmt.Errorf("volume %s of claim %s is not in the pool %s", s.volume.Name, claim.Name, r.stage.pool)
+		if path == nil || !strings.HasPrefix(path.Path, r.fixture.pool+"/") {
+			return fmt.Errorf("volume %s of claim %s is not in the pool %s", s.volume.Name, claim.Name, r.fixture.pool)
 		}
 		if info, err := os.Stat(path.Path); err != nil || !info.IsDir() || info.Mode().Perm() != 0o777 {
 			return fmt.Errorf("the directory of volume %s: %v %v", s.volume.Name, info, err)
@@ -195,14 +195,14 @@ func (r *running) backlog(ctx context.Context) error {
 		return err
 	}
 	annotated := func(s *sighting) bool { return !s.annotated.IsZero() }
-	if _, err := r.arena.observer.wait(ctx, claims, annotated); err != nil {
+	if _, err := r.environment.observer.wait(ctx, claims, annotated); err != nil {
 		return err
 	}
-	m, err := r.arena.begin(ctx, r)
+	m, err := r.environment.begin(ctx, r)
 	if err != nil {
 		return err
 	}
-	if r.process, err = r.start(r.stage); err != nil {
+	if r.process, err = r.start(r.fixture); err != nil {
 		return err
 	}
 	return r.took(ctx, m, claims)
@@ -214,7 +214,7 @@ const warmups = 3
 
 // ready starts the process, and returns the claims that it will get.
 func (r *running) ready(ctx context.Context) (claims []*corev1.PersistentVolumeClaim, err error) {
-	if r.process, err = r.start(r.stage); err != nil {
+	if r.process, err = r.start(r.fixture); err != nil {
 		return nil, err
 	}
 	warm, err := r.more(ctx, "warm", warmups, true)
@@ -229,7 +229,7 @@ func (r *running) ready(ctx context.Context) (claims []*corev1.PersistentVolumeC
 
 // more makes claims of the run.
 func (r *running) more(ctx context.Context, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
-	claims, err := r.arena.claims(ctx, r.stage, prefix, n, annotated)
+	claims, err := r.environment.claims(ctx, r.fixture, prefix, n, annotated)
 	r.claims = append(r.claims, claims...)
 	return claims, err
 }
@@ -239,10 +239,10 @@ func (r *running) burst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.arena.audit.settle(ctx); err != nil {
+	if _, err := r.environment.audit.settle(ctx); err != nil {
 		return err
 	}
-	m, err := r.arena.begin(ctx, r)
+	m, err := r.environment.begin(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (r *running) burst(ctx context.Context) error {
 
 // give annotates a claim.
 func (r *running) give(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	return r.arena.annotate(ctx, claim, annotations(r.stage))
+	return r.environment.annotate(ctx, claim, annotations(r.fixture))
 }
 
 // await waits for the claims' volumes, while the contender runs.
@@ -271,7 +271,7 @@ func (r *running) await(ctx context.Context, claims []*corev1.PersistentVolumeCl
 		case <-ctx.Done():
 		}
 	}()
-	return r.arena.observer.wait(ctx, claims, hasVolume)
+	return r.environment.observer.wait(ctx, claims, hasVolume)
 }
 
 // took waits for the last volume, takes the sample and prints it.
@@ -281,7 +281,7 @@ func (r *running) took(ctx context.Context, m meter, claims []*corev1.Persistent
 	}
 	m.end()
 	var err error
-	if m.requests, err = r.arena.audit.settle(ctx); err != nil {
+	if m.requests, err = r.environment.audit.settle(ctx); err != nil {
 		return err
 	}
 	return r.note(ctx, m, claims)
@@ -294,8 +294,8 @@ func (r *running) note(ctx context.Context, m meter, claims []*corev1.Persistent
 		return err
 	}
 	s := newSample(all, m.start)
-	s.contender, s.kase, s.repeat = r.stage.contender, r.kase, r.repeat
-	s.others, s.requests = m.others, m.requests[nodeOf(r.stage.contender)]
+	s.contender, s.kase, s.repeat = r.fixture.contender, r.kase, r.repeat
+	s.others, s.requests = m.others, m.requests[nodeOf(r.fixture.contender)]
 	s.quiet = time.Since(m.start) - quietFor
 	s.cpu, s.rss = r.ownCPU()-m.own[r], peakMemory(r.process.PID())
 	fmt.Fprintln(r.out, s.line(r.verbose))

@@ -100,11 +100,11 @@ var tuned = []string{"-threads=100", "-qps=1000", "-burst=2000", "-leader-electi
 // poolName is the daemon's pool.
 const poolName = "fast"
 
-// start runs a contender on its stage.
-func (b *bench) start(st *stage) (contender, error) {
-	common := []string{"-kubeconfig=" + st.kubeconfig, "-provisioner=" + st.name, "-node=" + nodeOf(st.contender), "-pool=" + st.pool}
-	log := filepath.Join(st.dir, "log")
-	switch st.contender {
+// start runs a contender on its fixture.
+func (b *bench) start(f *fixture) (contender, error) {
+	common := []string{"-kubeconfig=" + f.kubeconfig, "-provisioner=" + f.name, "-node=" + nodeOf(f.contender), "-pool=" + f.pool}
+	log := filepath.Join(f.dir, "log")
+	switch f.contender {
 	case nameFloor:
 		args := append([]string{floorCommand, fmt.Sprintf("-workers=%d", b.floorWork)}, common...)
 		return startChild(log, "/proc/self/exe", args...)
@@ -113,6 +113,6 @@ func (b *bench) start(st *stage) (contender, error) {
 	case nameTuned:
 		return startChild(log, b.peer, append(append(common, tuned...), b.peerFlags...)...)
 	default:
-		return service{st.daemon}, st.daemon.Start()
+		return service{f.daemon}, f.daemon.Start()
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// observer sees when claims are annotated and when their volumes come, with one clock for everybody.
+// observer sees when claims are annotated and when their volumes come, with one clock for all.
 type observer struct {
 	mu     sync.Mutex
 	seen   map[types.UID]*sighting

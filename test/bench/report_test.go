@@ -66,7 +66,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Everybody is first in turn; in the case single they run at once, but for the one that is slow.
+// Each is first in turn; in the case single they run at once, but for the one that is slow.
 func TestGroups(t *testing.T) {
 	b := &bench{options: options{contenders: []string{nameFloor, nameShipped, nameDaemon}, repeats: 4, slowRuns: 1}}
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 // sideBySide is the case single: all processes run, each on a node of its own, and are given claims
 // in turn, in an order that is drawn for each round: what the machine does to one it does to the
 // next, a moment later.
-func (a *arena) sideBySide(ctx context.Context, all []*running) {
+func (a *environment) sideBySide(ctx context.Context, all []*running) {
 	claims := map[*running][]*corev1.PersistentVolumeClaim{}
 	for _, r := range all {
 		claims[r], r.fault = r.ready(ctx)
@@ -62,19 +62,19 @@ func (r *running) one(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 
 // meter is what a case costs.
 type meter struct {
-	arena    *arena
-	of       []*running
-	start    time.Time
-	before   machineTime
-	ours     time.Duration
-	own      map[*running]time.Duration
-	others   float64             // what strangers used up to end
-	requests map[string]requests // by node
+	environment *environment
+	of          []*running
+	start       time.Time
+	before      machineTime
+	ours        time.Duration
+	own         map[*running]time.Duration
+	others      float64             // what strangers used up to end
+	requests    map[string]requests // by node
 }
 
 // begin forgets the requests so far and begins to measure.
-func (a *arena) begin(ctx context.Context, of ...*running) (meter, error) {
-	m := meter{arena: a, of: of, own: map[*running]time.Duration{}}
+func (a *environment) begin(ctx context.Context, of ...*running) (meter, error) {
+	m := meter{environment: a, of: of, own: map[*running]time.Duration{}}
 	if err := a.collect(ctx); err != nil {
 		return m, err
 	}
@@ -93,7 +93,7 @@ func (m *meter) end() { m.others = share(machineCPU(), m.before, m.ourCPU()-m.ou
 
 // ourCPU is the processor time of everything that the benchmark runs, so far.
 func (m *meter) ourCPU() time.Duration {
-	all := processCPU(os.Getpid()) + processCPU(m.arena.cluster.PID())
+	all := processCPU(os.Getpid()) + processCPU(m.environment.cluster.PID())
 	for _, r := range m.of {
 		all += r.ownCPU()
 	}

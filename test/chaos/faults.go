@@ -39,35 +39,35 @@ type fault string
 
 const (
 	none        fault = ""
-	cutBefore   fault = "cut"         // the connection, with all that is on it, before the server hears of it
-	cutAfter    fault = "answer lost" // the same after the server did it
+	cutBefore   fault = "cut"           // the connection, with all that is on it, before the server hears of it
+	cutAfter    fault = "response lost" // the same after the server did it
 	delayed     fault = "delayed"
-	twice       fault = "sent twice" // the second answer is passed on; an event of a watch comes twice
+	twice       fault = "sent twice" // the second response is passed on; an event of a watch comes twice
 	conflict    fault = "409"
 	gone        fault = "410" // inside a watch: as an event
 	tooMany     fault = "429"
 	internal    fault = "500"
 	unavailable fault = "503"
-	nobody      fault = "404"          // of a proxy that knows no server, not about an object
-	half        fault = "half written" // an answer, or an event of a watch
+	noServer    fault = "404"          // of a proxy that knows no server, not about an object
+	half        fault = "half written" // a response, or an event of a watch
 	silenced    fault = "silenced"     // a watch that delivers nothing more and stays open
-	away        fault = "server away"  // nothing was done to it: the API server did not answer
+	away        fault = "server away"  // nothing was done to it: the API server did not respond
 )
 
-// codes are the answers that are made up. Each is given with equal chance before the server has heard
+// codes are the responses that are made up. Each is given with equal chance before the server has heard
 // of the request and after it has done it.
 var codes = map[fault]metav1.Status{
 	conflict:    {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified; please apply your changes to the latest version and try again"},
 	gone:        {Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "The resourceVersion for the provided watch is too old."},
 	tooMany:     {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
 	internal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"},
-	nobody:      {Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "404 page not found"},
+	noServer:    {Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "404 page not found"},
 	unavailable: {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "apiserver is shutting down"},
 }
 
 func (f fault) refusal() bool { _, made := codes[f]; return made }
 
-// status is the made-up answer as an object.
+// status is the made-up response as an object.
 func (f fault) status() *metav1.Status {
 	s := codes[f]
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -75,7 +75,7 @@ func (f fault) status() *metav1.Status {
 	return &s
 }
 
-// refuse answers in the server's place, in JSON, as the API server itself does where it has not yet
+// refuse responds in the server's place, in JSON, as the API server itself does where it has not yet
 // looked at what the client accepts.
 func refuse(w http.ResponseWriter, r *http.Request, f fault) {
 	status := f.status()
@@ -111,15 +111,15 @@ func of(perMille int, faults ...fault) map[fault]int {
 var (
 	fair   = weather{}
 	misery = weather{odds: map[kind]map[fault]int{
-		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, nobody, tooMany, internal, unavailable, half),
-		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, nobody, tooMany, internal, unavailable, half),
+		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, noServer, tooMany, internal, unavailable, half),
+		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, noServer, tooMany, internal, unavailable, half),
 		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
 	}}
 	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
 	// nothing, because that would end the watches on the same connection. Few are told that they are too many:
 	// client-go waits a second then, and a worker that waits cannot be seen to be too eager.
 	refusing = weather{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
-	refused  = rarely(tooMany, of(196, conflict, gone, nobody, internal, unavailable))
+	refused  = rarely(tooMany, of(196, conflict, gone, noServer, internal, unavailable))
 	// dark lets nothing through.
 	dark    = weather{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
 	nothing = rarely(tooMany, of(196, cutBefore, conflict, gone, internal, unavailable))

@@ -1,7 +1,7 @@
 // Command chaos is an unkind API. Between the real daemon and a real API server stands a proxy that, at
 // random, breaks connections before and after the server did what it was asked, delays, sends a request
-// twice, answers 404 (as a proxy that knows no server), 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
-// writes halves of answers and of events, and lets watches fall silent. Meanwhile claims are made and
+// twice, responds with 404 (as a proxy that knows no server), 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
+// writes halves of responses and of events, and lets watches fall silent. Meanwhile claims are made and
 // deleted at a steady pace, at the API server itself, and data is written into their volumes.
 //
 // The phases: fair weather, to compare with; refused, where nothing passes, at first but the watches;
@@ -21,17 +21,17 @@
 //
 // What it caught, each within a run of the short form: a watch that went on where it had broken, on a
 // server whose data had been restored meanwhile, was deaf for minutes (restored: 48 claims not settled);
-// a volume whose object was deleted by a request whose answer was lost was not purged, and one record in
+// a volume whose object was deleted by a request whose response was lost was not purged, and one record in
 // trouble put off all others for ten minutes (restored: trash left); a removal that the kill cut off and the
 // restored server had undone left the directory of a Bound volume in the trash (restored: trash left, in most
-// runs on a busy machine); and a claim that the restored server had forgotten was answered with a volume from
+// runs on a busy machine); and a claim that the restored server had forgotten got a volume from
 // memory, which was released and removed with its data (restored: the files of six volumes, once in a dozen runs);
-// and a deletion that was answered with 503 after it had been done was taken for refused, so that the directory
+// and a deletion that was refused with 503 after it had been done was taken for refused, so that the directory
 // stayed in the trash (misery: one, in one of many runs).
 //
 // Broken on purpose, it was red, in the short form, for a directory that is there already as an error
 // where the volume's object was refused before (misery: 42 claims not settled); for a directory in the
-// trash as an error where the deletion's answer was lost (misery: 16 objects and 32 pieces left); for a
+// trash as an error where the deletion's response was lost (misery: 16 objects and 32 pieces left); for a
 // volume without an object that is removed though it has data (restored: 26 times the file of a volume
 // lost). It stayed green, because the next event or list mends it, when a conflict was taken for another
 // client's change that the watch will bring, when AlreadyExists was an error, when a conflict at a delete
@@ -49,7 +49,7 @@
 // was red (restored: 131 claims Pending).
 //
 // It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
-// proxy forges no answers but those above: a server that lies is not survived. The draws follow the
+// proxy forges no responses but those above: a server that lies is not survived. The draws follow the
 // seed; which request meets which draw does not.
 package main
 

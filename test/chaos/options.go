@@ -29,7 +29,7 @@ type options struct {
 const usage = `Usage: chaos [flags]
 
 Puts an unkind API between the daemon and a real API server while claims come and go, and compares
-the world after each phase. Exit code 1 if anything was lost, made twice, left over or asked too often.
+the state after each phase. Exit code 1 if anything was lost, made twice, left over or asked too often.
 Wants root, and what make builds in .build.
 
 `

@@ -51,7 +51,7 @@ func (o options) plays(p phase) bool {
 
 // What a phase needs to have met.
 var (
-	refusals   = []fault{conflict, gone, nobody, tooMany, internal, unavailable}
+	refusals   = []fault{conflict, gone, noServer, tooMany, internal, unavailable}
 	everyFault = append([]fault{cutBefore, cutAfter, delayed, twice, half}, refusals...)
 )
 

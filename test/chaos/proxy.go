@@ -120,27 +120,27 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.watch(w, r, f)
 		return
 	}
-	answer, err := p.ask(r, body)
+	response, err := p.ask(r, body)
 	if err == nil && f == twice {
-		_, _ = io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		answer, err = p.ask(r, body)
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		response, err = p.ask(r, body)
 	}
 	if err != nil {
 		p.away(r)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	switch {
 	case f == cutAfter:
 		cut(r)
 	case f.refusal():
 		refuse(w, r, f) // though the server did it
 	default:
-		pass(w, r, answer, f == half)
+		pass(w, r, response, f == half)
 	}
 }
 
-// ask sends the request on. The answer's body is the caller's to close.
+// ask sends the request on. The response's body is the caller's to close.
 func (p *proxy) ask(r *http.Request, body []byte) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.Host = p.target.Scheme, p.target.Host, ""
@@ -157,13 +157,13 @@ func (p *proxy) away(r *http.Request) {
 	cut(r)
 }
 
-// pass hands the answer on, or the first half of it.
-func pass(w http.ResponseWriter, r *http.Request, answer *http.Response, halfOnly bool) {
-	body, err := io.ReadAll(answer.Body)
+// pass hands the response on, or the first half of it.
+func pass(w http.ResponseWriter, r *http.Request, response *http.Response, halfOnly bool) {
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		cut(r)
 	}
-	copyHeader(w, answer)
+	copyHeader(w, response)
 	if halfOnly {
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush()
@@ -172,9 +172,9 @@ func pass(w http.ResponseWriter, r *http.Request, answer *http.Response, halfOnl
 	_, _ = w.Write(body)
 }
 
-func copyHeader(w http.ResponseWriter, answer *http.Response) {
-	for key, values := range answer.Header {
+func copyHeader(w http.ResponseWriter, response *http.Response) {
+	for key, values := range response.Header {
 		w.Header()[key] = values
 	}
-	w.WriteHeader(answer.StatusCode)
+	w.WriteHeader(response.StatusCode)
 }

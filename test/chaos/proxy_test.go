@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server answers a get with one claim, and a watch with silence. It counts what reaches it.
+// server responds to a get with one claim, and to a watch with nothing. It counts what reaches it.
 type server struct {
 	*httptest.Server
 	requests chan string

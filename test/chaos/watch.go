@@ -18,20 +18,20 @@ import (
 // soon is how long a watch lives at most before what it was fated to happens.
 const soon = 5 * time.Second
 
-// watch passes events on, until what is fated happens. Faults of the answer happen in its middle.
+// watch passes events on, until what is fated happens. Faults of the response happen in its middle.
 func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
 	changed, hushed := p.sky.news()
-	answer, err := p.ask(r, nil)
+	response, err := p.ask(r, nil)
 	if err != nil {
 		p.away(r)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
-		pass(w, r, answer, false)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
+		pass(w, r, response, false)
 		return
 	}
-	copyHeader(w, answer)
-	s := &stream{w: w, flush: http.NewResponseController(w).Flush, frames: frames(r, answer.Body)}
+	copyHeader(w, response)
+	s := &stream{w: w, flush: http.NewResponseController(w).Flush, frames: frames(r, response.Body)}
 	_ = s.flush()
 	fated := p.fated(f)
 	for {
@@ -67,7 +67,7 @@ func (p *proxy) fated(f fault) <-chan time.Time {
 	return nil
 }
 
-// stream is the answer to a watch: frames of four bytes with the length and then the event
+// stream is the response to a watch: frames of four bytes with the length and then the event
 // (apimachinery, pkg/runtime/serializer/protobuf, LengthDelimitedFramer).
 type stream struct {
 	w      io.Writer

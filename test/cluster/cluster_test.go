@@ -58,7 +58,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil {
-		t.Error("the API server answers after Kill")
+		t.Error("the API server responds after Kill")
 	}
 	if err := c.Restart(ctx); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func nodeCertificate(t *testing.T, c *Cluster) {
 	if user := whoami(t, path); user.Username != "system:node:node-k" {
 		t.Errorf("user %q", user.Username)
 	}
-	// A kubelet may join as itself and as nobody else, and it may not make
+	// A kubelet may join as itself and as no other, and it may not make
 	// volumes: the daemon needs an identity of its own.
 	client := clientFor(t, path).CoreV1()
 	for name, allowed := range map[string]bool{"node-k": true, "node-l": false} {

@@ -41,11 +41,11 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name,
 			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID,
 		}
 	}
-	answer, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	response, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("token of service account %s/%s: %w", namespace, name, err)
 	}
-	return c.writeKubeconfig(path, name, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	return c.writeKubeconfig(path, name, &clientcmdapi.AuthInfo{Token: response.Status.Token})
 }
 
 // NodeKubeconfig writes a kubeconfig (0600) with a kubelet's identity, for a
@@ -95,7 +95,7 @@ func (c *Cluster) sign(ctx context.Context, csr []byte) ([]byte, error) {
 		Reason: "Test", Message: "a test asked for it",
 	})
 	// kube-controller-manager approves it too, because the administrator may ask for any node's
-	// certificate (isNodeClientCert in its approver): whoever comes second has a conflict.
+	// certificate (isNodeClientCert in its approver): the second request has a conflict.
 	if _, err := requests.UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func runAPIServer(ctx context.Context, options *apiserveroptions.ServerRunOption
 // the start, among them the one that creates the RBAC roles without which the
 // other components may not read anything.
 //
-// There is nothing to watch before the server answers, so this one asks again
+// There is nothing to watch before the server responds, so this one asks again
 // and again.
 func waitReady(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
@@ -102,7 +102,7 @@ func waitReady(ctx context.Context, config *rest.Config) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for kube-apiserver: %w (last answer: %v)", err, last)
+		return fmt.Errorf("wait for kube-apiserver: %w (last response: %v)", err, last)
 	}
 	return nil
 }

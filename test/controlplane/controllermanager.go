@@ -17,7 +17,7 @@ import (
 // The node lifecycle controller above all: it takes the not-ready taint off
 // each new Node, and with the taint in place the scheduler selects no node for
 // any claim. What would hurt is the other half of its work, to mark Nodes that
-// nobody reports for; the grace period takes care of that.
+// no kubelet reports for; the grace period takes care of that.
 //
 // The volume binder has a deleter of its own for hostPath volumes: one that is
 // Released, has the policy Delete, lacks the annotation
@@ -29,7 +29,7 @@ func controllerManagerFlags(dir *state.Dir, s settings, kubeconfig string) []str
 	flags := []string{
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
-		// No port of its own: nobody scrapes it, and a port could be taken.
+		// No port of its own: nothing scrapes it, and a port could be taken.
 		"--secure-port=0",
 		// It makes this directory, and its default is under /usr.
 		"--flex-volume-plugin-dir=" + dir.Path("flexvolume"),

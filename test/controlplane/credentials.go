@@ -60,7 +60,7 @@ func writeCertificates(dir *state.Dir, ca *state.Authority, s settings) error {
 	if err != nil {
 		return err
 	}
-	// An authority of its own: whoever it signs for may claim to be anybody.
+	// An authority of its own: a client that it signs for may claim to be any user.
 	frontProxy, err := dir.Authority("front-proxy-ca")
 	if err != nil {
 		return err

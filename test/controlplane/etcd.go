@@ -58,7 +58,7 @@ func etcdConfig(dataDir string) (*embed.Config, error) {
 		return nil, err
 	}
 	// Advertised addresses must look like http://host:port, whatever etcd
-	// listens on. Nobody dials this one: there are no other members, and the
+	// listens on. Nothing dials this one: there are no other members, and the
 	// only client is given the socket.
 	advertised := url.URL{Scheme: "http", Host: "127.0.0.1:2380"}
 

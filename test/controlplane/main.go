@@ -4,7 +4,7 @@
 //
 // It is a Go module of its own, so that the dependencies of Kubernetes itself
 // never become those of the daemon. It does not run kubelets, and it is not a
-// way to run a cluster that anybody needs tomorrow: nothing is fsynced, and
+// way to run a cluster that is needed tomorrow: nothing is fsynced, and
 // there is one of everything.
 package main
 

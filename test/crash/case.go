@@ -17,7 +17,7 @@ import (
 
 const (
 	dataFile = "data" // in a volume
-	// calm is how long nothing must have happened for the world to be at rest.
+	// calm is how long nothing must have happened for the state to be at rest.
 	calm = 100 * time.Millisecond
 	// idle is the same for an operation in which the daemon was not killed: what it says last may come late.
 	idle = 300 * time.Millisecond
@@ -107,7 +107,7 @@ func (t *testCase) write() {
 	t.Must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
 }
 
-// settle waits until the world is as the wishes say, and at rest; it returns what is wrong in the end.
+// settle waits until the state is as the wishes say, and at rest; it returns what is wrong in the end.
 func (e *environment) settle(rest time.Duration, wishes ...wish) (faults []fault) {
 	e.until(func() bool {
 		began := time.Now()
@@ -147,7 +147,7 @@ func (t *testCase) rest() time.Duration {
 }
 
 // play is the whole case: the daemon dies at the point, or never if that is "" or does not come. It
-// answers where it died, the points that came, and what is wrong in the end.
+// returns where it died, the points that came, and what is wrong in the end.
 func (t *testCase) play(point string) (hit string, points []string, faults []fault) {
 	t.begin()
 	var died <-chan string
@@ -197,7 +197,7 @@ func (t *testCase) fell() {
 	<-t.Daemon.Exited()
 }
 
-// await waits until the daemon died, or has done all there is to do: then the answer is "".
+// await waits until the daemon died, or has done all there is to do: then it returns "".
 func (t *testCase) await(died <-chan string) (hit string) {
 	ready := make(chan error, 1)
 	go func() { ready <- t.Daemon.WaitReady(t.Soon(), 1) }()
@@ -223,7 +223,7 @@ func (t *testCase) await(died <-chan string) (hit string) {
 	return hit
 }
 
-// inspect looks at the world while the daemon is dead. What the API was told is there must be there,
+// inspect looks at the state while the daemon is dead. What the API was told is there must be there,
 // and a pod may write to it already; what it was told is gone must be gone.
 func (t *testCase) inspect() []fault {
 	if t.uid == "" {
@@ -245,7 +245,7 @@ func (t *testCase) inspect() []fault {
 	return nil
 }
 
-// clear leaves an empty world for the next case.
+// clear leaves nothing for the next case.
 func (t *testCase) clear(broken bool) {
 	if !broken {
 		t.dropKept(t.wish)
@@ -299,7 +299,7 @@ func (t *testCase) rid(where string) {
 	}
 }
 
-// scrub makes the world empty by force, so that one fault is not found again and again.
+// scrub removes everything by force, so that one fault is not found again and again.
 func (e *environment) scrub() {
 	e.die()
 	all := metav1.ListOptions{}
@@ -321,6 +321,6 @@ func (e *environment) scrub() {
 	e.killer.arm("", 0)
 	e.start()
 	if faults := e.settle(calm); len(faults) > 0 {
-		e.Fatalf("the world does not become empty, even by force: %v", faults)
+		e.Fatalf("not everything goes, even by force: %v", faults)
 	}
 }

@@ -54,7 +54,7 @@ func (w wish) things() []string {
 	}
 }
 
-// sight is the whole world at one moment.
+// sight is the whole state at one moment.
 type sight struct {
 	things  map[string]string // what there is: the UID of the claim that it is about, "" if that cannot be told
 	claims  map[string]claim  // by name
@@ -101,7 +101,7 @@ const (
 
 func (k kind) String() string { return [...]string{"leaked", "lost", "double"}[k] }
 
-// fault is one difference between the world and what it should be.
+// fault is one difference between the state and what it should be.
 type fault struct {
 	kind kind
 	text string

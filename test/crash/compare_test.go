@@ -10,7 +10,7 @@ import (
 
 const uid = "0a1b2c3d-1111-2222-3333-444455556666"
 
-// good is a world with one claim that came to its fate.
+// good is the state with one claim that ended as it was to.
 func good(f fate) (wish, sight) {
 	w := wish{claim: "c", uid: uid, fate: f, data: "text"}
 	s := sight{

@@ -1,13 +1,13 @@
 // Command crash kills the daemon before each system call with which it changes something or talks to
 // the API, in every operation and in every recovery at a start, starts it again, and compares the
-// whole world: the real daemon, a real API server, a real ext4. Then it kills it at random while
+// whole state: the real daemon, a real API server, a real ext4. Then it kills it at random while
 // claims come and go. What is left, lost or made twice is printed, and the exit code is 1.
 //
 // # What covers all
 //
 // A seccomp filter with a listener (seccomp_unotify(2)). A copy of this program puts the filter over
 // itself and becomes the daemon's own binary, unchanged. Each call of each of its threads, other than
-// those that can change nothing, then waits until the killer has answered, before the kernel begins
+// those that can change nothing, then waits until the killer has responded, before the kernel begins
 // with it. The killer names it by what it does to which file, counts it, and lets it go on or kills
 // the process in its place. An operation is recorded first, twice by default: the points that came are
 // those at which it is killed, each with a claim of its own. They cover all states that a kill can
@@ -20,10 +20,10 @@
 // fail. What the filter does not see: calls that the kernel has begun already (a rename is atomic, a
 // record is one write), memory that is mapped (the daemon maps no file), the order of two threads at
 // the moment of the kill, and what is behind the encryption: calls on the connection to the API are
-// told apart by their number only. An answer that arrived and was not read is a point of its own: there
+// told apart by their number only. A response that arrived and was not read is a point of its own: there
 // the server knows something that the daemon does not.
 //
-// Into how many pieces the two sides cut the same requests and answers differs from run to run, so that
+// Into how many pieces the two sides cut the same requests and responses differs from run to run, so that
 // the last of many pieces may not come again. It is tried ten times and then told as missed. No state is
 // untried for that: ten runs in a row had fewer pieces, and the pieces of such a run are all points that were
 // tried. Nor does a call on the disk come again that the daemon made because two of its workers met. More
@@ -35,7 +35,7 @@
 //
 //   - the record written after the directory is in its place: claims stay Pending for ever beside a
 //     directory without a record, killed at "create volumes/PV.json.new"
-//   - the object created before the directory: killed at "read what the API answered", the object was
+//   - the object created before the directory: killed at "read what the API sent", the object was
 //     there and its directory not, and stayed so
 //   - owner and mode set after the directory is visible: a directory that no pod can use, killed at "chown"
 //   - the object removed before the directory is in the trash: killed at "write to the API", the data was

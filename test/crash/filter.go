@@ -40,7 +40,7 @@ var harmless = append([]uint32{
 	unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_FLOCK, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1,
 	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME,
 	unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
-	unix.SYS_SENDMSG, // hands the listener over, before the killer answers; Go sends nothing to a server with it
+	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)
 
 // become is the copy's whole life. It returns only with an error.
@@ -101,7 +101,7 @@ func installFilter() (listener int, err error) {
 	return int(fd), nil
 }
 
-// notification and answer are struct seccomp_notif and seccomp_notif_resp, linux/seccomp.h.
+// notification and verdict are struct seccomp_notif and seccomp_notif_resp, linux/seccomp.h.
 type notification struct {
 	id     uint64
 	thread uint32
@@ -112,7 +112,7 @@ type notification struct {
 	args   [6]uint64
 }
 
-type answer struct {
+type verdict struct {
 	id    uint64
 	value int64
 	errno int32

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killer answers for every watched call of one host's daemons, and kills at the one it waits for.
+// killer decides about every watched call of one host's daemons, and kills at the one it waits for.
 type killer struct {
 	socket *net.UnixListener
 	name   string
@@ -42,7 +42,7 @@ func newKiller(socket string, s scope) (*killer, error) {
 	return k, nil
 }
 
-// env makes the rig's daemon one that this killer answers for.
+// env makes the rig's daemon one that this killer watches.
 func (k *killer) env(program string) []string {
 	return []string{socketEnv + "=" + k.name, programEnv + "=" + program}
 }
@@ -145,7 +145,7 @@ func (k *killer) receive(conn *net.UnixConn) error {
 	return nil
 }
 
-// supervise answers until the daemon is gone.
+// supervise decides until the daemon is gone.
 func (k *killer) supervise(listener int, p process) {
 	defer unix.Close(listener)
 	defer unix.Close(p.pidfd)
@@ -171,7 +171,7 @@ func (k *killer) supervise(listener int, p process) {
 			unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 			continue
 		}
-		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+		a := verdict{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	span       = 250 // a daemon lives for so many points at most; its start has about a quarter of them
-	checkEvery = 50  // kills, and then the world is compared
+	checkEvery = 50  // kills, and then the state is compared
 	liveMax    = 20  // claims at once
 	volumesMax = 60  // objects at once: a daemon that dies all the time falls behind
 )
@@ -115,7 +115,7 @@ func (l *load) write(t *testCase) {
 	t.write()
 }
 
-// check compares the world twice: with the claims that are left, and without.
+// check compares the state twice: with the claims that are left, and without.
 func (l *load) check() {
 	if l.settled() {
 		for _, t := range l.live {

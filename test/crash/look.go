@@ -18,7 +18,7 @@ import (
 // finalizer is the daemon's (CONTRACTS of external provisioners).
 const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// look reads the whole world: all claims and volume objects of the cluster, and all that is in the
+// look reads the whole state: all claims and volume objects of the cluster, and all that is in the
 // pool, in the daemon's own directories there, and in its state directory.
 func (e *environment) look() sight {
 	s := sight{things: map[string]string{}, claims: map[string]claim{}, objects: map[string]object{}, dirs: map[string]dir{}, records: map[string]record{}}

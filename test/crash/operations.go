@@ -3,7 +3,7 @@ package main
 // step is something that a person or a part of Kubernetes other than the daemon does.
 type step func(*testCase)
 
-// operation is one thing that the daemon does, from a world at rest to a world at rest.
+// operation is one thing that the daemon does, from a state at rest to another.
 type operation struct {
 	name      string
 	class     string

@@ -21,7 +21,7 @@ type options struct {
 	only     string
 	scope    string // of the pool
 	seed     uint64
-	settle   time.Duration // how long the world may take to settle
+	settle   time.Duration // how long everything may take to settle
 	daemon   string
 	keepLog  string
 	printAll bool
@@ -30,7 +30,7 @@ type options struct {
 const usage = `Usage: crash [flags]
 
 Kills the daemon before each system call with which it changes something or talks to the API, in
-every operation and every recovery, starts it again and compares the world. Exit code 1 if anything
+every operation and every recovery, starts it again and compares the state. Exit code 1 if anything
 was leaked, lost or made twice. Wants root, and what make builds in .build.
 
 `
@@ -46,7 +46,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
 	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
-	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long the world may take to settle after a kill")
+	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long everything may take to settle after a kill")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	flags.BoolVar(&o.printAll, "v", false, "print each point")

@@ -22,7 +22,7 @@ type process struct{ pid, pidfd int }
 // The two points of the API. The connection is encrypted, so that they are told apart by their number.
 const (
 	request  = "write to the API"
-	response = "read what the API answered"
+	response = "read what the API sent"
 )
 
 var pvName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)

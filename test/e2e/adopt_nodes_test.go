@@ -42,7 +42,7 @@ func (h *host) beside(name string) (other *host, at func(...string) string) {
 // other one has no record of it. Neither daemon's next start takes a directory away, empty as they are.
 func TestAdoptOnTwoNodes(t *testing.T) {
 	const count = 40
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a := w.newHost("a").aliased(allPeers()...)
 	b, inB := a.beside("b")
 	p := peerNamed("kubeboost") // which writes no affinity
@@ -119,7 +119,7 @@ func entries(t *testing.T, dir string) (names []string) {
 
 // An affinity that does not name one node does not say which node has the data.
 func TestAdoptByAffinity(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
 	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(`{"metadata":{"labels":{"rack":"7"}}}`), metav1.PatchOptions{})
 	w.Must(err)
@@ -154,7 +154,7 @@ func TestAdoptByAffinity(t *testing.T) {
 
 // What a bind mount shows elsewhere, and two volumes that are one directory by a bind mount.
 func TestAdoptBindMounts(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
 	elsewhere := hosttest.Dir(w)
 	bind := func(from, to string) {

@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // object is a volume as it is in the API, without what changes with every write.
-func (w *world) object(name string) string {
+func (w *environment) object(name string) string {
 	w.Helper()
 	pv := w.Volume(name)
 	pv.ResourceVersion, pv.ManagedFields = "", nil
@@ -62,7 +62,7 @@ func (h *host) everySystem() []*corev1.PersistentVolume {
 // The whole way, for every system: nothing without the operator's word, then adopted beside a running
 // daemon, the data untouched, then deleted with the claim as the daemon's own.
 func TestAdopt(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...).run()
 	volumes := h.everySystem()
 	before := h.tree()
@@ -100,7 +100,7 @@ func TestAdopt(t *testing.T) {
 
 // Adopted, given up, and everything is as it was: each object to the letter, each directory.
 func TestAdoptUndo(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
 	volumes := h.everySystem()
 	// One has the usual finalizer already: it keeps it.
@@ -153,7 +153,7 @@ func (h *host) adopts(args ...string) {
 
 // An adopted volume is kept and archived as one of our own, also by a daemon that starts later.
 func TestAdoptRetainAndArchive(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`).aliased(allPeers()...)
 	archived := peerNamed("rancher").made(h, "archived")
 	kept := peerNamed("kubevirt").made(h, "kept", keepPolicy)
@@ -180,7 +180,7 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 
 // Only through its record: an adopted volume whose record is taken away is foreign again.
 func TestAdoptedWithoutItsRecord(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
 	pv := peerNamed("microk8s").made(h, "data")
 	h.adopts()
@@ -193,7 +193,7 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 
 // Whatever volumes can look like that must not be adopted, or not yet. Nothing is changed by any.
 func TestAdoptTraps(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h, other := w.newHost("a").aliased(allPeers()...), w.newHost("b")
 	kubevirt, mazder := peerNamed("kubevirt"), peerNamed("MaZderMind")
 	at := func(path string) func(*corev1.PersistentVolume) {
@@ -272,7 +272,7 @@ func TestAdoptTraps(t *testing.T) {
 
 // The other program's pod is there: nothing is adopted until it is gone, or the administrator says so.
 func TestAdoptWhileTheOtherRuns(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	name := w.Namespace + ".example/hostpath" // no other test's
 	p := peerNamed("kubevirt")
 	p.provisioner, p.shape = name, func(h *host, pv *corev1.PersistentVolume) {

@@ -17,7 +17,7 @@ import (
 // Classes of other provisioners go on working: claims get volumes that are named and marked as those
 // programs do it, which are removed with their claims, or given up for the old program to take.
 func TestAliasClasses(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	const csi = "kubevirt.io.hostpath-provisioner"
 	h := w.newHost("a").aliased(append(allPeers(), csi)...).run()
 	pool := fixture.Parameters("pool", "fast")
@@ -72,7 +72,7 @@ func TestAliasClasses(t *testing.T) {
 
 // What a class of another system asks for and is not there is told with the reason.
 func TestAliasRefusals(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...).run()
 	for name, c := range map[string]struct {
 		provisioner string
@@ -96,7 +96,7 @@ func TestAliasRefusals(t *testing.T) {
 // pod, and the pool's reclaim policy in place of the class's. The reserve keeps the filesystem from
 // being filled.
 func TestSingleNode(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	dir := hosttestDir(t, "volumes")
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
 	if out, code := h.Call("prepare", "plain"); code != 0 {

@@ -19,7 +19,7 @@ const (
 
 // The main job: a pod is scheduled, its claim gets a volume on that node, nothing else is there.
 func TestWaitForFirstConsumer(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", wait)
 	claim := w.claim("data", class, "10Mi")
@@ -54,7 +54,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 
 // Each refusal is explained on the claim, the claim stays Pending and the disk is untouched.
 func TestRefusals(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.newHost("b") // on a single node each access mode is accepted
 	group := "example.com"

@@ -29,7 +29,7 @@ import (
 // csiDriver is kubevirt's. Tests that run at the same time have drivers of their own names.
 const csiDriver = "kubevirt.io.hostpath-provisioner"
 
-func (w *world) ownDriver() (driver, flag string) {
+func (w *environment) ownDriver() (driver, flag string) {
 	return w.Namespace + ".csi", "--from-csi=" + w.Namespace + ".csi"
 }
 
@@ -81,7 +81,7 @@ func (h *host) keepsData(pv *corev1.PersistentVolume, inode uint64) {
 }
 
 // rebound waits until the claim is bound, by both sides, and returns its volume.
-func (w *world) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.PersistentVolume {
+func (w *environment) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.PersistentVolume {
 	w.Helper()
 	ref := pv.Spec.ClaimRef
 	_, err := w.WaitClaim(w.Soon(), ref.Namespace, ref.Name, func(c *corev1.PersistentVolumeClaim) bool {
@@ -98,7 +98,7 @@ func (w *world) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.Persist
 }
 
 // asBefore wants an object to be what it was, but for what the server gives to each new one.
-func (w *world) asBefore(was *corev1.PersistentVolume) {
+func (w *environment) asBefore(was *corev1.PersistentVolume) {
 	w.Helper()
 	was, now := was.DeepCopy(), w.rebound(was, true)
 	for _, v := range []*corev1.PersistentVolume{was, now} {
@@ -142,7 +142,7 @@ func (h *host) externalProvisioner() {
 // daemon, used by a pod again, removed with its claim; and given back.
 func TestAdoptFromCSI(t *testing.T) {
 	const fromCSI = "--from-csi=" + csiDriver
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").aliased(csiDriver).run()
 	one, two := h.madeByCSI(csiDriver, "one"), h.madeByCSI(csiDriver, "two")
 	inode := h.inode(one.Name)
@@ -209,7 +209,7 @@ func TestAdoptFromCSI(t *testing.T) {
 }
 
 // mortal is a server between a call and the API server that kills the call at the n-th request that changes a
-// volume object: before it is passed on, or when it is done and before it is answered.
+// volume object: before it is passed on, or when it is done and before its response is.
 type mortal struct {
 	sync.Mutex
 	n     int
@@ -279,7 +279,7 @@ func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...str
 // Killed at each request that changes an object, before and after it, forwards and back, with the old provisioner
 // at work and the daemon running; the next call, in either direction, finishes. At no moment is the data removed.
 func TestAdoptFromCSIKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
 	h := w.newHost("a").aliased(driver).run()
 	h.externalProvisioner()
@@ -333,7 +333,7 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 // On two nodes at once, which both have a directory of each handle and take the word that they have the data: each
 // volume has one node, and the other one has no record of it.
 func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
 	a := w.newHost("a").aliased(driver)
 	b, inB := a.beside("b")
@@ -356,7 +356,7 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 	for _, name := range names {
 		v := w.Volume(name)
 		if v.Spec.HostPath == nil {
-			t.Errorf("%s is nobody's:\n%s\n%s", name, said[0], said[1])
+			t.Errorf("%s is of neither:\n%s\n%s", name, said[0], said[1])
 		}
 		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")
 	}
@@ -370,7 +370,7 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 
 // The claim that Kubernetes calls Lost is deleted before the call is made again: the data stays.
 func TestAdoptFromCSIClaimDeleted(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
 	h := w.newHost("a").aliased(driver).run()
 	m, kubeconfig := h.mortal()
@@ -396,9 +396,9 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	h.keepsData(pv, inode)
 }
 
-// A policy of the cluster lets nobody make hostPath volumes: the driver's object stays as it is.
+// A policy of the cluster lets no client make hostPath volumes: the driver's object stays as it is.
 func TestAdoptFromCSIForbidden(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
 	h := w.newHost("a").aliased(driver)
 	pv := h.madeByCSI(driver, "data")

@@ -19,7 +19,7 @@ import (
 // volumes, not after a restart either, and the object says why. What is whole goes on. When the record
 // is restored, the removal that waited is done.
 func TestDamagedRecords(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	damages := map[string]func([]byte) []byte{
@@ -73,7 +73,7 @@ func TestDamagedRecords(t *testing.T) {
 // A power cut takes the data of records that were just written. Their volumes are removed as all others
 // are, and the daemon writes the records of those that stay again when it starts.
 func TestRecordsCutShort(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	goes, stays := h.made("goes", class), h.made("stays", class)
@@ -103,7 +103,7 @@ func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes")
 // by its own marker and remembered anew, and no volume is touched. A second daemon that finds no lock
 // in the new state directory is kept out by the pool's.
 func TestStateDirectoryLost(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	one := h.made("one", class)
@@ -147,7 +147,7 @@ func TestStateDirectoryLost(t *testing.T) {
 func TestFullAtEveryWrite(t *testing.T) {
 	for _, what := range []string{"blocks", "inodes"} {
 		t.Run(what, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnvironment(t)
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
 			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
@@ -229,7 +229,7 @@ func (h *host) fill(what string, room int) (empty func()) {
 // The pool's directory is replaced by another, by a link or by nothing while the daemon works: the pool
 // closes, what came in its place is not written to, and when it is put back, what waited goes through.
 func TestPoolDirectoryReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a")
 	sub := filepath.Join(h.mount, "sub")
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))

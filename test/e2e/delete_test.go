@@ -31,7 +31,7 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 }
 
 func TestDelete(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	one, two := h.made("one", class), h.made("two", class)
@@ -45,7 +45,7 @@ func TestDelete(t *testing.T) {
 
 // The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
 func TestDeleteVolumeBeforeClaim(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
 	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
@@ -57,7 +57,7 @@ func TestDeleteVolumeBeforeClaim(t *testing.T) {
 }
 
 func TestRetain(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	w.DeleteClaim("data")
@@ -77,7 +77,7 @@ func TestRetain(t *testing.T) {
 }
 
 func TestArchive(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
 	pv := h.made("data", w.Class("c", immediate))
 	gone := h.made("gone", w.Class("d", immediate, fixture.Parameters("onDelete", "delete")))
@@ -93,9 +93,9 @@ func TestArchive(t *testing.T) {
 }
 
 // A volume object that points elsewhere is refused, and what it points to is untouched. Such an object
-// is written by hand, as anybody with the right to create volumes could.
+// is written by hand, as any user with the right to create volumes could.
 func TestForgedVolumes(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	other := hosttestDir(t, "other")
 	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
 	if out, code := h.Call("prepare", "other"); code != 0 {
@@ -140,7 +140,7 @@ func TestForgedVolumes(t *testing.T) {
 // The name and path of a real volume whose record was removed: a directory without a record is
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
@@ -156,7 +156,7 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 // The object goes at once, however long the purge takes: when it is gone, the trash still has the
 // directory with most of its 200,000 files.
 func TestLargeVolumeGoesAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 320, "-N", "300000"), "a").run()
 	pv := h.made("data", w.Class("c", immediate))
 	const files = 200_000
@@ -175,7 +175,7 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 
 // The pool was taken out of the configuration: its volumes stay, and say why they are not removed.
 func TestPoolNotConfiguredAnyMore(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	other := hosttestDir(t, "other")
 	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
 	if out, code := h.Call("prepare", "other"); code != 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 // claimUntil waits until a claim is as it should be.
-func (w *world) claimUntil(name string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+func (w *environment) claimUntil(name string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	c, err := w.WaitClaim(w.Soon(), w.Namespace, name, is)
 	w.Must(err)
@@ -44,7 +44,7 @@ func conditions(c *corev1.PersistentVolumeClaim) (types []string) {
 func TestExpand(t *testing.T) {
 	for _, source := range []string{"hostPath", "local"} {
 		t.Run(source, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnvironment(t)
 			h, other := w.newHost("a", `source = "`+source+`"`).run(), w.newHost("b").run()
 			w.claim("data", w.Class("c", wait, fixture.Expandable), "10Mi")
 			w.pod("user", []string{h.node}, "data")
@@ -83,7 +83,7 @@ func TestExpand(t *testing.T) {
 // A size that the pool does not have is refused in the claim's status, with the numbers; the claim can be lowered again, to more
 // than it has, and gets that.
 func TestExpandInfeasible(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
 	pv := w.Bound("data")
@@ -120,7 +120,7 @@ func TestExpandInfeasible(t *testing.T) {
 
 // A claim whose class does not allow it is not expanded: the API server refuses the request.
 func TestExpandClassForbids(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("data", w.Class("c", immediate), "10Mi")
 	pv := w.Bound("data")
@@ -134,7 +134,7 @@ func TestExpandClassForbids(t *testing.T) {
 
 // What was requested while the pool is closed, or no daemon runs, is done when the pool is open again, and says why it waits.
 func TestExpandWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
 	pv := w.Bound("data")
@@ -157,7 +157,7 @@ func TestExpandWaits(t *testing.T) {
 
 // kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first, all is well.
 func TestExpandBesideKubelet(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	w.newHost("a", `source = "local"`).run()
 	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
 	pv := w.Bound("data")
@@ -176,7 +176,7 @@ func TestExpandBesideKubelet(t *testing.T) {
 
 // In a shared pool the daemon that works there expands, and what it leaves half done the next one finishes.
 func TestExpandShared(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	leader := w.holder(nodes, anyNode)
 	class := w.Class("c", immediate, fixture.Expandable)
@@ -198,7 +198,7 @@ func TestExpandShared(t *testing.T) {
 
 // A volume whose record is gone is not expanded, and its claim says why.
 func TestExpandNotRecorded(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
 	pv := w.Bound("data")

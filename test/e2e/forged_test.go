@@ -16,7 +16,7 @@ import (
 // One write to the lease of a shared pool, by a client that may write leases, costs seconds: a daemon that has the
 // storage works again, the lease is what it should be, and a Node's event tells what was wrong.
 func TestSharedForgedLease(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
 		n.run()
@@ -56,7 +56,7 @@ func TestSharedForgedLease(t *testing.T) {
 
 // The marker of another storage, in a lease without a holder, does not give the pool to the node that has it.
 func TestSharedForgedForAnother(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
 	nodes := w.newNodes(mount, []string{"a", "b"})
 	right, wrong := nodes[0], nodes[1]
@@ -96,21 +96,21 @@ func (n *node) marker() string {
 	return id
 }
 
-func (w *world) lease() *coordinationv1.Lease {
+func (w *environment) lease() *coordinationv1.Lease {
 	w.Helper()
 	l, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
 	w.Must(err)
 	return l
 }
 
-func (w *world) forge(patch string) {
+func (w *environment) forge(patch string) {
 	w.Helper()
 	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Patch(w.Ctx, "fast."+w.Provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.Must(err)
 }
 
 // wantLease waits until the lease is one that a daemon wrote which works.
-func (w *world) wantLease(nodes []*node, marker string) {
+func (w *environment) wantLease(nodes []*node, marker string) {
 	w.Helper()
 	w.holder(nodes, anyNode)
 	w.Eventually("the lease is as it should be", func() bool {
@@ -121,7 +121,7 @@ func (w *world) wantLease(nodes []*node, marker string) {
 }
 
 // toldNode waits for an event about the lease, on one of these nodes, with these words.
-func (w *world) toldNode(nodes []*node, words string) {
+func (w *environment) toldNode(nodes []*node, words string) {
 	w.Helper()
 	w.Eventually("a node is told: "+words, func() bool {
 		events, err := w.Client().CoreV1().Events("").List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})

@@ -12,11 +12,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// One pool's filesystem stops answering, as a dead NFS server's does. Its gate closes by the
+// One pool's filesystem stops responding, as a dead NFS server's does. Its gate closes by the
 // deadline, the other pool works on, systemd's watchdog is fed, the daemon can be stopped and
-// started, and when the filesystem answers again the claim that waited goes through.
+// started, and when the filesystem responds again the claim that waited goes through.
 func TestHungPool(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	net := filepath.Join(hosttestDir(t, "mnt"), "net")
 	h := w.newHost("a", fmt.Sprintf("[pool.net]\npath = %q\nimmutable = \"require\"", net))
 	prepared := func() {
@@ -62,7 +62,7 @@ func TestHungPool(t *testing.T) {
 // Every way in which the storage can be the wrong one closes the gate with its own reason, and mending
 // it opens the gate without any help.
 func TestWrongStorage(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	h.made("before", class)

@@ -94,7 +94,7 @@ func (h *host) emptyAndFull() []string {
 func TestOtherNodeName(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnvironment(t)
 			h := w.newHost("a").run()
 			volumes, right := h.emptyAndFull(), h.node
 			if m := h.marker(h.ours("pool.json")); m["node"] != right || m["cluster"] == "" || m["cluster"] == nil {
@@ -134,7 +134,7 @@ func TestOtherNodeName(t *testing.T) {
 // A name that no Node has, such as localhost before the host has its own, is no reason to touch anything:
 // the pool opens when the Node joins.
 func TestNodeThatDoesNotExist(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.bareHost(hosttest.Mkfs(w, "ext4", 96), "late")
 	h.run()
 	h.wantClosed("NodeNotFound", `the cluster has no node "`+h.node+`"`)
@@ -155,7 +155,7 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 // A disk that moved to another node, or a node that was renamed, on purpose: the pool is the new node's by one
 // word, nothing of its volumes changes, and with their label they are the new node's, too.
 func TestFromNode(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	volumes, was := h.emptyAndFull(), h.node
 	h.stop()
@@ -192,7 +192,7 @@ func TestFromNode(t *testing.T) {
 // Two daemons have the same filesystem mounted, which does not look like one of the network, and scope shared
 // was forgotten: the second finds that it is the first one's, at prepare or later.
 func TestSharedForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
 		text, err := os.ReadFile(n.Path("etc", "config.toml"))
@@ -216,7 +216,7 @@ func TestSharedForgotten(t *testing.T) {
 func TestOtherCluster(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnvironment(t)
 			h := w.newHost("a").run()
 			volumes := h.emptyAndFull()
 			h.stop()
@@ -275,7 +275,7 @@ func (h *host) strange(volumes []string) {
 // A pool of an earlier version, with volumes that the cluster knows, learns whose it is without a word; one
 // whose daemon may not know the cluster works as before, and says so once.
 func TestOwnerIsLearnt(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	volumes := h.emptyAndFull()
 	h.stop()
@@ -292,7 +292,7 @@ func TestOwnerIsLearnt(t *testing.T) {
 
 // An object of any name and label for a record's claim keeps the volume, though nothing watches it.
 func TestObjectOfAnotherName(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	volumes := h.emptyAndFull()
 	h.stop()
@@ -314,7 +314,7 @@ func TestObjectOfAnotherName(t *testing.T) {
 }
 
 // forget takes an object away by force, as a restore of etcd would.
-func (w *world) forget(pv *corev1.PersistentVolume) error {
+func (w *environment) forget(pv *corev1.PersistentVolume) error {
 	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (w *world) forget(pv *corev1.PersistentVolume) error {
 
 // The manifests of the version before grant no look at namespaces.
 func TestClusterUnknown(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a")
 	w.oldRights(h)
 	h.run()
@@ -341,7 +341,7 @@ func TestClusterUnknown(t *testing.T) {
 }
 
 // oldRights gives the host's daemon an identity with the rights of the version before.
-func (w *world) oldRights(h *host) {
+func (w *environment) oldRights(h *host) {
 	w.Helper()
 	role, err := w.Client().RbacV1().ClusterRoles().Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
 	w.Must(err)
@@ -379,7 +379,7 @@ func (w *world) oldRights(h *host) {
 // A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope says that
 // other nodes have it, or exclusive that none does.
 func TestNetworkFilesystem(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount := hosttestDir(t, "net")
 	hosttest.SetImmutable(t, mount, true)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")

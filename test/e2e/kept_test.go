@@ -14,24 +14,24 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-func (w *world) patchVolume(name string, kind types.PatchType, patch string) {
+func (w *environment) patchVolume(name string, kind types.PatchType, patch string) {
 	w.Helper()
 	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{})
 	w.Must(err)
 }
 
-func (w *world) retain(name string) {
+func (w *environment) retain(name string) {
 	w.Helper()
 	w.patchVolume(name, types.MergePatchType, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
 }
 
-func (w *world) deleteVolume(name string) {
+func (w *environment) deleteVolume(name string) {
 	w.Helper()
 	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
 // force is what the documents say about an object whose finalizer no daemon takes off any more.
-func (w *world) force(name string) {
+func (w *environment) force(name string) {
 	w.Helper()
 	w.patchVolume(name, types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers"}]`)
 	w.Must(w.WaitVolumeGone(w.Soon(), name))
@@ -58,7 +58,7 @@ func (h *host) wantData(path, want string) {
 // administrator decides otherwise. Whatever he does, no byte is lost: what has an object is put back, and what
 // has none any more is kept where it is, and told. Then it can be used again, or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
@@ -161,7 +161,7 @@ func line(text, name string) string {
 // the archive is put back, with its record or without, and no event says that a claim should be deleted. When the claims
 // are deleted once more, all is archived again.
 func TestArchivedComesBack(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
 	class := w.Class("c", immediate)
 	one, half := h.made("one", class), h.made("half", class)
@@ -191,7 +191,7 @@ func TestArchivedComesBack(t *testing.T) {
 
 // An older version named what it archived after the directory. That comes back as well.
 func TestArchivedByAnOlderVersion(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`, `directory = "{{.Namespace}}-{{.Claim}}-{{.PV}}"`).run()
 	class := w.Class("c", immediate)
 	pv, half := h.made("data", class), h.made("half", class)

@@ -31,7 +31,7 @@ type door struct {
 }
 
 // behindDoor lets a node's daemon talk to the API server through a door.
-func (w *world) behindDoor(n *node) *door {
+func (w *environment) behindDoor(n *node) *door {
 	w.Helper()
 	config := w.Config()
 	target, err := url.Parse(config.Host)
@@ -73,7 +73,7 @@ func (d *door) next(do func() bool) {
 }
 
 // handOver gives the pool's lease to a holder, in a new term.
-func (w *world) handOver(holder string) {
+func (w *environment) handOver(holder string) {
 	w.Helper()
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
 	now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
@@ -92,7 +92,7 @@ func (w *world) handOver(holder string) {
 // and after that. It asks the API each time and leaves everything as it is: what is in the trash can be put
 // back as long as its object is there. With the lease again it goes on.
 func TestSharedLeaseLostInTheMiddle(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
 	door := w.behindDoor(n)
 	n.run()
@@ -134,7 +134,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		if now := w.Volume(pv.Name); len(now.Finalizers) == 0 || now.DeletionTimestamp != nil {
 			t.Errorf("%s: the object was let go: %v", name, now.Finalizers)
 		}
-		w.handOver("") // whoever had it leaves it
+		w.handOver("") // its holder leaves it
 		w.Must(<-gone)
 		n.wantTree()
 	}

@@ -99,7 +99,7 @@ type place struct {
 }
 
 // site is a host as the recipe's section has it: its configuration, with paths that this machine has.
-func (r recipe) site(w *world, node string) *place {
+func (r recipe) site(w *environment, node string) *place {
 	w.Helper()
 	theirs := tomlKey("path").FindStringSubmatch(r.toml)[1]
 	p := &place{host: &host{w: w, node: node, label: node}, recipe: r, samples: samplesOf[r.title], dir: hosttest.Dir(w)}
@@ -237,7 +237,7 @@ func (p *place) follow(block string) {
 			p.settle()
 		case line == "rm -f /etc/systemd/system/hostpath-provisioner.service\n":
 		default:
-			p.w.Fatalf("nobody knows how to follow: %s", line)
+			p.w.Fatalf("it is not known how to follow: %s", line)
 		}
 	}
 }
@@ -281,18 +281,18 @@ func TestMigrationRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Stop()
-	all := &world{&fixture.Environment{T: t, Cluster: own, Ctx: ctx}}
+	all := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx}}
 	all.Must(own.AddNode(ctx, "kube-1", nil))
 	for _, r := range recipes(t) {
 		t.Run(plain(r.title), func(t *testing.T) {
-			w := &world{fixture.New(t, own, "recipe-")}
+			w := &environment{fixture.New(t, own, "recipe-")}
 			w.Ctx = ctx
 			w.migrates(r)
 		})
 	}
 }
 
-func (w *world) migrates(r recipe) {
+func (w *environment) migrates(r recipe) {
 	w.Helper()
 	p := r.site(w, "kube-1")
 	p.apply(p.install...)
@@ -352,7 +352,7 @@ func (p *place) works(old peer, class *storagev1.StorageClass, kept ...string) {
 }
 
 // unchanged wants the object to be what it was.
-func (w *world) unchanged(pv *corev1.PersistentVolume) {
+func (w *environment) unchanged(pv *corev1.PersistentVolume) {
 	w.Helper()
 	now := w.Volume(pv.Name)
 	now.ResourceVersion, pv.ResourceVersion, now.ManagedFields, pv.ManagedFields = "", "", nil, nil

@@ -32,7 +32,7 @@ func (h *host) twin(config string) *host {
 // pool is closed and the message names the first, which is not disturbed; when the first one ends,
 // however it ends, the second one's pool opens by itself.
 func TestSecondDaemonOnThePool(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	one := h.made("one", class)
@@ -74,7 +74,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 
 // The same filesystem under another path is the same pool: the lock is of the marker.
 func TestSecondDaemonByAnotherPath(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.Must(err)

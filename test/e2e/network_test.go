@@ -35,7 +35,7 @@ func onFUSE(t *testing.T, quotas bool) (mount string, fs *hungfs.FS) {
 // Volumes are made, handed over and removed where the filesystem can do little, and what it refuses is
 // said on the claim in words that name the cause.
 func TestSharedOnNetworkFilesystem(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount, fs := onFUSE(t, false)
 	nodes := w.newNodes(mount, []string{"a", "b"})
 	for _, n := range nodes {
@@ -79,7 +79,7 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 
 // The quota is on the directory when the claim is bound, by the pool's setting and by the class's.
 func TestSharedQuota(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount, _ := onFUSE(t, true)
 	w.newNodes(mount, []string{"a"}, "cephfs_quota = true")[0].run()
 	w.claim("limited", w.Class("c", immediate), "5Mi")
@@ -95,7 +95,7 @@ func TestSharedQuota(t *testing.T) {
 
 // The directory under the mount is not immutable on one node: that node does not work, another does.
 func TestSharedNotImmutable(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount := hosttestDir(t, "net")
 	hosttest.SetImmutable(t, mount, true)
 	image := hosttest.Mkfs(t, "ext4", 96)
@@ -131,7 +131,7 @@ func TestSharedExample(t *testing.T) {
 		}
 		return m[1]
 	}
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
 	nodes := w.newNodes(mount, []string{"a", "b", "c"})
 	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")

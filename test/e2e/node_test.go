@@ -22,7 +22,7 @@ type node struct {
 }
 
 // newNodes makes nodes that share the filesystem that is mounted at mount. Extra is TOML for the pool.
-func (w *world) newNodes(mount string, names []string, extra ...string) []*node {
+func (w *environment) newNodes(mount string, names []string, extra ...string) []*node {
 	w.Helper()
 	var all []*node
 	for _, name := range names {

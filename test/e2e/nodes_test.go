@@ -21,7 +21,7 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 // Two daemons, Immediate claims that name no node: each gets one volume, more of them on the node with more room,
 // and none on the one without any.
 func TestImmediateGoesToTheRoomierNode(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	small, large := w.newHost("small"), w.newHost("large")
 	// Fill the small one up to its reserve.
 	w.Must(os.WriteFile(filepath.Join(small.mount, "ballast"), make([]byte, 78<<20), 0o600))
@@ -41,7 +41,7 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 
 // kubevirt.io/provisionOnNode works without a pod in both binding modes, and only the named node acts.
 func TestProvisionOnNode(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
 	for name, class := range map[string]string{"now": w.Class("i", immediate), "later": w.Class("w", wait)} {
 		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
@@ -57,7 +57,7 @@ func TestProvisionOnNode(t *testing.T) {
 // The node that the scheduler chose cannot: it gives the claim back with an explanation, and the
 // scheduler finds the other one.
 func TestClosedPoolGivesTheClaimBack(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
 	class := w.Class("c", wait)
 	hosttest.Unmount(t, a.mount)
@@ -77,7 +77,7 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 
 // A node that the cluster does not know yet: the claim is told so, and goes through when it appears.
 func TestUnknownNodeWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.bareHost(hosttest.Mkfs(t, "ext4", 96), "a").run()
 	class := w.Class("c", immediate)
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
@@ -89,7 +89,7 @@ func TestUnknownNodeWaits(t *testing.T) {
 
 // Two daemons never make the same volume, and a daemon's restart changes nothing for a bound claim.
 func TestRestartChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
 	h.Kill()
@@ -107,7 +107,7 @@ func TestRestartChangesNothing(t *testing.T) {
 // A pod with a claim that names its node and one that waits for the pod is warned; one whose claims all
 // wait is not.
 func TestMixedBinding(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("w", wait)
 	w.claim("named", class, "1Mi", annotate(provisionOnNode, h.node))
@@ -136,7 +136,7 @@ func TestMixedBinding(t *testing.T) {
 
 // A pod that comes when its volumes are long made is warned as well.
 func TestMixedBindingLate(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("now", w.Class("i", immediate), "1Mi")
 	w.claim("waits", w.Class("w", wait), "1Mi")

@@ -31,7 +31,7 @@ func documented(t *testing.T, name string) map[string][]string {
 
 // docs/single-node.md: its configuration, class and commands, on a directory of this machine's own.
 func TestSingleNodePage(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	blocks := documented(t, "single-node.md")
 	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.Provisioner, 1)}
 	h := r.site(w, w.Namespace+"-a")
@@ -53,7 +53,7 @@ func TestSingleNodePage(t *testing.T) {
 
 // docs/nodes.md: its claim is bound without a pod, on the node that it names.
 func TestNodesPage(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h, other := w.newHost("a").run(), w.newHost("b").run()
 	var class storagev1.StorageClass
 	var claim corev1.PersistentVolumeClaim

@@ -104,7 +104,7 @@ func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume
 }
 
 // classOf makes a class of another provisioner than this test's own.
-func (w *world) classOf(name, provisioner string, mode storagev1.VolumeBindingMode, change ...func(*storagev1.StorageClass)) string {
+func (w *environment) classOf(name, provisioner string, mode storagev1.VolumeBindingMode, change ...func(*storagev1.StorageClass)) string {
 	w.Helper()
 	c := cluster.StorageClass(name, provisioner, mode)
 	for _, f := range change {

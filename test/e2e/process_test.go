@@ -23,7 +23,7 @@ import (
 // A bad file leaves the old configuration in force and says so; a good one takes effect, and a claim
 // that waited for the new pool goes through.
 func TestReload(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	good, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.Must(err)
@@ -69,8 +69,8 @@ func (h *host) refusesFarPool(good string) {
 
 // Killed again and again while claims come and go: in the end each claim that is left has one volume
 // and one directory, and nothing else is there.
-func TestKilledUnderChurn(t *testing.T) {
-	w := newWorld(t)
+func TestKilledUnderLoad(t *testing.T) {
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	const claims = 40
@@ -96,7 +96,7 @@ func TestKilledUnderChurn(t *testing.T) {
 
 // A second daemon on the same state directory is refused, and says who has it.
 func TestSecondDaemonIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	out, code := h.Call("run")
 	if code == 0 || !strings.Contains(out, fmt.Sprint(h.PID())) {
@@ -107,7 +107,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 
 // What the daemon says of itself while it runs, in its three mouths.
 func TestStatusAndMetrics(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a")
 	address := h.metrics()
 	h.run()
@@ -155,7 +155,7 @@ func TestAPIServerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Stop()
-	w := &world{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
+	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
 	h := w.newHost("a")
 	address := h.metrics()
 	up := func(want string) {
@@ -240,7 +240,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func page(w *world, url string) string {
+func page(w *environment, url string) string {
 	w.Helper()
 	response, err := http.Get(url)
 	w.Must(err)

@@ -17,7 +17,7 @@ import (
 // going already, or that is gone, claim and volume say so, and nothing more of it goes. When the claims
 // are deleted once more, all go.
 func TestComesBack(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	back, emptied, gone, stays := h.made("back", class), h.made("emptied", class), h.made("gone", class), h.made("stays", class)

@@ -20,8 +20,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// ownWorld has a control plane of its own, whose data can be put back.
-func ownWorld(t *testing.T) *world {
+// ownEnvironment has a control plane of its own, whose data can be put back.
+func ownEnvironment(t *testing.T) *environment {
 	t.Helper()
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
@@ -31,13 +31,13 @@ func ownWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Kill() })
-	w := &world{fixture.New(t, own, "e2e-")}
+	w := &environment{fixture.New(t, own, "e2e-")}
 	w.Ctx = ctx
 	return w
 }
 
 // again kills the control plane, and starts it with what was done to its data meanwhile.
-func (w *world) again(meanwhile string) {
+func (w *environment) again(meanwhile string) {
 	w.Helper()
 	w.Must(w.Kill())
 	etcd := filepath.Join(w.Dir(), "etcd")
@@ -53,7 +53,7 @@ const (
 )
 
 // reach lets the server's version grow until it is beyond one.
-func (w *world) reach(version uint64) {
+func (w *environment) reach(version uint64) {
 	w.Helper()
 	maps := w.Client().CoreV1().ConfigMaps(w.Namespace)
 	made, err := maps.Create(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "busy-"}}, metav1.CreateOptions{})
@@ -63,14 +63,14 @@ func (w *world) reach(version uint64) {
 	w.Must(err)
 }
 
-func (w *world) version() uint64 {
+func (w *environment) version() uint64 {
 	w.Helper()
 	list, err := w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1})
 	w.Must(err)
 	return w.number(list.ResourceVersion)
 }
 
-func (w *world) number(version string) uint64 {
+func (w *environment) number(version string) uint64 {
 	w.Helper()
 	n, err := strconv.ParseUint(version, 10, 64)
 	w.Must(err)
@@ -78,7 +78,7 @@ func (w *world) number(version string) uint64 {
 }
 
 // workers waits until all nodes say that the same one works in the pool, and that its lease has it.
-func (w *world) workers(nodes []*node) {
+func (w *environment) workers(nodes []*node) {
 	w.Helper()
 	w.Eventually("all nodes say who works in the pool", func() bool {
 		worker := w.holder(nodes, anyNode).node
@@ -96,7 +96,7 @@ func (w *world) workers(nodes []*node) {
 // are stopped, and overtaken by new writes before they go on, the server has claims at versions that they take for known
 // ones: those get their volumes, too.
 func TestSharedRestored(t *testing.T) {
-	w := ownWorld(t)
+	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
 		n.run()

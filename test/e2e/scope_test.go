@@ -29,7 +29,7 @@ func (h *host) scoped(was, now string, running bool) {
 func TestScopeLeft(t *testing.T) {
 	for _, c := range []struct{ was, now string }{{"shared", "node"}, {"every-node", "node"}, {"every-node", "shared"}, {"shared", "every-node"}} {
 		t.Run(c.was+" to "+c.now, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnvironment(t)
 			h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "`+c.was+`"`)
 			w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 			h.run()
@@ -72,7 +72,7 @@ func TestScopeLeft(t *testing.T) {
 // pool by the one that holds the lease.
 func TestScopeOfOneNodeChanged(t *testing.T) {
 	t.Run("every-node", func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnvironment(t)
 		h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "node"`)
 		w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 		h.run()
@@ -84,7 +84,7 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		h.wantTree(pool.Of(volumes[0])...)
 	})
 	t.Run("shared", func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnvironment(t)
 		nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})
 		a, b := nodes[0], nodes[1]
 		a.scoped("shared", "node", false)

@@ -20,7 +20,7 @@ import (
 )
 
 // threeNodes share one ext4 filesystem and their daemons run.
-func (w *world) threeNodes(extra ...string) []*node {
+func (w *environment) threeNodes(extra ...string) []*node {
 	w.Helper()
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b", "c"}, extra...)
 	for _, n := range nodes {
@@ -34,7 +34,7 @@ func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClai
 }
 
 // holder waits until the pool's lease has a holder that is fine, and returns it.
-func (w *world) holder(nodes []*node, is func(*node) bool) *node {
+func (w *environment) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
@@ -55,10 +55,10 @@ func anyNode(*node) bool { return true }
 
 func but(out *node) func(*node) bool { return func(n *node) bool { return n != out } }
 
-// A volume of a shared pool is every node's: no affinity, any access mode, made and removed by whoever
+// A volume of a shared pool is every node's: no affinity, any access mode, made and removed by the daemon that
 // holds the lease, whichever node the claim was given to.
 func TestShared(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	leader := w.holder(nodes, anyNode)
 	now, later := w.Class("i", immediate), w.Class("w", wait)
@@ -107,7 +107,7 @@ func TestShared(t *testing.T) {
 // The leader's mount goes: it leaves the lease at once, and another node makes the volume that was
 // asked for meanwhile, and removes one that the first had made.
 func TestSharedMountLost(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
@@ -138,7 +138,7 @@ func TestSharedMountLost(t *testing.T) {
 
 // The leader's machine dies without a word.
 func TestSharedLeaderKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
@@ -152,7 +152,7 @@ func TestSharedLeaderKilled(t *testing.T) {
 
 // A daemon that starts again on its node goes on at once: it need not wait for its own lease.
 func TestSharedLeaderRestarts(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})
 	nodes[0].run()
 	w.holder(nodes, anyNode)
@@ -167,7 +167,7 @@ func TestSharedLeaderRestarts(t *testing.T) {
 // The leader is paused in the middle of its work, another one takes over, and then it wakes. In the end
 // each claim that is left has one volume with what was written to it, and nothing else is there.
 func TestSharedPausedLeader(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	want := map[string]*corev1.PersistentVolume{}
@@ -208,7 +208,7 @@ func TestSharedPausedLeader(t *testing.T) {
 }
 
 // burst creates claims without waiting.
-func (w *world) burst(round int, class string, n int) []string {
+func (w *environment) burst(round int, class string, n int) []string {
 	w.Helper()
 	var names []string
 	for i := range n {
@@ -220,7 +220,7 @@ func (w *world) burst(round int, class string, n int) []string {
 
 // No node has the storage: one of them says so, and once. The first that has it again does the work.
 func TestSharedAllClosed(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
@@ -249,7 +249,7 @@ func TestSharedAllClosed(t *testing.T) {
 
 // Another filesystem is mounted on one node: it is fine in itself, and not the one the others work in.
 func TestSharedOtherStorage(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
 	nodes := w.newNodes(mount, []string{"a", "b"})
 	right, wrong := nodes[0], nodes[1]
@@ -274,6 +274,6 @@ func TestSharedOtherStorage(t *testing.T) {
 }
 
 // nodeObject is a Node as its events are about it: with its name as UID.
-func (w *world) nodeObject(name string) *corev1.Node {
+func (w *environment) nodeObject(name string) *corev1.Node {
 	return &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 }

@@ -15,13 +15,13 @@ import (
 
 // unhurried is a context for what another node does half a minute after one that does nothing, and later where
 // the cluster has many nodes, as that of all tests together.
-func (w *world) unhurried() context.Context {
+func (w *environment) unhurried() context.Context {
 	ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Minute)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-func (w *world) told(c *corev1.PersistentVolumeClaim, reason, message string) {
+func (w *environment) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 	w.Helper()
 	event, err := w.WaitEvent(w.unhurried(), c, reason)
 	w.Must(err)
@@ -34,7 +34,7 @@ func (w *world) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 // get their volume elsewhere; of the others each gets a word, and the scheduler chooses again where it can. When
 // the daemon goes on nothing is made twice.
 func TestNodesThatDoNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
 	now, later := w.Class("i", immediate), w.Class("w", wait)
 	gone := w.Namespace + "-gone"

@@ -25,7 +25,7 @@ const classBeta = "volume.beta.kubernetes.io/storage-class"
 // A claim that names one class in the old annotation and another in the field is of the first to Kubernetes: a
 // quota that forbids it refuses the claim, and one that it allows gets a volume of that class, which is bound.
 func TestClassByAnnotation(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	kept := w.Class("kept", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	forbidden := w.Class("forbidden", immediate)
@@ -51,7 +51,7 @@ func TestClassByAnnotation(t *testing.T) {
 
 // Sizes that no number of 64 bits holds have no room anywhere. Kubernetes takes them.
 func TestSizesBeyondNumbers(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
@@ -74,7 +74,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 // A VolumeAttributesClass cannot be on our volumes, so that the binder would never bind them: the API server
 // refuses it on any but CSI volumes.
 func TestAttributesClass(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class, gold := w.Class("c", immediate), "gold"
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
@@ -93,7 +93,7 @@ func TestAttributesClass(t *testing.T) {
 
 // What a tenant writes into an annotation reaches log and events on one line and no longer than a name.
 func TestLongWords(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	long := "line\n" + strings.Repeat("x", 200<<10)
 	change := []func(*corev1.PersistentVolumeClaim){annotate(classBeta, long), annotate("kubevirt.io/provisionOnNode", h.node),
@@ -113,7 +113,7 @@ func TestLongWords(t *testing.T) {
 
 // The free space of a disk changes all the time. A claim that does not fit has one event all the same.
 func TestTooLargeOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
@@ -140,7 +140,7 @@ const memoryMax = 96
 // Claims that no daemon will ever provide, each as large as the API server takes it, cost every daemon little:
 // while they come, and when it begins with all of them. HOSTILE_CLAIMS says how many.
 func TestMemoryOfPendingClaims(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	idle := h.memory()
 	n := 400

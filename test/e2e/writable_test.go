@@ -13,7 +13,7 @@ import (
 // A pool's directory that others can write to closes the pool, also under a daemon that works in it;
 // prepare takes the bits away beside the volumes, and what waited goes on.
 func TestWritablePool(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	before := h.made("before", class)
@@ -33,7 +33,7 @@ func TestWritablePool(t *testing.T) {
 
 // A second pool that a bind mount puts into a volume of the first stays closed, and the first works.
 func TestPoolInsideAnother(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	again := filepath.Join(hosttest.Dir(t), "again")
 	w.Must(os.Mkdir(again, 0o700))
 	h := w.newHost("a", "default = true\n[pool.second]\nrequire_mount = false", `path = "`+again+`"`)

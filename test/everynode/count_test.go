@@ -26,8 +26,8 @@ type counter struct {
 	proxy  *httputil.ReverseProxy
 }
 
-// counted puts a counter between this world's daemons and the API server.
-func (w *world) counted() *counter {
+// counted puts a counter between this environment's daemons and the API server.
+func (w *environment) counted() *counter {
 	w.Helper()
 	config := w.Config()
 	target, err := url.Parse(config.Host)
@@ -111,7 +111,7 @@ func words(counts map[string]int) string {
 // removal are not those that each node must make.
 func TestFiftyNodes(t *testing.T) {
 	const nodes, claims = 50, 10
-	w := newWorld(t)
+	w := newEnvironment(t)
 	counter := w.counted()
 	hosts := make([]*host, nodes)
 	for i := range hosts {
@@ -123,7 +123,7 @@ func TestFiftyNodes(t *testing.T) {
 		w.Cleanup(h.Kill)
 	}
 	class := w.Class("c", immediate)
-	w.onEach(hosts) // the class has reached everybody
+	w.onEach(hosts) // the class has reached all nodes
 	warm := w.claim("warm", class, "1Mi")
 	w.onEach(hosts, warm)
 	w.DeleteClaim("warm")
@@ -169,7 +169,7 @@ func TestFiftyNodes(t *testing.T) {
 }
 
 // onEach waits until every host has exactly these volumes.
-func (w *world) onEach(hosts []*host, pvs ...string) {
+func (w *environment) onEach(hosts []*host, pvs ...string) {
 	w.Helper()
 	for _, h := range hosts {
 		h.wantTree(pool.Of(pvs...)...)

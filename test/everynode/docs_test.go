@@ -17,7 +17,7 @@ import (
 )
 
 // page is the first block of docs/every-node.md in a language.
-func page(w *world, language string) string {
+func page(w *environment, language string) string {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md"))
 	w.Must(err)
@@ -31,7 +31,7 @@ func page(w *world, language string) string {
 // The page's example, word for word but for this machine's paths and names: the configuration on three
 // nodes, the objects in a cluster, the nodes labelled as the page says, and the tombstone in the end.
 func TestPage(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	var hosts []*host
 	for _, name := range []string{"a", "b", "c"} {
 		h := w.host(name, setting{raw: page(w, "toml"), pool: "agents"})
@@ -57,7 +57,7 @@ func TestPage(t *testing.T) {
 }
 
 // label is kubectl label node.
-func (w *world) label(node, key, value string) {
+func (w *environment) label(node, key, value string) {
 	w.Helper()
 	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value), metav1.PatchOptions{})

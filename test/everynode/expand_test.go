@@ -17,7 +17,7 @@ func (h *host) recorded(pv string, mib int64) {
 // A claim that grows is expanded by one node, whose turn it is, and the other nodes follow, also one that was off. Claim
 // and volume have the size once, whichever nodes have it.
 func TestExpand(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	off := hosts[2]
 	pv := w.claim("data", w.Class("c", immediate, fixture.Expandable), "1Mi")
@@ -44,7 +44,7 @@ func TestExpand(t *testing.T) {
 // A node that has not the room keeps its directory as it is and says so at the volume, and another node expands the
 // claim. What no node has the room for is infeasible.
 func TestExpandWhereThereIsRoom(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	large := w.host("a").run()
 	small := w.host("b", setting{tmpfs: true}).run() // of 16 MiB
 	pv := w.claim("data", w.Class("c", immediate, fixture.Expandable), "1Mi")

@@ -60,7 +60,7 @@ func (h *host) told(pvs []string) {
 
 // An administrator takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
 func TestFinalizerTakenOff(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.Bound("data")
@@ -83,7 +83,7 @@ func TestFinalizerTakenOff(t *testing.T) {
 }
 
 // forceOff deletes a volume and takes its finalizer off.
-func (w *world) forceOff(pv string) {
+func (w *environment) forceOff(pv string) {
 	w.Helper()
 	w.deleteVolume(pv)
 	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -105,7 +105,7 @@ func (h *host) published(pv string) {
 // A daemon dies between the directory and the object, and the claim goes meanwhile: what a record says of
 // its directory is believed, and only an empty one is removed. The kill itself is test/crash's.
 func TestNeverPublished(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.host("a").run()
 	class := w.Class("c", immediate)
 	empty, full := w.claim("empty", class, "1Mi"), w.claim("full", class, "1Mi")
@@ -132,7 +132,7 @@ func TestNeverPublished(t *testing.T) {
 // without the label that daemons watch by, to rescue what is on that node: only a read of the API itself
 // shows it.
 func TestObjectMadeAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, off := w.host("a").run(), w.host("b").run()
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
 	object := w.Bound("data")
@@ -171,7 +171,7 @@ func TestAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Stop()
-	w := worldOn(t, plane.Get(t))
+	w := environmentOn(t, plane.Get(t))
 	a, moved := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
 	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
@@ -212,7 +212,7 @@ func TestRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plane.Stop()
-	w := worldOn(t, plane)
+	w := environmentOn(t, plane)
 	on, off := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
 	old := w.claim("old", class, "1Mi")
@@ -252,7 +252,7 @@ func TestRestored(t *testing.T) {
 
 func etcdOf(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "etcd") }
 
-func copyTree(w *world, from, to string) {
+func copyTree(w *environment, from, to string) {
 	w.Helper()
 	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
 		w.Fatalf("cp: %v\n%s", err, out)
@@ -262,7 +262,7 @@ func copyTree(w *world, from, to string) {
 // A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
 // the claim lives no daemon acts on it, and when the claim goes the others finish.
 func TestWriterDied(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.Bound("data")
@@ -292,7 +292,7 @@ func TestWriterDied(t *testing.T) {
 // their parts. The part that is whole in the trash is put back; the one whose files were going is not, its
 // node says so, and nothing more of it goes. When the claim is deleted once more, all go.
 func TestPartComesBack(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.Bound("data")

@@ -13,7 +13,7 @@ import (
 // host is a node: a mount namespace, a filesystem in it at the pool's path, and a daemon.
 type host struct {
 	*rig.Daemon
-	w         *world
+	w         *environment
 	node      string
 	path      string // of the pool, in the namespace
 	mount     func() // mounts the pool's filesystem
@@ -24,7 +24,7 @@ type host struct {
 
 // setting changes a host before it is prepared.
 type setting struct {
-	path  string // of the pool, in place of the world's
+	path  string // of the pool, in place of the environment's
 	tmpfs bool   // a filesystem that costs nothing
 	extra string // TOML at the end of the pool's table
 	raw   string // a whole configuration as an operator writes it, in place of the test's
@@ -32,14 +32,14 @@ type setting struct {
 }
 
 // host makes the Node object and a prepared pool. The daemon does not run yet.
-func (w *world) host(name string, settings ...setting) *host {
+func (w *environment) host(name string, settings ...setting) *host {
 	w.Helper()
 	w.Must(w.AddNode(w.Ctx, w.Namespace+"-"+name, map[string]string{nodeLabel: w.Namespace}))
 	return w.machine(name, settings...)
 }
 
 // machine is host without the Node object.
-func (w *world) machine(name string, settings ...setting) *host {
+func (w *environment) machine(name string, settings ...setting) *host {
 	w.Helper()
 	s := append(settings, setting{})[0]
 	if s.path == "" {
@@ -81,7 +81,7 @@ func (h *host) inside(args ...string) {
 // unmount closes the pool, and waits until the daemon knows if one runs.
 func (h *host) unmount() {
 	h.w.Helper()
-	h.w.Eventually("nobody looks into the pool of "+h.node, func() bool {
+	h.w.Eventually("no daemon looks into the pool of "+h.node, func() bool {
 		return h.namespace.Command("umount", h.path).Run() == nil
 	})
 	h.w.Must(h.WaitStatus(h.w.Soon(), "is closed"))

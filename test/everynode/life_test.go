@@ -17,7 +17,7 @@ import (
 // A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
 // set and claim go nothing is left on any node.
 func TestDaemonSet(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	w.daemonSet("agent", "data")
@@ -41,13 +41,13 @@ func TestDaemonSet(t *testing.T) {
 	}
 }
 
-func (w *world) three() []*host {
+func (w *environment) three() []*host {
 	w.Helper()
 	return []*host{w.host("a").run(), w.host("b").run(), w.host("c").run()}
 }
 
 // wantVolume: what the object must be for pods on every node.
-func (w *world) wantVolume(pv *corev1.PersistentVolume) {
+func (w *environment) wantVolume(pv *corev1.PersistentVolume) {
 	w.Helper()
 	source := pv.Spec.HostPath
 	switch {
@@ -62,7 +62,7 @@ func (w *world) wantVolume(pv *corev1.PersistentVolume) {
 
 // An Immediate claim is bound without a pod, by whichever node comes first, and each node has a directory.
 func TestImmediate(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	class := w.Class("c", immediate)
 	var pvs []string
@@ -82,7 +82,7 @@ func TestImmediate(t *testing.T) {
 
 // A node that joins the cluster later gets the directories of the volumes that there are, and only those.
 func TestJoinsLater(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, b := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
 	gone, kept := w.claim("gone", class, "1Mi"), w.claim("kept", class, "1Mi")
@@ -101,7 +101,7 @@ func TestJoinsLater(t *testing.T) {
 
 // A daemon that was off, by kill -9, while volumes came and went catches up with both when it returns.
 func TestOff(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	off, class := hosts[2], w.Class("c", immediate)
 	before := w.claim("before", class, "1Mi")
@@ -130,7 +130,7 @@ func TestOff(t *testing.T) {
 // The node whose pool is closed says so at the volume, in words that name it, and once it is well again
 // that too. The others go on.
 func TestClosedPool(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	shut, class := hosts[1], w.Class("c", immediate)
 	early := w.claim("early", class, "1Mi")
@@ -166,7 +166,7 @@ func TestClosedPool(t *testing.T) {
 // The node that the scheduler chose first cannot: after a while another one helps, and the pods of the
 // set run.
 func TestChosenNodeCannot(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a := w.host("a").run()
 	b := w.host("b") // a node of the set without a daemon
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
@@ -187,7 +187,7 @@ func TestChosenNodeCannot(t *testing.T) {
 
 // Another path for the pool is told at the volume, and nothing is made there.
 func TestOtherPath(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a := w.host("a").run()
 	other := w.host("b", setting{path: mountPoint(t)})
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
@@ -203,7 +203,7 @@ func TestOtherPath(t *testing.T) {
 // Retain keeps each node's data when the object is deleted, also where the daemon was off meanwhile;
 // archive keeps it in each node's archive.
 func TestRetainAndArchive(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	off := hosts[2]
 	retained := w.claim("retained", w.Class("r", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)), "1Mi")
@@ -234,7 +234,7 @@ func TestRetainAndArchive(t *testing.T) {
 // The policy was changed to Retain while a daemon was off, and the object deleted: its record does not
 // know, the tombstone does.
 func TestRetainedWhileOff(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	a, off := w.host("a").run(), w.host("b").run()
 	pv := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.Bound("data")
@@ -259,7 +259,7 @@ func TestRetainedWhileOff(t *testing.T) {
 
 // Daemons die all the time while claims come and go; in the end each node has exactly what is claimed.
 func TestKilledInBetween(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	hosts := w.three()
 	class := w.Class("c", immediate)
 	var left []string

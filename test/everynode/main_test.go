@@ -5,7 +5,7 @@
 //
 // What it caught when the product was broken on purpose: data removed because the object was absent,
 // without a tombstone (TestFinalizerTakenOff, TestAnotherCluster, TestRestored); an object looked for in
-// the watch's memory and not in the API (TestObjectMadeAgain); everybody's turn at once, 500 creates for 10
+// the watch's memory and not in the API (TestObjectMadeAgain); the turns of all nodes at once, 500 creates for 10
 // claims and three reads for each node and claim (TestFiftyNodes). What it caught by itself: each
 // node asking four times for a volume that goes, and thirty of fifty nodes removing one object on a
 // busy machine (TestFiftyNodes).

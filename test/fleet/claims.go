@@ -88,5 +88,5 @@ func (f *fleet) nodesOf(b batch) map[string]int {
 	return nodes
 }
 
-// anyone does not change a claim.
-func anyone(int, *corev1.PersistentVolumeClaim) {}
+// unchanged does not change a claim.
+func unchanged(int, *corev1.PersistentVolumeClaim) {}

@@ -86,7 +86,7 @@ func (f *fleet) waiting(ctx context.Context) {
 // immediate makes claims that any node may take.
 func (f *fleet) immediate(ctx context.Context) {
 	f.Say("%d Immediate claims", f.opt.claims)
-	nodes, took := f.provision(ctx, batch{immediate, "now", f.opt.claims, anyone})
+	nodes, took := f.provision(ctx, batch{immediate, "now", f.opt.claims, unchanged})
 	most := slices.Max(slices.Collect(maps.Values(nodes)))
 	f.Say("  bound after %s; on %d nodes, %d on one", spread(took), len(nodes), most)
 	got := f.count(ctx)
@@ -105,7 +105,7 @@ func (f *fleet) halfKilled(ctx context.Context) {
 	}
 	var took []time.Duration
 	for i := range 40 {
-		_, one := f.provision(ctx, batch{immediate, fmt.Sprint("half", i), 1, anyone})
+		_, one := f.provision(ctx, batch{immediate, fmt.Sprint("half", i), 1, unchanged})
 		took = append(took, one...)
 	}
 	f.Say("  bound after %s", spread(took))

@@ -77,7 +77,7 @@ func (s *environment) named(calls ...string) (some []*pool) {
 	return some
 }
 
-// make makes a claim in a pool that answers, and remembers its volume.
+// make makes a claim in a pool that responds, and remembers its volume.
 func (s *environment) make(ctx context.Context, p *pool, claim string) {
 	pv, err := s.Bound(ctx, p.name, claim)
 	s.Must(err, "making a claim in pool "+p.name)

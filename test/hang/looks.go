@@ -99,7 +99,7 @@ func (s *environment) checks(p *pool) float64 {
 }
 
 // cutOff cuts off the file behind a loop device: reads of the device fail from then on, and everything
-// that is cached still answers.
+// that is cached can still be read.
 func (s *environment) cutOff(ctx context.Context) {
 	s.Say("yanking a disk")
 	_, err := s.Bound(ctx, "yanked", "before-the-yank")
@@ -122,7 +122,7 @@ func (s *environment) awaitNotice(r *report) {
 	}
 	r.yanked, r.yankMessage = status.Since.Sub(began), status.Reason+": "+status.Message
 	if _, err := os.ReadFile(s.marker()); err != nil {
-		s.Fault(nothingDone, "the cache does not answer, so nothing is proven: %v", err)
+		s.Fault(nothingDone, "the cache cannot be read, so nothing is proven: %v", err)
 	}
 	if r.yanked > comesBack+s.slack || status.Reason != "Unreadable" {
 		s.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)

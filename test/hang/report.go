@@ -32,7 +32,7 @@ type round struct {
 }
 
 func (r *report) print(p *harness.Program) {
-	fmt.Println("\nfrom the first request that was not answered to the closed gate")
+	fmt.Println("\nfrom the first request that got no response to the closed gate")
 	fmt.Printf("  %-10s %8s %8s  %s\n", "call", "promised", "took", "what the pool says")
 	for _, rd := range r.rounds {
 		for _, c := range rd.closed {
@@ -48,7 +48,7 @@ func (r *report) print(p *harness.Program) {
 	if r.looked > 0 {
 		r.printLooks()
 	}
-	fmt.Printf("\na yanked disk that answers from its cache: closed after %.1f s\n  %s\n\n", r.yanked.Seconds(), r.yankMessage)
+	fmt.Printf("\na yanked disk that is read from its cache: closed after %.1f s\n  %s\n\n", r.yanked.Seconds(), r.yankMessage)
 	p.Report(kinds...)
 }
 

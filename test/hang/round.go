@@ -27,12 +27,12 @@ const (
 	noStart     = "starts beside the hang that failed"
 	notBack     = "pools that did not come back by themselves"
 	notSettled  = "claims and removals that did not go through"
-	wrongWorld  = "pools with too much or too little in them"
+	wrongPools  = "pools with too much or too little in them"
 	notNoticed  = "yanked disks that were not noticed"
 	nothingDone = "rounds in which nothing hung"
 )
 
-var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongWorld, notNoticed, nothingDone}
+var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongPools, notNoticed, nothingDone}
 
 // warmUp makes claims in the other pool while nothing hangs.
 func (s *environment) warmUp(ctx context.Context, r *report, claims int) {
@@ -122,7 +122,7 @@ func (s *environment) told(p *pool, claim *corev1.PersistentVolumeClaim) {
 type closed struct {
 	call    string
 	within  time.Duration // that is promised
-	took    time.Duration // from the first request that was not answered
+	took    time.Duration // from the first request that got no response
 	message string
 }
 
@@ -189,7 +189,7 @@ func (s *environment) letGo(pools []*pool) {
 	}
 }
 
-// recover lets the calls go on and waits for the whole world to be right.
+// recover lets the calls go on and waits for everything to be right.
 func (s *environment) recover(ctx context.Context, rd *round, pools []*pool) {
 	s.letGo(pools)
 	began := time.Now()
@@ -214,7 +214,7 @@ func (s *environment) recover(ctx context.Context, rd *round, pools []*pool) {
 		for _, pv := range p.volumes {
 			left = append(left, pv)
 		}
-		s.Blame(wrongWorld, harness.WaitDisk(s.Soon(), p.dir, left...))
+		s.Blame(wrongPools, harness.WaitDisk(s.Soon(), p.dir, left...))
 	}
 	rd.settled = time.Since(began)
 }

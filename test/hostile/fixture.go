@@ -24,11 +24,11 @@ const (
 	notFinished = "removals that did not finish after the cause was gone"
 	outside     = "things outside the volume that were touched"
 	others      = "other claims of the pool that were not made"
-	wrongWorld  = "pools with too much or too little in them"
+	wrongPools  = "pools with too much or too little in them"
 	notPlayed   = "tricks that could not be played"
 )
 
-var kinds = []string{notGone, notRemoved, notReported, notFinished, outside, others, wrongWorld, notPlayed}
+var kinds = []string{notGone, notRemoved, notReported, notFinished, outside, others, wrongPools, notPlayed}
 
 // fixture is one pool with what the tricks must not touch.
 type fixture struct {
@@ -251,7 +251,7 @@ func (s *fixture) finish() {
 // inspect compares the whole pool: the other claims' volumes, what is foreign, and nothing else.
 func (s *fixture) inspect() {
 	s.Must(os.RemoveAll(s.foreign), "removing what is foreign")
-	s.Blame(wrongWorld, harness.WaitDisk(s.Soon(), s.dir, s.volumes...))
+	s.Blame(wrongPools, harness.WaitDisk(s.Soon(), s.dir, s.volumes...))
 }
 
 func wrap(doing string, err error) error {

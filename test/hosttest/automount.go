@@ -156,7 +156,7 @@ func (a *automounter) obey(order []string) {
 	a.serve()
 }
 
-// serve answers those that wait, as it was ordered.
+// serve responds to those that wait, as it was ordered.
 func (a *automounter) serve() {
 	if a.order[0] == holdOrder {
 		return

@@ -1,4 +1,4 @@
-// Package hungfs is a filesystem in memory that can be told to stop answering, as a dead NFS server
+// Package hungfs is a filesystem in memory that can be told to stop responding, as a dead NFS server
 // does: altogether, or only to certain requests. It can also refuse requests as network filesystems do:
 // no extended attributes, no flags of rename, root squashed, stale handles. It speaks the kernel's FUSE
 // protocol itself, so that nothing has to be installed.
@@ -36,7 +36,7 @@ type FS struct {
 	ended    chan struct{}
 }
 
-// Mount mounts a new, empty filesystem at dir; the test's end answers everything and unmounts it.
+// Mount mounts a new, empty filesystem at dir; the test's end releases everything and unmounts it.
 func Mount(t testing.TB, dir string) *FS {
 	t.Helper()
 	return MountAs(t, dir, "fuse.hungfs", "hungfs")
@@ -76,7 +76,7 @@ func start(dir, fsType, source string) (*FS, error) {
 }
 
 // unpoll has the kernel ask once whether files can be polled, and remember that they cannot. Package os
-// asks by a raw system call, in which the garbage collector waits for the thread: if the answer is to
+// asks by a raw system call, in which the garbage collector waits for the thread: if the response is to
 // come from this process, it never does.
 func (fs *FS) unpoll(dir string) error {
 	name := filepath.Join(dir, ".poll")
@@ -92,7 +92,7 @@ func (fs *FS) unpoll(dir string) error {
 	return err
 }
 
-// Stop answers everything and unmounts the filesystem.
+// Stop releases everything and unmounts the filesystem.
 func (fs *FS) Stop(dir string) {
 	fs.Resume()
 	_ = unix.Unmount(dir, unix.MNT_DETACH) // the test may have unmounted it
@@ -108,21 +108,21 @@ func (fs *FS) Killable(yes bool) {
 	fs.killable = yes
 }
 
-// Silence stops all answers. Requests are left unread, so that whoever waits can be killed.
+// Silence stops all responses. Requests are left unread, so that a process that waits can be killed.
 func (fs *FS) Silence() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.silent = true
 }
 
-// Hold stops the answers to these requests only.
+// Hold stops the responses to these requests only.
 func (fs *FS) Hold(ops ...Op) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.holding = ops
 }
 
-// Fail has these requests answered with an error; 0 is as before. ENOSYS says that the filesystem does
+// Fail makes these requests fail with an error; 0 is as before. ENOSYS says that the filesystem does
 // not know them, which the kernel remembers for the mount's life.
 func (fs *FS) Fail(errno unix.Errno, ops ...Op) {
 	fs.mu.Lock()
@@ -139,7 +139,7 @@ func (fs *FS) TakeQuotas() {
 	fs.tree.quotas = true
 }
 
-// Resume answers everything, also what was asked meanwhile.
+// Resume responds to everything, also what was asked meanwhile.
 func (fs *FS) Resume() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -147,7 +147,7 @@ func (fs *FS) Resume() {
 	_, _ = unix.Write(fs.wake, encode(uint64(1)))
 }
 
-// Asked is how many requests of this kind were read so far, answered or held.
+// Asked is how many requests of this kind were read so far, with a response or held.
 func (fs *FS) Asked(op Op) int {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -232,7 +232,7 @@ func (fs *FS) take(r request) {
 	fs.reply(r)
 }
 
-// interrupt answers a held request, by its number. One that is not held is being answered.
+// interrupt responds to a held request, by its number. One that is not held gets its response.
 func (fs *FS) interrupt(unique uint64) {
 	for i, r := range fs.held {
 		if r.unique == unique {
@@ -243,7 +243,7 @@ func (fs *FS) interrupt(unique uint64) {
 	}
 }
 
-// release answers what was held and no longer is.
+// release responds to what was held and no longer is.
 func (fs *FS) release() {
 	var still []request
 	for _, r := range fs.held {
@@ -258,11 +258,11 @@ func (fs *FS) release() {
 
 func (fs *FS) reply(r request) {
 	if r.op == forget || r.op == forgets || r.op == interrup {
-		return // want no answer
+		return // want no response
 	}
 	body, errno := []byte(nil), fs.failing[r.op]
 	if errno == 0 {
-		body, errno = fs.tree.answer(r)
+		body, errno = fs.tree.perform(r)
 	}
 	fs.send(r, body, errno)
 }

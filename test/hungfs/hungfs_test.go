@@ -95,25 +95,25 @@ func TestHangs(t *testing.T) {
 			dir := hosttest.Dir(t)
 			fs := Mount(t, dir)
 			stop(fs)
-			answered := make(chan error, 1)
+			returned := make(chan error, 1)
 			go func() {
 				var st unix.Statfs_t
-				answered <- unix.Statfs(dir, &st)
+				returned <- unix.Statfs(dir, &st)
 			}()
 			if name == "hold" {
 				fs.AwaitHeld()
-				_, err := os.Stat(filepath.Join(dir, "none")) // others are answered
+				_, err := os.Stat(filepath.Join(dir, "none")) // others get a response
 				if !os.IsNotExist(err) {
 					t.Fatal(err)
 				}
 			}
 			select {
-			case err := <-answered:
-				t.Fatalf("statfs was answered: %v", err)
+			case err := <-returned:
+				t.Fatalf("statfs returned: %v", err)
 			case <-time.After(50 * time.Millisecond): // a hang has no event to wait for
 			}
 			fs.Resume()
-			must(t, <-answered)
+			must(t, <-returned)
 		})
 	}
 }

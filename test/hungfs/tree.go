@@ -58,8 +58,8 @@ func names(b []byte) []string {
 	return all
 }
 
-// answer does what a request asks for.
-func (t *tree) answer(r request) ([]byte, unix.Errno) {
+// perform does what a request asks for.
+func (t *tree) perform(r request) ([]byte, unix.Errno) {
 	n := t.nodes[r.node]
 	if n == nil && r.op != initOp {
 		return nil, unix.ESTALE
@@ -117,7 +117,7 @@ func (t *tree) attribute(n *node, r request) ([]byte, unix.Errno) {
 	}
 }
 
-// change answers the requests that concern a name in the directory n.
+// change serves the requests that concern a name in the directory n.
 func (t *tree) change(n *node, r request) ([]byte, unix.Errno) {
 	skip := map[Op]int{Mkdir: 8, Create: 16, Rename: 8, Link: 8, Rename2: 16}[r.op]
 	list := names(r.body[skip:])

@@ -5,7 +5,7 @@ import "encoding/binary"
 // Op is a request of the FUSE protocol (enum fuse_opcode in linux/fuse.h).
 type Op uint32
 
-// The requests that a pool's life is made of; others are answered ENOSYS.
+// The requests that a pool's life is made of; others get ENOSYS.
 const (
 	Lookup   Op = 1
 	forget   Op = 2

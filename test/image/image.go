@@ -30,7 +30,7 @@ type File struct {
 	Name string // without a leading slash; with one at the end it is a directory
 	Data []byte
 	Link string // of a symbolic link, which has no data
-	Mode int64  // everybody may read it in any case
+	Mode int64  // every user may read it in any case
 }
 
 // applets are the names that the busybox of an image has.

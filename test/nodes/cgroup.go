@@ -79,7 +79,7 @@ func sweepCgroups(own int) error {
 	return errors.Join(errs...)
 }
 
-// mayRemove tells whether the cgroup is of a run that has ended, or of our own.
+// mayRemove reports whether the cgroup is of a run that has ended, or of our own.
 func mayRemove(name string, own int, alive func(pid int) bool) bool {
 	rest, ours := strings.CutPrefix(name, cgroupPrefix)
 	run, _, complete := strings.Cut(rest, "-")

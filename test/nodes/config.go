@@ -2,7 +2,7 @@ package nodes
 
 import "fmt"
 
-// imageName is what pods name as their image. No registry has it: "localhost" is nobody's, and pods
+// imageName is what pods name as their image. No registry has it: "localhost" is no registry's, and pods
 // say imagePullPolicy Never.
 const imageName = "localhost/hostpath-nodes:1"
 

@@ -16,7 +16,7 @@ import (
 
 // demonstration is `KUBECONFIG=... make demo`, called on node-a beside the daemon that is there: its pods run on
 // this kubelet and write, and it takes everything back.
-func demonstration(ctx context.Context, w *world) {
+func demonstration(ctx context.Context, w *environment) {
 	w.unchanged(ctx, w.a, func() {
 		out, err := w.demo(w.a).CombinedOutput()
 		w.showf("%s", out)
@@ -28,7 +28,7 @@ func demonstration(ctx context.Context, w *world) {
 }
 
 // demonstrationStopped is interrupted at its worst moment, with a volume in a pool that is not mounted.
-func demonstrationStopped(ctx context.Context, w *world) {
+func demonstrationStopped(ctx context.Context, w *environment) {
 	w.unchanged(ctx, w.a, func() {
 		cmd := w.demo(w.a)
 		out, err := cmd.StdoutPipe()
@@ -50,7 +50,7 @@ func demonstrationStopped(ctx context.Context, w *world) {
 
 // demo is the demonstration on a host, from a copy of its program in the node's directory: the repository may lie
 // below a directory that nodes have their own of.
-func (w *world) demo(h *host) *exec.Cmd {
+func (w *environment) demo(h *host) *exec.Cmd {
 	w.Helper()
 	w.must(os.WriteFile(h.file("demo"), w.read(build(w, "demo")), 0o755), "copying the demonstration")
 	cmd := h.command(h.file("demo"))
@@ -59,7 +59,7 @@ func (w *world) demo(h *host) *exec.Cmd {
 	return cmd
 }
 
-func (w *world) read(file string) []byte {
+func (w *environment) read(file string) []byte {
 	w.Helper()
 	data, err := os.ReadFile(file)
 	w.must(err, "reading "+file)
@@ -67,7 +67,7 @@ func (w *world) read(file string) []byte {
 }
 
 // unchanged checks that do leaves no object, mount or file of the demonstration.
-func (w *world) unchanged(ctx context.Context, h *host, do func()) {
+func (w *environment) unchanged(ctx context.Context, h *host, do func()) {
 	w.Helper()
 	mounts, files, objects := w.mounts(h), w.listing(h, "/media"), w.objects(ctx)
 	do()
@@ -83,7 +83,7 @@ func (w *world) unchanged(ctx context.Context, h *host, do func()) {
 }
 
 // objects are the classes and volumes, and the namespaces that are not being deleted.
-func (w *world) objects(ctx context.Context) []string {
+func (w *environment) objects(ctx context.Context) []string {
 	w.Helper()
 	var names []string
 	classes, err := w.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
@@ -107,7 +107,7 @@ func (w *world) objects(ctx context.Context) []string {
 }
 
 // mounts are the mount points on the host that are not kubelet's or the runtime's.
-func (w *world) mounts(h *host) []string {
+func (w *environment) mounts(h *host) []string {
 	w.Helper()
 	out, err := h.call("findmnt", "--raw", "--noheadings", "--output", "TARGET")
 	w.must(err, "listing mounts")
@@ -117,7 +117,7 @@ func (w *world) mounts(h *host) []string {
 }
 
 // listing are the names in a directory of the host.
-func (w *world) listing(h *host, dir string) []string {
+func (w *environment) listing(h *host, dir string) []string {
 	w.Helper()
 	entries, err := os.ReadDir(h.path(dir))
 	w.must(err, "listing "+dir)

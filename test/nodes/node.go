@@ -16,7 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// pluginDirs are where distributions have the CNI plugins: Debian, Fedora, everybody else.
+// pluginDirs are where distributions have the CNI plugins: Debian, Fedora, others.
 var pluginDirs = []string{"/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"}
 
 // node is a machine with a container runtime and a kubelet.
@@ -98,7 +98,7 @@ func findPlugins() (string, error) {
 // file is a path in the node's directory.
 func (n *node) file(name string) string { return filepath.Join(n.dir, name) }
 
-// startContainerd returns when its socket answers.
+// startContainerd returns when its socket responds.
 func (n *node) startContainerd(ctx context.Context) (err error) {
 	n.containerd, err = launch(n.command("containerd", "--config", n.file("containerd.toml")), n.file("containerd.log"))
 	if err != nil {

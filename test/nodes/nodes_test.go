@@ -23,11 +23,11 @@ import (
 
 // TestNodes is one story, because a cluster takes longer to start than each of its steps.
 func TestNodes(t *testing.T) {
-	w := &world{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
+	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
 	t.Cleanup(w.post)
 	for _, step := range []struct {
 		title string
-		do    func(context.Context, *world)
+		do    func(context.Context, *environment)
 	}{
 		{"a real control plane", startCluster},
 		{"two nodes, each with its own kubelet and containerd", twoNodes},
@@ -44,8 +44,8 @@ func TestNodes(t *testing.T) {
 		{"a claim is deleted: its directory goes, and nothing on the other node changes", deletion},
 		{"node-b's pool is unmounted: a claim that may go nowhere else is refused, with an event", refusal},
 		{"a claim that may go elsewhere is given back, and the scheduler takes it to node-a", moves},
-		{"pods whose directory is missing wait with an event, and nobody makes it on the host's disk", missing},
-		{"the pool is mounted again: everybody who waited goes on, with the data", mountedAgain},
+		{"pods whose directory is missing wait with an event, and no program makes it on the host's disk", missing},
+		{"the pool is mounted again: what waited goes on, with the data", mountedAgain},
 		{"everything is deleted: both pools are empty, records and trash included", empty},
 	} {
 		w.step(t.Context(), step.title, step.do)
@@ -53,9 +53,9 @@ func TestNodes(t *testing.T) {
 	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
 }
 
-func startCluster(ctx context.Context, w *world) { w.startCluster(ctx) }
+func startCluster(ctx context.Context, w *environment) { w.startCluster(ctx) }
 
-func twoNodes(ctx context.Context, w *world) {
+func twoNodes(ctx context.Context, w *environment) {
 	archive := w.makeArchive()
 	w.a = w.startNode(ctx, 1, "node-a", archive)
 	w.b = w.startNode(ctx, 2, "node-b", archive)
@@ -65,7 +65,7 @@ func twoNodes(ctx context.Context, w *world) {
 }
 
 // plainPods shows that the nodes are in order, so that what fails later is about volumes.
-func plainPods(ctx context.Context, w *world) {
+func plainPods(ctx context.Context, w *environment) {
 	for _, h := range []*host{w.a, w.b} {
 		w.createPod(ctx, w.pod("plain-"+h.name, "scratch", nil, on(h), func(s *corev1.PodSpec) {
 			s.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
@@ -77,7 +77,7 @@ func plainPods(ctx context.Context, w *world) {
 	}
 }
 
-func install(ctx context.Context, w *world) {
+func install(ctx context.Context, w *environment) {
 	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
 	w.must(err, "printing the manifests")
 	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
@@ -87,7 +87,7 @@ func install(ctx context.Context, w *world) {
 	w.class(ctx, "local", storagev1.VolumeBindingWaitForFirstConsumer, "source", "local", "mode", "0770")
 }
 
-func waitForConsumer(ctx context.Context, w *world) {
+func waitForConsumer(ctx context.Context, w *environment) {
 	for _, h := range []*host{w.a, w.b} {
 		w.claim(ctx, "data-"+h.name, "hostpath-provisioner") // the class of the manifests
 		w.createPod(ctx, w.pod("first-"+h.name, "data-"+h.name, nil, on(h)))
@@ -98,7 +98,7 @@ func waitForConsumer(ctx context.Context, w *world) {
 	}
 }
 
-func immediate(ctx context.Context, w *world) {
+func immediate(ctx context.Context, w *environment) {
 	begin := time.Now()
 	w.claim(ctx, "now", "immediate")
 	h := w.hostOf(w.bound(ctx, "now"))
@@ -111,7 +111,7 @@ func immediate(ctx context.Context, w *world) {
 }
 
 // local is on node-b, for the steps without its pool.
-func local(ctx context.Context, w *world) {
+func local(ctx context.Context, w *environment) {
 	w.claim(ctx, "local", "local")
 	w.createPod(ctx, w.pod("local", "local", nil, on(w.b), fsGroup))
 	w.ready(ctx, "local")
@@ -127,7 +127,7 @@ func fsGroup(s *corev1.PodSpec) {
 	s.SecurityContext.FSGroup = &gid
 }
 
-func again(ctx context.Context, w *world) {
+func again(ctx context.Context, w *environment) {
 	w.deletePod(ctx, "first-node-a")
 	w.deletePod(ctx, "local")
 	w.createPod(ctx, w.pod("second-node-a", "data-node-a", []string{"first-node-a"}))
@@ -139,7 +139,7 @@ func again(ctx context.Context, w *world) {
 }
 
 // killed is on node-a: second-node-a runs there all the time.
-func killed(ctx context.Context, w *world) {
+func killed(ctx context.Context, w *environment) {
 	before, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "second-node-a", metav1.GetOptions{})
 	w.must(err, "reading a pod")
 	w.a.daemon.Kill()
@@ -164,7 +164,7 @@ func killed(ctx context.Context, w *world) {
 
 func containerOf(pod *corev1.Pod) string { return pod.Status.ContainerStatuses[0].ContainerID }
 
-func deletion(ctx context.Context, w *world) {
+func deletion(ctx context.Context, w *environment) {
 	kept, other := w.bound(ctx, "later").Name, w.tree(w.b)
 	w.deletePod(ctx, "second-node-a")
 	w.deletePod(ctx, "third-node-a")
@@ -182,7 +182,7 @@ func deletion(ctx context.Context, w *world) {
 	w.showf("node-b's pool is as it was, %d entries", strings.Count(other, "\n"))
 }
 
-func refusal(ctx context.Context, w *world) {
+func refusal(ctx context.Context, w *environment) {
 	w.unmount(ctx, w.b)
 	claim := w.claim(ctx, "stuck", "hostpath-provisioner")
 	w.createPod(ctx, w.pod("stuck", "stuck", nil, on(w.b)))
@@ -200,7 +200,7 @@ func refusal(ctx context.Context, w *world) {
 // moves needs the scheduler to choose node-b first and node-a later. Left alone it tosses a coin each
 // time, so the pod prefers a label, which moves to node-a once node-b has given the claim back. The
 // move alone changes nothing: the scheduler waits for a volume where it has selected one.
-func moves(ctx context.Context, w *world) {
+func moves(ctx context.Context, w *environment) {
 	w.label(ctx, w.b, `"yes"`)
 	history := w.follow(ctx, "moves")
 	claim := w.claim(ctx, "moves", "hostpath-provisioner")
@@ -215,15 +215,15 @@ func moves(ctx context.Context, w *world) {
 	w.bare(w.b)
 	seen := history()
 	w.showf("selected-node was in turn: %s", strings.Join(seen, ", "))
-	if len(seen) < 3 || seen[0] != w.b.name || seen[1] != "nobody" || seen[len(seen)-1] != w.a.name {
-		w.Fatalf("want node-b, nobody, ..., node-a")
+	if len(seen) < 3 || seen[0] != w.b.name || seen[1] != "none" || seen[len(seen)-1] != w.a.name {
+		w.Fatalf("want node-b, none, ..., node-a")
 	}
 }
 
 const preferred = "nodes.test/preferred"
 
 // label sets or, with null, removes the label on a node. The value is JSON.
-func (w *world) label(ctx context.Context, h *host, value string) {
+func (w *environment) label(ctx context.Context, h *host, value string) {
 	w.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %s}}}`, preferred, value)
 	_, err := w.client.CoreV1().Nodes().Patch(ctx, h.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -242,7 +242,7 @@ func preferLabelled(s *corev1.PodSpec) {
 }
 
 // missing is about existing volumes on node-b, whose pool is still unmounted.
-func missing(ctx context.Context, w *world) {
+func missing(ctx context.Context, w *environment) {
 	w.deletePod(ctx, "first-node-b")
 	w.deletePod(ctx, "local-2")
 	for name, pod := range map[string]*corev1.Pod{
@@ -265,7 +265,7 @@ func missing(ctx context.Context, w *world) {
 }
 
 // repeated waits until the event was seen a second time: kubelet has tried again, with the same end.
-func (w *world) repeated(ctx context.Context, pod *corev1.Pod, reason string) {
+func (w *environment) repeated(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.Helper()
 	event, err := w.cluster.WaitEvent(ctx, pod, reason)
 	w.must(err, "waiting for an event")
@@ -273,7 +273,7 @@ func (w *world) repeated(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.must(err, "waiting for the event to be repeated")
 }
 
-func mountedAgain(ctx context.Context, w *world) {
+func mountedAgain(ctx context.Context, w *environment) {
 	begin := time.Now()
 	w.mount(w.b)
 	w.must(w.b.daemon.WaitStatus(ctx, "1 of 1 pool"), "waiting for the gate to open")
@@ -286,7 +286,7 @@ func mountedAgain(ctx context.Context, w *world) {
 	w.only(ctx, "stuck", w.b)
 }
 
-func empty(ctx context.Context, w *world) {
+func empty(ctx context.Context, w *environment) {
 	for claim, pod := range map[string]string{
 		"data-node-b": "waits", "local": "waits-local", "stuck": "stuck", "moves": "moves", "now": "now", "later": "later",
 	} {

@@ -14,7 +14,7 @@ import (
 
 // oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case, and kubelet, for
 // a pod that the scheduler has not placed, with source local only.
-func oncePod(ctx context.Context, w *world) {
+func oncePod(ctx context.Context, w *environment) {
 	w.claimOnce(ctx, "once", "hostpath-provisioner")
 	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, on(w.a))).Name)
 	w.refusedBy(ctx, w.pod("once-scheduled", "once", nil, on(w.a)), "FailedScheduling")
@@ -34,7 +34,7 @@ func placed(h *host) func(*corev1.PodSpec) {
 	return func(s *corev1.PodSpec) { s.NodeName = h.name }
 }
 
-func (w *world) claimOnce(ctx context.Context, name, class string) {
+func (w *environment) claimOnce(ctx context.Context, name, class string) {
 	w.Helper()
 	claim := cluster.Claim(w.namespace, name, class, "8Mi")
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
@@ -43,7 +43,7 @@ func (w *world) claimOnce(ctx context.Context, name, class string) {
 }
 
 // refusedBy makes the pod, waits for the event that refuses it for its claim's access mode, and deletes it.
-func (w *world) refusedBy(ctx context.Context, pod *corev1.Pod, reason string) {
+func (w *environment) refusedBy(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.Helper()
 	pod = w.createPod(ctx, pod)
 	if event := w.event(ctx, pod, reason); !strings.Contains(event.Message, "ReadWriteOncePod") {

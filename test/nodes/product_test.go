@@ -31,7 +31,7 @@ const (
 
 // install puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare,
 // check. Its node name is not configured: it has to find the one that kubelet has. mkfs are mkfs.ext4's arguments.
-func (w *world) install(ctx context.Context, h *host, mib int, mkfs ...string) {
+func (w *environment) install(ctx context.Context, h *host, mib int, mkfs ...string) {
 	h.image = hosttest.Mkfs(w, "ext4", mib, mkfs...)
 	dir := h.file("daemon")
 	w.must(os.Mkdir(dir, 0o700), "making the daemon's directory")
@@ -62,7 +62,7 @@ func (n *node) wrap() (string, error) {
 }
 
 // onHost runs a subcommand of the daemon's binary on the node and wants this exit code.
-func (w *world) onHost(h *host, code int, args ...string) {
+func (w *environment) onHost(h *host, code int, args ...string) {
 	w.Helper()
 	out, got := h.daemon.Call(args...)
 	w.showf("%s# %s %s\n%s", h.name, provisioner, strings.Join(args, " "), out)
@@ -71,14 +71,14 @@ func (w *world) onHost(h *host, code int, args ...string) {
 	}
 }
 
-func (w *world) mount(h *host) {
+func (w *environment) mount(h *host) {
 	w.Helper()
 	_, err := h.call("mount", "-o", "loop", h.image.File, poolDir)
 	w.must(err, "mounting the pool")
 }
 
 // unmount is plain: a daemon that held the pool busy would fail it.
-func (w *world) unmount(ctx context.Context, h *host) {
+func (w *environment) unmount(ctx context.Context, h *host) {
 	w.Helper()
 	_, err := h.call("umount", poolDir)
 	w.must(err, "unmounting the pool")
@@ -88,7 +88,7 @@ func (w *world) unmount(ctx context.Context, h *host) {
 }
 
 // bare checks that nothing was written to the directory under the pool's mount.
-func (w *world) bare(h *host) {
+func (w *environment) bare(h *host) {
 	w.Helper()
 	entries, err := os.ReadDir(h.path(poolDir))
 	if err != nil || len(entries) != 0 {
@@ -97,7 +97,7 @@ func (w *world) bare(h *host) {
 }
 
 // class makes a storage class, with parameters as pairs.
-func (w *world) class(ctx context.Context, name string, mode storagev1.VolumeBindingMode, params ...string) {
+func (w *environment) class(ctx context.Context, name string, mode storagev1.VolumeBindingMode, params ...string) {
 	w.Helper()
 	class := cluster.StorageClass(name, provisioner, mode)
 	class.Parameters = map[string]string{}
@@ -108,7 +108,7 @@ func (w *world) class(ctx context.Context, name string, mode storagev1.VolumeBin
 	w.must(err, "creating a class")
 }
 
-func (w *world) claim(ctx context.Context, name, class string) *corev1.PersistentVolumeClaim {
+func (w *environment) claim(ctx context.Context, name, class string) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, cluster.Claim(w.namespace, name, class, "8Mi"), metav1.CreateOptions{})
 	w.must(err, "creating a claim")
@@ -116,7 +116,7 @@ func (w *world) claim(ctx context.Context, name, class string) *corev1.Persisten
 }
 
 // bound is the claim's volume, when there is one.
-func (w *world) bound(ctx context.Context, name string) *corev1.PersistentVolume {
+func (w *environment) bound(ctx context.Context, name string) *corev1.PersistentVolume {
 	w.Helper()
 	claim, err := w.cluster.WaitClaimBound(ctx, w.namespace, name)
 	w.must(err, "waiting for claim "+name)
@@ -127,7 +127,7 @@ func (w *world) bound(ctx context.Context, name string) *corev1.PersistentVolume
 
 // only checks that the claim's volume is a directory on this host and on no other, and that its
 // user's file in it is that user's.
-func (w *world) only(ctx context.Context, claim string, h *host) fs.FileInfo {
+func (w *environment) only(ctx context.Context, claim string, h *host) fs.FileInfo {
 	w.Helper()
 	pv := w.bound(ctx, claim)
 	for _, other := range []*host{w.a, w.b} {
@@ -155,7 +155,7 @@ func (w *world) only(ctx context.Context, claim string, h *host) fs.FileInfo {
 }
 
 // tree is everything in a host's pool, a line each, with owners, modes and contents.
-func (w *world) tree(h *host) string {
+func (w *environment) tree(h *host) string {
 	w.Helper()
 	var b strings.Builder
 	root := h.path(poolDir)
@@ -184,7 +184,7 @@ func (w *world) tree(h *host) string {
 }
 
 // volumes are the names in a host's pool that are not the daemon's own.
-func (w *world) volumes(h *host) []string {
+func (w *environment) volumes(h *host) []string {
 	w.Helper()
 	entries, err := os.ReadDir(h.path(poolDir))
 	w.must(err, "listing the pool of "+h.name)
@@ -199,7 +199,7 @@ func (w *world) volumes(h *host) []string {
 
 // purged waits until nothing is left in a host's pool. The purge goes on behind the deletion, and nothing
 // tells of its end.
-func (w *world) purged(ctx context.Context, h *host) {
+func (w *environment) purged(ctx context.Context, h *host) {
 	w.Helper()
 	err := eventually(ctx, "the purge on "+h.name, func() error {
 		for _, dir := range []string{"trash", "staging", "volumes"} {
@@ -218,7 +218,7 @@ func (w *world) purged(ctx context.Context, h *host) {
 
 // deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It returns
 // the volume's name.
-func (w *world) deleteClaim(ctx context.Context, claim string, pods ...string) string {
+func (w *environment) deleteClaim(ctx context.Context, claim string, pods ...string) string {
 	w.Helper()
 	pv := w.bound(ctx, claim).Name
 	for _, pod := range pods {
@@ -230,7 +230,7 @@ func (w *world) deleteClaim(ctx context.Context, claim string, pods ...string) s
 }
 
 // event waits for an event on the object and shows it.
-func (w *world) event(ctx context.Context, object cluster.Object, reason string) *corev1.Event {
+func (w *environment) event(ctx context.Context, object cluster.Object, reason string) *corev1.Event {
 	w.Helper()
 	event, err := w.cluster.WaitEvent(ctx, object, reason)
 	w.must(err, "waiting for an event")

@@ -25,7 +25,7 @@ var drivers = []string{"hostpath.yaml", "immediate.yaml", "local.yaml"}
 
 // TestUpstream runs Kubernetes' own tests of external storage and of StatefulSets.
 func TestUpstream(t *testing.T) {
-	w := &world{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
+	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
 	t.Cleanup(w.post)
 	ctx := t.Context()
 	w.step(ctx, "a real control plane", startCluster)
@@ -38,7 +38,7 @@ func TestUpstream(t *testing.T) {
 }
 
 // suiteFile is the path of what make .build/upstream has built.
-func (w *world) suiteFile(name string) string {
+func (w *environment) suiteFile(name string) string {
 	w.Helper()
 	file := filepath.Join(rig.Root(), ".build", "upstream", name)
 	_, err := os.Stat(file)
@@ -47,7 +47,7 @@ func (w *world) suiteFile(name string) string {
 }
 
 // upstreamImages gives each node one image of each program, under all of its names. Nothing is pulled.
-func upstreamImages(_ context.Context, w *world) {
+func upstreamImages(_ context.Context, w *environment) {
 	list, err := exec.Command(w.suiteFile("suite.test"), "-images").Output()
 	w.must(err, "asking for the images' names")
 	archives := map[string]string{}
@@ -69,7 +69,7 @@ func upstreamImages(_ context.Context, w *world) {
 }
 
 // upstreamImage has busybox under all of its names, and agnhost where that is asked for.
-func (w *world) upstreamImage(program, name string) image.Image {
+func (w *environment) upstreamImage(program, name string) image.Image {
 	w.Helper()
 	busybox, err := exec.LookPath("busybox")
 	w.must(err, "looking for busybox")
@@ -97,7 +97,7 @@ func (w *world) upstreamImage(program, name string) image.Image {
 
 // installForUpstream makes pools for several claims of 10 GiB at once (NewStatefulSetPVC in
 // test/e2e/framework/statefulset), whose files need memory only for what is written.
-func installForUpstream(ctx context.Context, w *world) {
+func installForUpstream(ctx context.Context, w *environment) {
 	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
 	w.must(err, "printing the manifests")
 	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
@@ -126,7 +126,7 @@ const (
 )
 
 // runUpstream runs the suite, shows what its report counts, and judges it.
-func runUpstream(ctx context.Context, w *world) {
+func runUpstream(ctx context.Context, w *environment) {
 	expected, err := readExpected(w.definition("expected"))
 	w.must(err, "reading what is expected")
 	args := []string{
@@ -163,12 +163,12 @@ func runUpstream(ctx context.Context, w *world) {
 }
 
 // definition is a file in test/upstream.
-func (w *world) definition(name string) string {
+func (w *environment) definition(name string) string {
 	return filepath.Join(rig.Root(), "test", "upstream", name)
 }
 
 // bothEmpty waits until what the suite deleted is gone from the disks.
-func bothEmpty(ctx context.Context, w *world) {
+func bothEmpty(ctx context.Context, w *environment) {
 	for _, h := range []*host{w.a, w.b} {
 		w.purged(ctx, h)
 	}

@@ -137,14 +137,14 @@ func (g *gauge) scrape(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := plain.Do(request)
+	response, err := plain.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s, %w", g.url, answer.Status, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s, %w", g.url, response.Status, err)
 	}
 	all := map[string]int{}
 	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {

@@ -104,7 +104,7 @@ func (l *load) claim(claim string) *corev1.PersistentVolumeClaim {
 }
 
 // patiently makes a request again that the API server had no time for, as it may happen within an hour
-// on a busy machine. done is what it answers if it had done it nevertheless.
+// on a busy machine. done is what it returns if it had done it nevertheless.
 func patiently(ask func() error, done func(error) bool) error {
 	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8}, busy, ask)
 	if err != nil && done(err) {

@@ -21,11 +21,11 @@
 // Four breakages of the product made it red. Mount events passed on 20 ms later (watchMounts in daemon): the
 // gates closed too late, with a median of 20.7 ms. Two within six seconds of storm each: without the comparison
 // of the identity in volume's begin, records and directories appeared under the mount point and claims
-// were answered with them; with a closed gate ignored (poolClosed in plan, Removable in controller's
+// were bound with them; with a closed gate ignored (poolClosed in plan, Removable in controller's
 // volumeFacts), the same in the bound directory, whose identity the closed pool's report carries. The
 // fourth was in the product before this program was, and came out in one run of three, ten claims in
 // 45 s: facts were gathered while the gate was open, the identity was asked a moment later, and a closed
-// gate answered with the intruder's. State.Identity has been none since, unless the pool is removable.
+// gate returned the intruder's. State.Identity has been none since, unless the pool is removable.
 package main
 
 import (

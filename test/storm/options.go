@@ -25,7 +25,7 @@ type options struct {
 const usage = `Usage: storm [flags]
 
 Measures the time from an unmount to the closed gate; then mounts, unmounts and swaps the pool as fast as
-it can while claims come and go, and compares the world. Exit code 1 if a gate closed too late or anything
+it can while claims come and go, and compares the state. Exit code 1 if a gate closed too late or anything
 was lost. Wants root, and what make builds in .build; -time 0 only measures, on an idle machine.
 
 `

@@ -5,7 +5,7 @@ import "strings"
 // The ways from an empty disk to the first claim, by the commands of the pages alone, with kubectl and
 // an administrator's kubeconfig where kubectl looks for one. It begins with the package installed.
 
-// disk is the file that takes the place of the pages' disk, which is there with its label for whoever
+// disk is the file that takes the place of the pages' disk, which is there with its label for the reader who
 // has udev.
 const disk = "/images/fast"
 

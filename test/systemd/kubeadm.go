@@ -16,7 +16,7 @@ import (
 //
 // The programs of Kubernetes are built from its source, unpatched; the images that kubeadm asks for are
 // made of them, under the names that it says. Three of those are a busybox that sleeps: pause, CoreDNS
-// (so no name is resolved in this cluster, and its pods are never ready) and kube-proxy (so nobody
+// (so no name is resolved in this cluster, and its pods are never ready) and kube-proxy (so no program
 // reaches a Service's address).
 var zero = []step{
 	{"containerd, kubelet, kubeadm and kubectl are there, as Kubernetes' documentation asks for", kubernetes},

@@ -19,7 +19,7 @@ func looker(e *environment) {
 // newLook makes the daemon look under a pool's mount point anew, by a change of the mounts.
 const newLook = "mkdir -p /run/elsewhere; mount -t tmpfs elsewhere /run/elsewhere; umount /run/elsewhere; "
 
-// killLooker: a daemon that lost its answer asks again, and no pool closes.
+// killLooker: a daemon that lost its response sends the request again, and no pool closes.
 func (e *environment) killLooker() {
 	const closed = "journalctl --no-pager -o cat -u " + service + " | grep -c 'pool .* is closed' || true"
 	before := e.sh(closed)

@@ -84,7 +84,7 @@ func (m *machine) boot(ctx context.Context) error {
 	return m.wait(ctx)
 }
 
-// wait is over when systemd answers and has nothing left to start. No event tells that
+// wait is over when systemd responds and has nothing left to start. No event tells that
 // it does, so it is asked again.
 func (m *machine) wait(ctx context.Context) error {
 	for {

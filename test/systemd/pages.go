@@ -10,7 +10,7 @@ var runElsewhere = map[string]string{
 	"install.md, Build the packages": "make, before this begins",
 	"first-claim.md, 1. Kubernetes":  "make test-kubeadm",
 	"first-claim.md, 7. The pod":     "make test-kubeadm: no kubelet is here",
-	"README.md, Two commands":        "whoever tries this project",
+	"README.md, Two commands":        "users who try this project",
 }
 
 // accounted are the pages whose commands are all run.

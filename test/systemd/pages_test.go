@@ -25,9 +25,9 @@ func TestAllRun(t *testing.T) {
 		elsewhere map[string]string
 		want      string
 	}{
-		{"One", map[string]string{"page.md, Two": "somebody"}, ""},
+		{"One", map[string]string{"page.md, Two": "another reader"}, ""},
 		{"One", nil, "second"},
-		{"One", map[string]string{"page.md, Two": "somebody", "page.md, Three": "somebody"}, "page.md, Three"},
+		{"One", map[string]string{"page.md, Two": "another reader", "page.md, Three": "another reader"}, "page.md, Three"},
 	} {
 		e := &environment{Program: &harness.Program{}, pages: pages.Open(root)}
 		if _, err := e.pages.Take("page.md", c.taken, "sh"); err != nil {

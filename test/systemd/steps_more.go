@@ -26,10 +26,10 @@ func (e *environment) get(path string) string {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9812"+path, nil)
 	e.Must(err, "a request")
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 	e.Must(err, "asking for "+path)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	e.Must(err, "reading "+path)
 	return string(body)
 }
@@ -205,7 +205,7 @@ func (e *environment) earlierState() {
 	e.status("2 of 2 pools open")
 }
 
-// dpkg answers no question about configuration files: there may be none.
+// dpkg asks nothing about configuration files: there may be none.
 func (e *environment) dpkg(what string) { e.sh("dpkg -i " + what + " </dev/null") }
 
 // It fails when the postrm removes the state directory as a whole: an earlier version took pools in it.

@@ -19,10 +19,10 @@
 //	devices   a suspended device, and one on which every request fails
 //	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, a kill in the middle
 //	boot      reboot with one of two pools missing
-//	power     SIGKILL of the machine under a churn of claims, -cuts times
+//	power     SIGKILL of the machine under a load of claims, -cuts times
 //	log       dm-log-writes: the device rebuilt after each flush, on ext4 and xfs
 //
-// What detects a failing or hanging disk: a yanked disk still answers from the page cache, so the marker
+// What detects a failing or hanging disk: a yanked disk can still be read from the page cache, so the marker
 // is read past it (O_DIRECT) every few seconds; that read fails (Unreadable) or does not come back
 // (NotAnswering).
 //

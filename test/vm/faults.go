@@ -60,9 +60,9 @@ func (p *play) opens(pool string) (string, error) {
 	return fmt.Sprintf("open again after %.1fs", time.Since(begin).Seconds()), err
 }
 
-// hung is what has to hold while a pool does not answer: other pools are served, looking at it again
+// hung is what has to hold while a pool does not respond: other pools are served, looking at it again
 // and again costs no more threads, and the daemon can be stopped. The last holds where the kernel lets a
-// waiting thread be killed (NFS, FUSE); one that waits for a block device stays until that answers.
+// waiting thread be killed (NFS, FUSE); one that waits for a block device stays until that responds.
 func (p *play) hung(pool string, killable bool) {
 	const threads = "ls /proc/$(systemctl show -P MainPID hostpath-provisioner)/task | wc -l"
 	p.step("meanwhile other pools are served", func() (string, error) { return p.served("fast") })
@@ -248,7 +248,7 @@ func (p *play) devices() {
 		// Why a plain look is not enough, and real I/O is asked for.
 		cached, code, err := p.machine.ask(p.ctx, "ls /srv/dm >/dev/null && cat /srv/dm/.hostpath-provisioner/pool.json")
 		if code == 0 && strings.Contains(cached, `"dm"`) {
-			said += "; the page cache still answered for the marker"
+			said += "; the marker could still be read from the page cache"
 		}
 		return said, err
 	})

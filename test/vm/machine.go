@@ -47,11 +47,11 @@ type machine struct {
 
 	mu      sync.Mutex
 	last    int
-	waiting map[int]chan answer
+	waiting map[int]chan response
 	ready   chan struct{} // closed when the agent said that it is there
 }
 
-type answer struct {
+type response struct {
 	ID     int    `json:"id"`
 	Output string `json:"output"`
 	Code   int    `json:"code"`
@@ -62,7 +62,7 @@ func boot(ctx context.Context, o machineOptions) (*machine, error) {
 	if err := o.makeDisks(ctx); err != nil {
 		return nil, err
 	}
-	m := &machine{opt: o, exited: make(chan struct{}), waiting: map[int]chan answer{}, ready: make(chan struct{})}
+	m := &machine{opt: o, exited: make(chan struct{}), waiting: map[int]chan response{}, ready: make(chan struct{})}
 	for _, name := range []string{"agent.sock", "qmp.sock"} {
 		os.Remove(filepath.Join(o.Dir, name))
 	}
@@ -201,7 +201,7 @@ func (m *machine) listen(lines *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		var a answer
+		var a response
 		if json.Unmarshal([]byte(line), &a) != nil {
 			continue
 		}
@@ -248,7 +248,7 @@ func (m *machine) ask(ctx context.Context, command string) (string, int, error) 
 	}
 	m.mu.Lock()
 	m.last++
-	id, waits := m.last, make(chan answer, 1)
+	id, waits := m.last, make(chan response, 1)
 	m.waiting[id] = waits
 	line, _ := json.Marshal(map[string]any{"id": id, "command": command})
 	_, err := m.agent.Write(append(line, '\n'))
@@ -262,7 +262,7 @@ func (m *machine) ask(ctx context.Context, command string) (string, int, error) 
 	case <-m.exited:
 		return "", 0, fmt.Errorf("the machine ended during: %s", command)
 	case <-ctx.Done():
-		return "", 0, fmt.Errorf("%w: no answer to: %s", ctx.Err(), command)
+		return "", 0, fmt.Errorf("%w: no response to: %s", ctx.Err(), command)
 	}
 }
 

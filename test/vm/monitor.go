@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// monitor talks QMP (qemu's docs/interop/qmp-spec): a line of JSON for each command and answer.
+// monitor talks QMP (qemu's docs/interop/qmp-spec): a line of JSON for each command and response.
 type monitor struct {
 	net.Conn
 	lines *bufio.Reader
@@ -65,7 +65,7 @@ func (q *monitor) call(command string, arguments any) (map[string]any, error) {
 	}
 }
 
-// until calls until the answer's status is this one.
+// until calls until the response's status is this one.
 func (q *monitor) until(command, status string) error {
 	for {
 		reply, err := q.call(command, nil)

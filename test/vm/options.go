@@ -11,7 +11,7 @@ import (
 // options is what the command line says.
 type options struct {
 	cuts   int    // power cuts
-	claims int    // at once, in the churn that is cut
+	claims int    // at once, in the load that is cut
 	only   string // a comma-separated list of chapters
 	seed   uint64
 	cache  string // where images are kept between runs
@@ -31,8 +31,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
-	flags.IntVar(&o.cuts, "cuts", 3, "how often the machine's power is cut under a churn of claims")
-	flags.IntVar(&o.claims, "claims", 12, "how many claims the churn keeps")
+	flags.IntVar(&o.cuts, "cuts", 3, "how often the machine's power is cut under a load of claims")
+	flags.IntVar(&o.claims, "claims", 12, "how many claims the load keeps")
 	flags.StringVar(&o.only, "only", "", "the chapters to run, with commas between; default: all of them")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0: another one each time")
 	flags.StringVar(&o.cache, "cache", defaultCache(), "directory for images, which are kept")

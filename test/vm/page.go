@@ -55,7 +55,7 @@ func (p *play) page() {
 			return "", err
 		}
 		if len(left) != 1 || left[0].Heading != "Debian and Ubuntu" {
-			return "", fmt.Errorf("nobody runs %q", left)
+			return "", fmt.Errorf("no chapter runs %q", left)
 		}
 		return fmt.Sprintf("%d blocks", len(selinuxPage)), nil
 	})

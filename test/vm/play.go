@@ -148,7 +148,7 @@ func (p *play) converse() {
 	}
 }
 
-// step does one thing and prints its verdict. What it answers is printed beside it.
+// step does one thing and prints its verdict. What it returns is printed beside it.
 func (p *play) step(name string, do func() (string, error)) bool {
 	begin := time.Now()
 	detail, err := do()
@@ -234,7 +234,7 @@ func (p *play) claim(pool string, edits ...func(*corev1.PersistentVolumeClaim)) 
 	return claim.Name, err
 }
 
-// bound makes a claim and waits for its volume, whose directory it answers.
+// bound makes a claim and waits for its volume, whose directory it returns.
 func (p *play) bound(pool string) (claim, dir string, err error) {
 	if claim, err = p.claim(pool); err != nil {
 		return "", "", err

@@ -20,7 +20,7 @@ import (
 // coldEvery is how many cuts there are to each that is followed by a boot from all disks as they were cut.
 const coldEvery = 10
 
-// power: the machine is killed in the middle of a churn and started again, as often as -cuts says. The
+// power: the machine is killed in the middle of a load of claims and started again, as often as -cuts says. The
 // control plane lives on this host and remembers what it was told.
 //
 // All that the daemon writes is on three disks: two pools and the one of its state directory. A start
@@ -36,7 +36,7 @@ func (p *play) power() {
 	for round := 1; round <= p.opt.cuts; round++ {
 		cold := round%coldEvery == 0 || round == p.opt.cuts && p.opt.cuts < coldEvery
 		if !p.step(fmt.Sprintf("power cut %d of %d", round, p.opt.cuts), func() (string, error) { return p.cut(random, cold) }) {
-			break // the world is not what the next round would start from
+			break // the state is not what the next round would start from
 		}
 	}
 	survived := 0
@@ -129,7 +129,7 @@ func (p *play) nothingOnRoot() (string, error) {
 
 // cut is one round.
 func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
-	c := &churn{p: p, random: rand.New(rand.NewPCG(random.Uint64(), 2)), seen: map[string]bool{}}
+	c := &load{p: p, random: rand.New(rand.NewPCG(random.Uint64(), 2)), seen: map[string]bool{}}
 	ctx, end := context.WithCancel(p.ctx)
 	var work sync.WaitGroup
 	var failed error
@@ -166,9 +166,9 @@ func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 	return fmt.Sprintf("%s%d existed, %d were gone, %d under way; %s", how, len(told.exist), len(told.gone), told.underWay, settled), err
 }
 
-// churn makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
+// load makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
 // left alone, so that every cut finds volumes that exist, some that come and some that go.
-type churn struct {
+type load struct {
 	p      *play
 	random *rand.Rand
 	seen   map[string]bool // volumes that the API had at some time
@@ -177,7 +177,7 @@ type churn struct {
 // few is how many claims wait for a volume at a time, and how many volumes for their removal.
 const few = 3
 
-func (c *churn) run(ctx context.Context) error {
+func (c *load) run(ctx context.Context) error {
 	claims := c.p.cluster.Client().CoreV1().PersistentVolumeClaims(c.p.namespace)
 	for ctx.Err() == nil {
 		bound, pending, going, err := c.look()
@@ -203,7 +203,7 @@ func (c *churn) run(ctx context.Context) error {
 }
 
 // look returns the claims that have a volume, and how many claims and volumes are under way.
-func (c *churn) look() (bound []string, pending, going int, err error) {
+func (c *load) look() (bound []string, pending, going int, err error) {
 	list, err := c.p.cluster.Client().CoreV1().PersistentVolumeClaims(c.p.namespace).List(c.p.ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, 0, 0, err
@@ -234,7 +234,7 @@ type told struct {
 	underWay int      // volumes that are to go
 }
 
-func (c *churn) told() (told, error) {
+func (c *load) told() (told, error) {
 	var t told
 	volumes, err := c.p.volumes()
 	if err != nil {
@@ -289,7 +289,7 @@ func (p *play) compare(t told) error {
 	return nil
 }
 
-// settle waits until the daemon has finished or undone everything, and compares the whole world: the
+// settle waits until the daemon has finished or undone everything, and compares the whole state: the
 // directories, the records and the objects are the same, and nothing else is left. But a volume whose object went
 // just before the cut may be whole in the trash (docs/guarantees.md): few at most, each reported.
 func (p *play) settle(gone []string) (string, error) {

@@ -98,7 +98,7 @@ func (p *play) permissive() (string, error) {
 }
 
 // expect runs a command, whatever its exit code, and looks for each text in its output; with "!" before
-// it, for its absence. Its answer is the line of the first text.
+// it, for its absence. It returns the line of the first text.
 func (p *play) expect(command string, texts ...string) (string, error) {
 	out, code, err := p.machine.ask(p.ctx, command)
 	if err != nil {
@@ -178,7 +178,7 @@ func (p *play) inDomain(command string) string {
 }
 
 // confinement: the same program in the daemon's domain and in an administrator's reads a file, of which
-// only the error tells whether it could.
+// only the error shows that it could not.
 func (p *play) confinement() {
 	const try = "hostpath-provisioner check --config-only --config "
 	p.do("install -D -m 0644 /etc/passwd /var/lib/postgresql/data; install -D -m 0600 /etc/passwd /var/lib/dbus/theirs; cp /etc/passwd /root/notes; restorecon -R /var/lib/postgresql /var/lib/dbus /root/notes")

@@ -75,7 +75,7 @@ func (m *member) cable(state string) error {
 	return err
 }
 
-// closes and opens wait for the member's gate, and answer what its status says.
+// closes and opens wait for the member's gate, and return what its status says.
 func (m *member) closes(reasons string) (string, error) {
 	begin := time.Now()
 	out, err := m.p.machine.until(m.p.ctx, limit, m.shell(`hostpath-provisioner status | grep -E "^net .*closed: (`+reasons+`); "`))
@@ -313,7 +313,7 @@ func (p *play) dies(from, to *member) {
 	})
 }
 
-// squashed: the server takes root for nobody, for both.
+// squashed: the server takes root for the user nobody, for both.
 func (p *play) squashed(machine, other *member) {
 	both := func(options string) error {
 		if err := machine.export(options); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Attempts against the service that looks under mount points, which has CAP_SYS_ADMIN.
 
-// asked succeeds where there is an answer; a pool's has to be that it is immutable.
+// asked succeeds where there is a response; a pool's has to be that it is immutable.
 func asked(path string, immutable bool) func() error {
 	return func() error {
 		b := mountpoint.Under(path, 30*time.Second)
@@ -52,9 +52,9 @@ func question(text string, fds ...int) error {
 	return unix.Sendmsg(fd, []byte(text), unix.UnixRights(fds...), nil, 0)
 }
 
-// answerElsewhere hands over a datagram socket that is connected to the journal, to have it written there in another's
-// name; it succeeds if the service answers there, which the next, honest question waits for.
-func answerElsewhere() error {
+// respondElsewhere hands over a datagram socket that is connected to the journal, to have it written there in another's
+// name; it succeeds if the service responds there, which the next, honest request waits for.
+func respondElsewhere() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -70,19 +70,19 @@ func answerElsewhere() error {
 }
 
 // dropped is the error of an end on which nothing comes: the questions before were taken, because a later one was
-// answered.
+// handled.
 func dropped(fd int) error {
 	if err := asked(pool, true)(); err != nil {
-		return nil // it answers no more: that is a success
+		return nil // it responds no more: that is a success
 	}
 	n, _, _, _, err := unix.Recvmsg(fd, make([]byte, 64), nil, unix.MSG_DONTWAIT)
 	if err == nil && n == 0 {
-		return errors.New("no answer")
+		return errors.New("no response")
 	}
 	return err
 }
 
-// descriptorBack wants a descriptor with the answer.
+// descriptorBack wants a descriptor with the response.
 func descriptorBack() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -97,12 +97,12 @@ func descriptorBack() error {
 	control := make([]byte, 256)
 	_, n, _, _, err := unix.Recvmsg(fds[0], make([]byte, 64<<10), control, 0)
 	if err == nil && n == 0 {
-		return errors.New("an answer without a descriptor")
+		return errors.New("a response without a descriptor")
 	}
 	return err
 }
 
-// flood succeeds if an honest question is not answered afterwards.
+// flood succeeds if an honest request gets no response afterwards.
 func flood() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -118,5 +118,5 @@ func flood() error {
 	if err := asked(pool, true)(); err != nil {
 		return nil
 	}
-	return errors.New("it answered all the while")
+	return errors.New("it responded all the while")
 }

@@ -1,7 +1,7 @@
-// Command agent runs inside the test machine: it takes commands over a virtio-serial port and answers
+// Command agent runs inside the test machine: it takes commands over a virtio-serial port and returns
 // what they printed.
 //
-// Requests and answers are lines of JSON; several commands may run at once, and an answer carries its
+// Requests and responses are lines of JSON; several commands may run at once, and a response carries its
 // request's number. It will not decide anything, and it has no authority of its own: it is a shell
 // that can be reached.
 package main
@@ -25,7 +25,7 @@ type request struct {
 	Command string `json:"command"` // for sh -c
 }
 
-type answer struct {
+type response struct {
 	ID     int    `json:"id"`
 	Output string `json:"output"` // of both streams
 	Code   int    `json:"code"`
@@ -44,13 +44,13 @@ func serve() error {
 		return err
 	}
 	var mu sync.Mutex
-	say := func(a answer) {
+	say := func(a response) {
 		mu.Lock()
 		defer mu.Unlock()
 		data, _ := json.Marshal(a) // strings and numbers always can be
 		file.Write(append(data, '\n'))
 	}
-	say(answer{}) // number 0: here I am
+	say(response{}) // number 0: here I am
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadString('\n')
@@ -64,14 +64,14 @@ func serve() error {
 	}
 }
 
-func execute(r request) answer {
+func execute(r request) response {
 	var out strings.Builder
 	cmd := exec.Command("/bin/sh", "-c", r.Command)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return answer{r.ID, err.Error(), -1}
+		return response{r.ID, err.Error(), -1}
 	}
-	return answer{r.ID, out.String(), cmd.ProcessState.ExitCode()}
+	return response{r.ID, out.String(), cmd.ProcessState.ExitCode()}
 }

@@ -148,7 +148,7 @@ func (a *Authority) Issue(leaf Leaf) (certPEM, keyPEM []byte, err error) {
 }
 
 // IssueFile is Issue into pki/NAME.crt and pki/NAME.key. Leaves are made anew
-// at each start: the address may have changed, and nobody pins them.
+// at each start: the address may have changed, and no client pins them.
 func (d *Dir) IssueFile(a *Authority, name string, leaf Leaf) error {
 	cert, key, err := a.Issue(leaf)
 	if err != nil {

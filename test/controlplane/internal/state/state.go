@@ -58,7 +58,7 @@ func (d *Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
 }
 
-// write puts a file in place in one step: whoever waits for it to appear never
+// write puts a file in place in one step: a process that waits for it to appear never
 // reads half of it, and a process killed here leaves no half of it behind.
 func (d *Dir) write(name string, mode fs.FileMode, data []byte) error {
 	tmp := d.Path(name) + ".tmp"

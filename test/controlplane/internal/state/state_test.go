@@ -90,7 +90,7 @@ func TestAuthorityIsKept(t *testing.T) {
 		t.Error("a second call made another authority")
 	}
 	// What the first signed is good for the second.
-	cert, _, err := first.Issue(Leaf{Name: "somebody"})
+	cert, _, err := first.Issue(Leaf{Name: "client"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestHalfMadeAuthorityIsMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, _, err := made.Issue(Leaf{Name: "somebody"})
+	cert, _, err := made.Issue(Leaf{Name: "client"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ const writers = 16
 // nodeOf is a contender's own node, so that several of them can run side by side.
 func nodeOf(contender string) string { return "node-" + contender }
 
-// arena is a control plane with what all runs share.
-type arena struct {
+// environment is a control plane with what all runs share.
+type environment struct {
 	dir        string
 	cluster    *cluster.Cluster
 	client     kubernetes.Interface
@@ -47,12 +47,12 @@ const quietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-co
 const seldomCollects = "GOGC=400"
 
 // collect has the control plane collect its garbage (net/http/pprof, heap with gc).
-func (a *arena) collect(ctx context.Context) error {
+func (a *environment) collect(ctx context.Context) error {
 	return a.client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 }
 
-// newArena starts a control plane. The context that it returns ends when the arena is unfit.
-func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, *arena, error) {
+// newEnvironment starts a control plane. The context that it returns ends when the environment is unfit.
+func (b *bench) newEnvironment(ctx context.Context, args ...string) (context.Context, *environment, error) {
 	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
 	if err != nil {
 		return ctx, nil, err
@@ -71,7 +71,7 @@ func (b *bench) newArena(ctx context.Context, args ...string) (context.Context, 
 	b.Cleanup(c.Stop)
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.Cleanup(func() error { cancel(nil); return nil })
-	a := &arena{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
+	a := &environment{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
 	config := c.Config()
 	config.ContentType = runtime.ContentTypeProtobuf
 	if a.client, err = kubernetes.NewForConfig(config); err != nil {
@@ -113,7 +113,7 @@ subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 
 // identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own manifests
 // give it.
-func (a *arena) identities(ctx context.Context, b *bench) error {
+func (a *environment) identities(ctx context.Context, b *bench) error {
 	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *arena) identities(ctx context.Context, b *bench) error {
 }
 
 // manifests applies what the daemon itself asks for.
-func (a *arena) manifests(ctx context.Context, b *bench) error {
+func (a *environment) manifests(ctx context.Context, b *bench) error {
 	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent")
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (a *arena) manifests(ctx context.Context, b *bench) error {
 
 // identity makes a contender's node, and a token of its account that is bound to that node: the audit
 // log tells them apart by it. An account is in a namespace of its own name.
-func (a *arena) identity(ctx context.Context, contender string) error {
+func (a *environment) identity(ctx context.Context, contender string) error {
 	account, node := "bench", nodeOf(contender)
 	if isDaemon(contender) {
 		account = "hostpath-provisioner"
@@ -158,32 +158,32 @@ func (a *arena) identity(ctx context.Context, contender string) error {
 	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[contender])
 }
 
-func (a *arena) namespace(ctx context.Context, name string) error {
+func (a *environment) namespace(ctx context.Context, name string) error {
 	_, err := a.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	return err
 }
 
-// claims creates n claims of a stage, with both annotations or without.
-func (a *arena) claims(ctx context.Context, st *stage, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
+// claims creates n claims of a fixture, with both annotations or without.
+func (a *environment) claims(ctx context.Context, f *fixture, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
 	all := make([]*corev1.PersistentVolumeClaim, n)
 	err := parallel(n, func(i int) (err error) {
-		claim := cluster.Claim(st.name, fmt.Sprintf("%s-%04d", prefix, i), st.name, "1Mi")
+		claim := cluster.Claim(f.name, fmt.Sprintf("%s-%04d", prefix, i), f.name, "1Mi")
 		if annotated {
-			claim.Annotations = annotations(st)
+			claim.Annotations = annotations(f)
 		}
-		all[i], err = a.client.CoreV1().PersistentVolumeClaims(st.name).Create(ctx, claim, metav1.CreateOptions{})
+		all[i], err = a.client.CoreV1().PersistentVolumeClaims(f.name).Create(ctx, claim, metav1.CreateOptions{})
 		return err
 	})
 	return all, err
 }
 
 // annotations are what the scheduler and kube-controller-manager write on a claim whose node is chosen.
-func annotations(st *stage) map[string]string {
-	return map[string]string{plan.SelectedNode: nodeOf(st.contender), plan.StorageProvisioner: st.name}
+func annotations(f *fixture) map[string]string {
+	return map[string]string{plan.SelectedNode: nodeOf(f.contender), plan.StorageProvisioner: f.name}
 }
 
 // annotate writes annotations on a claim.
-func (a *arena) annotate(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]string) error {
+func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return err
@@ -193,15 +193,15 @@ func (a *arena) annotate(ctx context.Context, claim *corev1.PersistentVolumeClai
 }
 
 // clear removes a run's claims and events and every volume, so that each run finds the same cluster.
-func (a *arena) clear(ctx context.Context, st *stage) error {
+func (a *environment) clear(ctx context.Context, f *fixture) error {
 	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	if err := core.Events(st.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+	if err := core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
 	}
 	if err := core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
 	}
-	if err := core.PersistentVolumeClaims(st.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
+	if err := core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err
 	}
 	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
@@ -215,12 +215,12 @@ func (a *arena) clear(ctx context.Context, st *stage) error {
 	if err != nil {
 		return err
 	}
-	claims, err := core.PersistentVolumeClaims(st.name).List(ctx, metav1.ListOptions{})
+	claims, err := core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	return parallel(len(claims.Items), func(i int) error {
-		_, err := core.PersistentVolumeClaims(st.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+		_, err := core.PersistentVolumeClaims(f.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
 	})
 }

@@ -20,19 +20,19 @@ import (
 // limit is for one wait: long enough for a busy machine, short enough to be told.
 const limit = fixture.Limit
 
-// world is one test's part of the cluster.
-type world struct{ *fixture.Environment }
+// environment is one test's part of the cluster.
+type environment struct{ *fixture.Environment }
 
-func newWorld(t *testing.T) *world {
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	t.Parallel()
-	return &world{fixture.New(t, plane.Get(t), "e2e-")}
+	return &environment{fixture.New(t, plane.Get(t), "e2e-")}
 }
 
 // host is one node with one daemon and one pool, "fast".
 type host struct {
 	*rig.Daemon
-	w     *world
+	w     *environment
 	node  string
 	image hosttest.Image
 	mount string
@@ -41,12 +41,12 @@ type host struct {
 
 // newHost makes the Node object, whose hostname label is not its name, and a prepared pool. extra is
 // TOML for the end of the configuration: first for the pool, then for whatever it likes.
-func (w *world) newHost(name string, extra ...string) *host {
+func (w *environment) newHost(name string, extra ...string) *host {
 	w.Helper()
 	return w.newHostOn(hosttest.Mkfs(w, "ext4", 96), name, extra...)
 }
 
-func (w *world) newHostOn(image hosttest.Image, name string, extra ...string) *host {
+func (w *environment) newHostOn(image hosttest.Image, name string, extra ...string) *host {
 	w.Helper()
 	h := w.bareHost(image, name, extra...)
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
@@ -54,7 +54,7 @@ func (w *world) newHostOn(image hosttest.Image, name string, extra ...string) *h
 }
 
 // bareHost is newHost without the Node object.
-func (w *world) bareHost(image hosttest.Image, name string, extra ...string) *host {
+func (w *environment) bareHost(image hosttest.Image, name string, extra ...string) *host {
 	w.Helper()
 	h := w.hostAt(hosttest.PoolMount(w, image), name, extra...)
 	h.image = image
@@ -62,7 +62,7 @@ func (w *world) bareHost(image hosttest.Image, name string, extra ...string) *ho
 }
 
 // hostAt is bareHost on what is mounted there already.
-func (w *world) hostAt(mount, name string, extra ...string) *host {
+func (w *environment) hostAt(mount, name string, extra ...string) *host {
 	w.Helper()
 	h := &host{w: w, node: w.Namespace + "-" + name, mount: mount}
 	dir := hosttest.Dir(w)
@@ -82,7 +82,7 @@ func (h *host) run() *host {
 }
 
 // claim creates a claim.
-func (w *world) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+func (w *environment) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	c := cluster.Claim(w.Namespace, name, class, size)
 	for _, f := range change {
@@ -103,7 +103,7 @@ func annotate(key, value string) func(*corev1.PersistentVolumeClaim) {
 }
 
 // pod creates a Pod that uses the claims. nodes, if there are any, are the only ones it may run on.
-func (w *world) pod(name string, nodes []string, claims ...string) {
+func (w *environment) pod(name string, nodes []string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	terms := make([]corev1.NodeSelectorTerm, 0, len(nodes))
@@ -122,13 +122,13 @@ func (w *world) pod(name string, nodes []string, claims ...string) {
 }
 
 // deletePod does not wait.
-func (w *world) deletePod(name string) {
+func (w *environment) deletePod(name string) {
 	w.Helper()
 	w.Must(w.Client().CoreV1().Pods(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
 // claims are the names of the claims that are left.
-func (w *world) claims() ([]string, error) {
+func (w *environment) claims() ([]string, error) {
 	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (w *world) claims() ([]string, error) {
 }
 
 // refused waits for an event with the reason on the claim, and returns its message.
-func (w *world) refused(c *corev1.PersistentVolumeClaim, reason string) string {
+func (w *environment) refused(c *corev1.PersistentVolumeClaim, reason string) string {
 	w.Helper()
 	e, err := w.WaitEvent(w.Soon(), c, reason)
 	w.Must(err)
@@ -162,7 +162,7 @@ func (h *host) ours(dir string) string { return filepath.Join(h.mount, ".hostpat
 func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.mount, want...) }
 
 // refusedVolume waits for a Warning event with the reason on a volume object.
-func (w *world) refusedVolume(pv *corev1.PersistentVolume, reason string) {
+func (w *environment) refusedVolume(pv *corev1.PersistentVolume, reason string) {
 	w.Helper()
 	if _, err := w.WaitEvent(w.Soon(), pv, reason); err != nil {
 		w.Error(err)
@@ -184,8 +184,8 @@ func contains(all []string, one string) bool { return slices.Contains(all, one) 
 func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }
 
 // boundOrTold waits until the claim is bound, which is "", or has an event with one of these reasons, and
-// answers that.
-func (w *world) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
+// reports that.
+func (w *environment) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
 	w.Helper()
 	w.Eventually(name+" is bound or told why not", func() bool {
 		now, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, name, metav1.GetOptions{})

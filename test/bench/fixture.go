@@ -19,9 +19,9 @@ import (
 // poolMiB is the size of a pool. Its blocks exist when they are written.
 const poolMiB = 1024
 
-// stage is what one contender gets for one run: a filesystem, a class and a namespace that no other
+// fixture is what one contender gets for one run: a filesystem, a class and a namespace that no other
 // used before. Its name is the provisioner's, the class's and the namespace's.
-type stage struct {
+type fixture struct {
 	contender  string
 	name       string
 	dir        string // its log, and the daemon's directories
@@ -31,26 +31,26 @@ type stage struct {
 	image      string
 }
 
-func (b *bench) newStage(ctx context.Context, a *arena, contender, purpose string, repeat int) (*stage, error) {
+func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpose string, repeat int) (*fixture, error) {
 	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
-	st := &stage{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
-	if err := os.Mkdir(st.dir, 0o700); err != nil {
+	f := &fixture{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
+	if err := os.Mkdir(f.dir, 0o700); err != nil {
 		return nil, err
 	}
-	image := b.mkfs(st.dir)
-	st.image = image.File
+	image := b.mkfs(f.dir)
+	f.image = image.File
 	if isDaemon(contender) {
-		if err := st.prepare(b, image); err != nil {
+		if err := f.prepare(b, image); err != nil {
 			return nil, err
 		}
 	} else {
-		st.pool = hosttest.PoolMount(b, image)
+		f.pool = hosttest.PoolMount(b, image)
 	}
 	class := cluster.StorageClass(name, name, storagev1.VolumeBindingWaitForFirstConsumer)
 	if _, err := a.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	return st, a.namespace(ctx, name)
+	return f, a.namespace(ctx, name)
 }
 
 // mkfs makes an empty filesystem whose kernel threads have nothing left to initialize.
@@ -88,38 +88,38 @@ path        = %q
 }
 
 // prepare makes the pool as the daemon's operator does.
-func (st *stage) prepare(b *bench, image hosttest.Image) (err error) {
-	st.pool = filepath.Join(hosttest.Dir(b), poolName)
+func (f *fixture) prepare(b *bench, image hosttest.Image) (err error) {
+	f.pool = filepath.Join(hosttest.Dir(b), poolName)
 	binary := b.daemon
-	if st.contender == nameAgainst {
+	if f.contender == nameAgainst {
 		binary = b.against
 	}
-	st.daemon, err = newDaemon(binary, st.dir, st.name, nodeOf(st.contender), st.kubeconfig, st.pool)
+	f.daemon, err = newDaemon(binary, f.dir, f.name, nodeOf(f.contender), f.kubeconfig, f.pool)
 	if err != nil {
 		return err
 	}
 	for _, mounted := range []bool{false, true} {
 		if mounted {
-			image.Mount(b, st.pool)
+			image.Mount(b, f.pool)
 		}
-		if out, code := st.daemon.Call("prepare", poolName); code != 0 {
+		if out, code := f.daemon.Call("prepare", poolName); code != 0 {
 			return fmt.Errorf("hostpath-provisioner prepare %s: exit code %d: %s", poolName, code, out)
 		}
 	}
 	return nil
 }
 
-// strike takes the stage down. The objects are the arena's to remove.
-func (st *stage) strike(b *bench) error {
+// tearDown takes the fixture down. The objects are the environment's to remove.
+func (f *fixture) tearDown(b *bench) error {
 	if b.keepLogs != "" {
-		if err := os.WriteFile(filepath.Join(b.keepLogs, st.name+".log"), []byte(readLog(filepath.Join(st.dir, "log"))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(b.keepLogs, f.name+".log"), []byte(readLog(filepath.Join(f.dir, "log"))), 0o600); err != nil {
 			return err
 		}
 	}
-	if st.pool != "" {
-		hosttest.UnmountLazy(b, st.pool)
+	if f.pool != "" {
+		hosttest.UnmountLazy(b, f.pool)
 	}
-	return errors.Join(ignoreMissing(os.Remove(st.image)), os.RemoveAll(st.dir))
+	return errors.Join(ignoreMissing(os.Remove(f.image)), os.RemoveAll(f.dir))
 }
 
 func ignoreMissing(err error) error {

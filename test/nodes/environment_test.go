@@ -26,8 +26,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// world is what the steps act on. Its methods end the test when something is not as it must be.
-type world struct {
+// environment is what the steps act on. Its methods end the test when something is not as it must be.
+type environment struct {
 	*testing.T // of the step that runs
 	begin      time.Time
 	dir        string
@@ -46,12 +46,12 @@ type host struct {
 }
 
 // step runs a part of the story. The next one stands on it, so the first that fails is the last.
-func (w *world) step(ctx context.Context, title string, do func(context.Context, *world)) {
+func (w *environment) step(ctx context.Context, title string, do func(context.Context, *environment)) {
 	w.stepFor(ctx, 2*time.Minute, title, do)
 }
 
 // stepFor is a step that may take that long.
-func (w *world) stepFor(ctx context.Context, limit time.Duration, title string, do func(context.Context, *world)) {
+func (w *environment) stepFor(ctx context.Context, limit time.Duration, title string, do func(context.Context, *environment)) {
 	outer := w.T
 	begin := time.Now()
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(w.begin).Seconds(), title)
@@ -69,13 +69,13 @@ func (w *world) stepFor(ctx context.Context, limit time.Duration, title string, 
 	fmt.Printf("         held, in %.1fs\n", time.Since(begin).Seconds())
 }
 
-func (w *world) showf(format string, args ...any) {
+func (w *environment) showf(format string, args ...any) {
 	for line := range strings.Lines(strings.TrimRight(fmt.Sprintf(format, args...), "\n") + "\n") {
 		fmt.Print("         ", line)
 	}
 }
 
-func (w *world) must(err error, doing string) {
+func (w *environment) must(err error, doing string) {
 	w.Helper()
 	if err != nil {
 		w.Fatalf("%s: %v", doing, err)
@@ -84,7 +84,7 @@ func (w *world) must(err error, doing string) {
 
 // startCluster runs the control plane on the run's tmpfs. kube-controller-manager makes the directory
 // of its volume plugins, which would otherwise be one in /usr.
-func (w *world) startCluster(ctx context.Context) {
+func (w *environment) startCluster(ctx context.Context) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir:       filepath.Join(w.dir, "cluster"),
 		ExtraArgs: []string{"--kcm-flag=--flex-volume-plugin-dir=" + filepath.Join(w.dir, "volume-plugins")},
@@ -95,7 +95,7 @@ func (w *world) startCluster(ctx context.Context) {
 }
 
 // startNode makes a node and waits until it takes pods.
-func (w *world) startNode(ctx context.Context, number int, name, archive string) *host {
+func (w *environment) startNode(ctx context.Context, number int, name, archive string) *host {
 	begin := time.Now()
 	n, err := newNode(number, name, filepath.Join(w.dir, name), map[string]string{
 		"kubelet": build(w, "kubelet"), provisioner: build(w, provisioner),
@@ -112,7 +112,7 @@ func (w *world) startNode(ctx context.Context, number int, name, archive string)
 
 // build is the path of what make has built, or of what a variable such as HOSTPATH_PROVISIONER or
 // KUBELET names instead.
-func build(w *world, name string) string {
+func build(w *environment, name string) string {
 	w.Helper()
 	file := filepath.Join(rig.Root(), ".build", name)
 	if other := os.Getenv(strings.ToUpper(strings.ReplaceAll(name, "-", "_"))); other != "" {
@@ -124,7 +124,7 @@ func build(w *world, name string) string {
 }
 
 // makeArchive writes the image's archive.
-func (w *world) makeArchive() string {
+func (w *environment) makeArchive() string {
 	busybox, err := exec.LookPath("busybox")
 	w.must(err, "looking for busybox")
 	archive, err := image.Busybox(imageName, busybox)
@@ -149,7 +149,7 @@ sleep infinity & wait
 `
 
 // pod runs the script on a claim. It wants to find the names of earlier pods in the volume.
-func (w *world) pod(name, claim string, find []string, change ...func(*corev1.PodSpec)) *corev1.Pod {
+func (w *environment) pod(name, claim string, find []string, change ...func(*corev1.PodSpec)) *corev1.Pod {
 	p := cluster.Pod(w.namespace, name, claim)
 	grace, uid, gid, yes, no := int64(1), int64(user), int64(group), true, false
 	p.Spec.TerminationGracePeriodSeconds = &grace
@@ -176,7 +176,7 @@ func on(h *host) func(*corev1.PodSpec) {
 	return func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{corev1.LabelHostname: h.name} }
 }
 
-func (w *world) createPod(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
+func (w *environment) createPod(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
 	w.Helper()
 	w.created[pod.Name] = time.Now()
 	pod, err := w.client.CoreV1().Pods(w.namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -185,7 +185,7 @@ func (w *world) createPod(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
 }
 
 // ready waits until the pod has written, and shows what it said.
-func (w *world) ready(ctx context.Context, name string) *corev1.Pod {
+func (w *environment) ready(ctx context.Context, name string) *corev1.Pod {
 	w.Helper()
 	pod, err := cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), name, func(p *corev1.Pod) bool {
 		return isReady(p) || p.Status.Phase == corev1.PodFailed
@@ -212,7 +212,7 @@ func isReady(p *corev1.Pod) bool {
 }
 
 // said is the pod's log, which kube-apiserver asks the node's kubelet for.
-func (w *world) said(ctx context.Context, pod *corev1.Pod) string {
+func (w *environment) said(ctx context.Context, pod *corev1.Pod) string {
 	w.Helper()
 	stream, err := w.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx)
 	w.must(err, "reading the log of pod "+pod.Name)
@@ -223,14 +223,14 @@ func (w *world) said(ctx context.Context, pod *corev1.Pod) string {
 }
 
 // deletePod returns when kubelet has taken the pod down.
-func (w *world) deletePod(ctx context.Context, name string) {
+func (w *environment) deletePod(ctx context.Context, name string) {
 	w.Helper()
 	w.must(w.client.CoreV1().Pods(w.namespace).Delete(ctx, name, metav1.DeleteOptions{}), "deleting pod "+name)
 	w.must(cluster.WaitGone[*corev1.Pod](ctx, w.client.CoreV1().Pods(w.namespace), name), "deleting pod "+name)
 }
 
 // events are what was told about objects of that name, or of all.
-func (w *world) events(name string) string {
+func (w *environment) events(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var options metav1.ListOptions
@@ -249,7 +249,7 @@ func (w *world) events(name string) string {
 }
 
 // hostOf is the host that a volume's node affinity names.
-func (w *world) hostOf(pv *corev1.PersistentVolume) *host {
+func (w *environment) hostOf(pv *corev1.PersistentVolume) *host {
 	w.Helper()
 	for _, h := range []*host{w.a, w.b} {
 		terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
@@ -262,8 +262,8 @@ func (w *world) hostOf(pv *corev1.PersistentVolume) *host {
 }
 
 // follow watches a claim, which need not exist yet. The function that it returns ends the watch and
-// answers the values that selected-node had, one after the other.
-func (w *world) follow(ctx context.Context, claim string) func() []string {
+// returns the values that selected-node had, one after the other.
+func (w *environment) follow(ctx context.Context, claim string) func() []string {
 	w.Helper()
 	claims := w.client.CoreV1().PersistentVolumeClaims(w.namespace)
 	stream, err := claims.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + claim})
@@ -279,9 +279,9 @@ func (w *world) follow(ctx context.Context, claim string) func() []string {
 			}
 			node := object.Annotations[selectedNode]
 			if node == "" {
-				node = "nobody"
+				node = "none"
 			}
-			if last := len(seen) - 1; last >= 0 && seen[last] != node || last < 0 && node != "nobody" {
+			if last := len(seen) - 1; last >= 0 && seen[last] != node || last < 0 && node != "none" {
 				seen = append(seen, node)
 			}
 		}
@@ -294,7 +294,7 @@ func (w *world) follow(ctx context.Context, claim string) func() []string {
 }
 
 // post shows, when a step has failed, what helps to see why, and keeps the logs.
-func (w *world) post() {
+func (w *environment) post() {
 	if !w.Failed() || w.cluster == nil {
 		return
 	}

@@ -30,23 +30,23 @@ const (
 	wait      = storagev1.VolumeBindingWaitForFirstConsumer
 )
 
-// world is one test's part of the cluster.
-type world struct {
+// environment is one test's part of the cluster.
+type environment struct {
 	*fixture.Environment
 	pool      string // the path of the pool, the same on every host
 	address   string // of the API server, in place of its own
 	authority []byte // for its certificate
 }
 
-func newWorld(t *testing.T) *world {
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	t.Parallel()
-	return worldOn(t, plane.Get(t))
+	return environmentOn(t, plane.Get(t))
 }
 
-func worldOn(t *testing.T, c *cluster.Cluster) *world {
+func environmentOn(t *testing.T, c *cluster.Cluster) *environment {
 	t.Helper()
-	return &world{Environment: fixture.New(t, c, "every"), pool: mountPoint(t)}
+	return &environment{Environment: fixture.New(t, c, "every"), pool: mountPoint(t)}
 }
 
 // mountPoint is what an operator makes for a pool, before anything is mounted on it.
@@ -61,7 +61,7 @@ func mountPoint(t *testing.T) string {
 }
 
 // kubeconfig writes a daemon's.
-func (w *world) kubeconfig(file string) error {
+func (w *environment) kubeconfig(file string) error {
 	if err := w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", file); err != nil || w.address == "" {
 		return err
 	}
@@ -76,20 +76,20 @@ func (w *world) kubeconfig(file string) error {
 }
 
 // claim creates a claim and returns the name that its volume will have.
-func (w *world) claim(name, class, size string) string {
+func (w *environment) claim(name, class, size string) string {
 	w.Helper()
 	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, cluster.Claim(w.Namespace, name, class, size), metav1.CreateOptions{})
 	w.Must(err)
 	return "pvc-" + string(made.UID)
 }
 
-func (w *world) deleteVolume(name string) {
+func (w *environment) deleteVolume(name string) {
 	w.Helper()
 	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
 // daemonSet makes a real one on the nodes of this test, each of whose pods uses the claim.
-func (w *world) daemonSet(name, claim string) {
+func (w *environment) daemonSet(name, claim string) {
 	w.Helper()
 	labels := map[string]string{"app": name}
 	pod := cluster.Pod(w.Namespace, name, claim)
@@ -105,21 +105,21 @@ func (w *world) daemonSet(name, claim string) {
 }
 
 // deleteDaemonSet removes it and its pods.
-func (w *world) deleteDaemonSet(name string) {
+func (w *environment) deleteDaemonSet(name string) {
 	w.Helper()
 	now := metav1.DeletePropagationForeground
 	w.Must(w.Client().AppsV1().DaemonSets(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{PropagationPolicy: &now}))
 }
 
 // endPods says that a set's pods have ended, as a kubelet would once their grace period is over.
-func (w *world) endPods(set string) {
+func (w *environment) endPods(set string) {
 	w.Helper()
 	w.Must(w.Client().CoreV1().Pods(w.Namespace).DeleteCollection(w.Ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
 		metav1.ListOptions{LabelSelector: "app=" + set}))
 }
 
 // scheduled waits until each host has a pod of the set.
-func (w *world) scheduled(set string, hosts ...*host) {
+func (w *environment) scheduled(set string, hosts ...*host) {
 	w.Helper()
 	w.Eventually("each node has its pod", func() bool {
 		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{LabelSelector: "app=" + set})
@@ -133,7 +133,7 @@ func (w *world) scheduled(set string, hosts ...*host) {
 }
 
 // event waits for an event about a volume from one host that says all this. The volume may be gone.
-func (w *world) event(pv, reason string, from *host, parts ...string) {
+func (w *environment) event(pv, reason string, from *host, parts ...string) {
 	w.Helper()
 	var said []string
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
@@ -156,7 +156,7 @@ func (w *world) event(pv, reason string, from *host, parts ...string) {
 }
 
 // podOn makes a pod that may run on one node only, as a DaemonSet's do.
-func (w *world) podOn(name string, h *host, claims ...string) string {
+func (w *environment) podOn(name string, h *host, claims ...string) string {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -170,7 +170,7 @@ func (w *world) podOn(name string, h *host, claims ...string) string {
 }
 
 // retain changes a volume's policy as an operator would.
-func (w *world) retain(pv string) {
+func (w *environment) retain(pv string) {
 	w.Helper()
 	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType,
 		[]byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), metav1.PatchOptions{})

@@ -1,0 +1,6 @@
+package everynode
+
+// Names of before, for tests that are being written beside.
+type world = environment
+
+var newWorld = newEnvironment
