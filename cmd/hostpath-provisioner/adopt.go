@@ -67,6 +67,9 @@ func (p *program) adoptCommand() *cobra.Command {
 			if err := a.wrong(); err != nil {
 				return err
 			}
+			if c.Flags().Changed("from-csi") && a.driver == "" { // a script's empty variable
+				return usageError{errors.New("--from-csi: no driver is named")}
+			}
 			cfg, err := p.load()
 			if err != nil {
 				return err

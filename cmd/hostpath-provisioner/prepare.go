@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,6 +43,9 @@ func (p *program) prepareCommand() *cobra.Command {
 			}
 			if owner.From != "" && pools[0].Scope != config.ScopeNode {
 				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pools[0].Name, pools[0].Scope)}
+			}
+			if c.Flags().Changed("from-node") && owner.From == "" { // a script's empty variable
+				return usageError{errors.New("--from-node: no node is named")}
 			}
 			if owner.From == cfg.Node {
 				return usageError{fmt.Errorf("--from-node: %q is this node's own name", cfg.Node)}

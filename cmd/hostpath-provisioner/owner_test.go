@@ -1,0 +1,100 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+const plain = "kubeconfig = 'BASE/kubeconfig'\n" + minimal + "require_mount = false\naccept = ['PlainDirectory', 'NotImmutable']\n"
+
+// own writes into the prepared pool whose it is, as a daemon does that works in it.
+func (h *host) own(node, cluster string) {
+	h.t.Helper()
+	pool := config.DefaultPool("fast")
+	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
+	report := hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context())
+	mark := report.Mark
+	mark.Node, mark.Cluster = node, cluster
+	h.must(volume.New(volume.Options{Name: "fast", Path: pool.Path}).Remark(h.t.Context(), report.Identity, mark))
+}
+
+// record makes a volume of a node in the prepared pool.
+func (h *host) record(node, pv string) {
+	h.t.Helper()
+	pool := config.DefaultPool("fast")
+	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
+	id := hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context()).Identity
+	_, err := volume.New(volume.Options{Name: "fast", Path: pool.Path}).Create(h.t.Context(), id, volume.Spec{
+		Record: record.Record{PV: pv, Namespace: "shop", Claim: "data", ClaimUID: "u-" + pv, Directory: pv, Node: node}, Mode: 0o777,
+	})
+	h.must(err)
+}
+
+// A disk of another node: every command refuses it until the operator has named the node that it was.
+func TestPoolOfAnotherNode(t *testing.T) {
+	h := newHost(t, plain)
+	s := &story{h: h}
+	s.call("prepare", "fast")
+	h.own("node-b", "0a1b")
+	s.says("the marker names node-b")
+	s.call("check", "fast")
+	s.call("prepare", "fast")
+	s.call("volumes", "fast")
+	s.says("what is no answer to that")
+	s.call("prepare", "fast", "--from-node", "node-c")
+	s.call("prepare", "fast", "--from-node", "node-a")
+	s.call("prepare", "fast", "--from-node", "")
+	s.call("prepare", "fast", "--new-cluster")
+	s.says("the node that it was")
+	s.call("prepare", "fast", "--from-node", "node-b")
+	s.call("prepare", "fast", "--from-node", "node-b")
+	s.call("check", "fast")
+	golden(t, "another-node", s.b.String())
+}
+
+// A marker of an earlier version names no node, and then the records do.
+func TestRecordsOfAnotherNode(t *testing.T) {
+	h := newHost(t, plain)
+	s := &story{h: h}
+	s.call("prepare", "fast")
+	h.record("node-b", "pvc-1")
+	s.says("a record names node-b")
+	s.call("check", "fast")
+	s.call("prepare", "fast", "--from-node", "node-c")
+	s.call("prepare", "fast", "--from-node", "node-b")
+	s.call("check", "fast")
+	golden(t, "another-nodes-records", s.b.String())
+}
+
+func TestFromNodeOfASharedPool(t *testing.T) {
+	h := newHost(t, plain+"scope = 'shared'\n")
+	const want = "--\nhostpath-provisioner: --from-node: pool fast has scope shared, and belongs to no single node\nhint: run: hostpath-provisioner --help\nexit 2\n"
+	if got := h.call("prepare", "fast", "--from-node", "node-b"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// A cluster is another one only where both are known.
+func TestOtherCluster(t *testing.T) {
+	pool := config.Pool{Path: "/srv/fast"}
+	for name, c := range map[string]struct {
+		mark, cluster, want string
+	}{
+		"the same":            {"0a1b", "0a1b", ""},
+		"another":             {"0a1b", "2c3d", "/srv/fast is a pool of the cluster with the UID 0a1b, and the kubeconfig leads to the cluster with the UID 2c3d"},
+		"a pool of none yet":  {"", "2c3d", ""},
+		"a pool of the next":  {hostcheck.ClusterAny, "2c3d", ""},
+		"a cluster not known": {"0a1b", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, other := otherCluster(pool, hostcheck.Marker{Cluster: c.mark}, c.cluster)
+			if other != (c.want != "") || f.Message != c.want || other && (f.Reason != hostcheck.ReasonOtherCluster || f.Severity != hostcheck.Close) {
+				t.Errorf("%t, %+v", other, f)
+			}
+		})
+	}
+}
