@@ -38,7 +38,7 @@ demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, ste
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint alerts unit e2e fuzz trials ## everything that must pass to land
+test: deps lint shape alerts unit e2e fuzz trials ## everything that must pass to land
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
