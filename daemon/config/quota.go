@@ -6,12 +6,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
-// setCephFS is of a key that earlier versions had. It does not take back what the key quota says, beside which it is
-// refused (finishQuota).
+// setCephFS is of a key that earlier versions had. Beside the key quota it is refused (finishQuota).
 func setCephFS(p *Pool, on bool) {
-	if on {
-		p.Quota = QuotaCeph
-	}
+	p.Quota = map[bool]string{true: QuotaCeph, false: QuotaOff}[on]
 }
 
 // setQuotaIDs takes the first and the last project of volumes.
