@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -41,7 +42,7 @@ func (e *environment) newCase(op operation) *testCase {
 
 // ask creates the claim.
 func (t *testCase) ask() {
-	c := cluster.Claim(t.Namespace, t.claim, t.op.class, "1Mi")
+	c := cluster.Claim(t.Namespace, t.claim, t.op.class, fmt.Sprintf("%dMi", firstMiB))
 	c.Annotations = map[string]string{plan.ProvisionOnNode: name}
 	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
 	t.Must(err, "creating a claim")
@@ -87,6 +88,25 @@ func (t *testCase) forgetState() {
 func (t *testCase) trashAgain() {
 	t.Must(os.Rename(t.volume, t.ours("trash", t.pv())), "moving the volume to the trash")
 	t.trashed = true
+}
+
+// grow raises what the claim requests.
+func (t *testCase) grow() { t.request(t.size() + 1) }
+
+// growTooMuch requests more than the pool has, and then, as a user does who reads why not, less.
+func (t *testCase) growTooMuch() {
+	t.request(1 << 30)
+	t.request(firstMiB + 1)
+}
+
+// lower requests less than before, and more than the claim has.
+func (t *testCase) lower() { t.request(t.size() - 1) }
+
+func (t *testCase) request(mib int64) {
+	patch := fmt.Appendf(nil, `{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, mib)
+	_, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Patch(t.ctx, t.claim, types.MergePatchType, patch, metav1.PatchOptions{})
+	t.Must(err, "requesting another size")
+	t.mib = mib
 }
 
 // object is the volume object, nil if there is none.

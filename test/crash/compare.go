@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,12 +24,24 @@ type wish struct {
 	claim, uid string
 	fate       fate
 	data       string // what a pod wrote, "" if none did
+	mib        int64  // that were requested last, 0 for as many as at first
 	// killed: the daemon may have died between the removal of the object and the note of it. Then the volume is
 	// kept whole in the trash, with its record, in place of being gone.
 	killed bool
 }
 
 func (w wish) pv() string { return "pvc-" + w.uid }
+
+// size is in MiB.
+func (w wish) size() int64 { return cmp.Or(w.mib, firstMiB) }
+
+// firstMiB is what a claim requests at first.
+const firstMiB = 1
+
+// record is the volume's.
+func (w wish) record() record {
+	return record{w.pv(), w.uid, w.pv(), w.fate == retained, w.size() << 20}
+}
 
 // kept reports whether the volume is one that is gone but for what a kill left in the trash: the directory,
 // whole, and its record, and nothing else.
@@ -37,7 +50,7 @@ func (w wish) kept(s sight) bool {
 	d, there := s.dirs["trash/"+pv]
 	_, object := s.objects[pv]
 	return w.fate == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
-		s.records["volumes/"+pv+".json"] == record{w.pv(), w.uid, w.pv(), false}
+		s.records["volumes/"+pv+".json"] == w.record()
 }
 
 // things that have to be there, each of them once.
@@ -66,12 +79,15 @@ type sight struct {
 type claim struct {
 	uid, phase, volume string
 	going              bool
+	mib                int64  // that it has
+	expansion          string // what its status says of one
 }
 
 type object struct {
 	uid, phase, path string // UID of its claim
 	finalizers       int    // ours, of which there should be one
 	going            bool
+	mib              int64
 }
 
 type dir struct {
@@ -86,6 +102,7 @@ type record struct {
 	ClaimUID  string `json:"claimUID"`
 	Directory string `json:"directory"`
 	Retained  bool   `json:"retained"`
+	Requested int64  `json:"requested"` // bytes
 }
 
 // kind of a fault.
@@ -166,14 +183,14 @@ func (w wish) flaws(s sight) (all []string) {
 		}
 	}
 	file := strings.Replace(where, "pool/", "volumes/", 1) + w.pv() + ".json"
-	if r, there := s.records[file]; there && r != (record{w.pv(), w.uid, w.pv(), w.fate == retained}) {
+	if r, there := s.records[file]; there && r != w.record() {
 		all = append(all, fmt.Sprintf("record %+v", r))
 	}
 	return all
 }
 
 func (w wish) objectFlaws(s sight) (all []string) {
-	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false}) {
+	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false, w.size(), ""}) {
 		all = append(all, fmt.Sprintf("state %+v", c))
 	}
 	o, there := s.objects[w.pv()]
@@ -182,7 +199,7 @@ func (w wish) objectFlaws(s sight) (all []string) {
 	}
 	path := o.path
 	o.path = ""
-	if o != (object{w.uid, "Bound", "", 1, false}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
+	if o != (object{w.uid, "Bound", "", 1, false, w.size()}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
 		all = append(all, fmt.Sprintf("object %+v at %s", o, path))
 	}
 	return all

@@ -23,13 +23,13 @@ func good(f fate) (wish, sight) {
 	d := dir{dirMode, dirUID, dirGID, "text"}
 	switch f {
 	case bound:
-		s.claims["c"] = claim{uid, "Bound", w.pv(), false}
-		s.objects[w.pv()] = object{uid, "Bound", "/media/pool/" + w.pv(), 1, false}
-		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false}
+		s.claims["c"] = claim{uid, "Bound", w.pv(), false, 1, ""}
+		s.objects[w.pv()] = object{uid, "Bound", "/media/pool/" + w.pv(), 1, false, 1}
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false, 1 << 20}
 	case retained:
-		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), true}
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), true, 1 << 20}
 	case archived:
-		s.dirs["archive/"+w.pv()], s.records["archive/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false}
+		s.dirs["archive/"+w.pv()], s.records["archive/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false, 1 << 20}
 	}
 	return w, s
 }
@@ -85,7 +85,7 @@ func TestCompareKept(t *testing.T) {
 		for _, thing := range []string{"trash/" + pv, "volumes/" + pv + ".json"} {
 			s.things[thing] = uid
 		}
-		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, record{pv, uid, pv, false}
+		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, record{pv, uid, pv, false, 1 << 20}
 		return s
 	}
 	w := wish{claim: "c", uid: uid, fate: gone, data: "text", killed: true}
@@ -118,12 +118,16 @@ func TestCompareFlaws(t *testing.T) {
 		"mode":       {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
 		"owner":      {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
 		"record":     {bound, func(s *sight) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
-		"retained":   {retained, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false} }, "Retained:false"},
-		"pending":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Pending", "", false} }, "Pending"},
-		"other":      {bound, func(s *sight) { s.claims["c"] = claim{"other", "Bound", pv, false} }, "other"},
-		"finalizer":  {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false} }, "finalizers:0"},
-		"going":      {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true} }, "going:true"},
-		"other path": {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false} }, "/pool/x"},
+		"retained":   {retained, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 1 << 20} }, "Retained:false"},
+		"pending":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Pending", "", false, 0, ""} }, "Pending"},
+		"other":      {bound, func(s *sight) { s.claims["c"] = claim{"other", "Bound", pv, false, 1, ""} }, "other"},
+		"size":       {bound, func(s *sight) { s.claims["c"] = claim{uid, "Bound", pv, false, 2, ""} }, "mib:2"},
+		"growing":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Bound", pv, false, 1, "Resizing"} }, "Resizing"},
+		"larger":     {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, false, 2} }, "mib:2"},
+		"promised":   {bound, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 2 << 20} }, "Requested:2097152"},
+		"finalizer":  {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false, 1} }, "finalizers:0"},
+		"going":      {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true, 1} }, "going:true"},
+		"other path": {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false, 1} }, "/pool/x"},
 	} {
 		w, s := good(c.fate)
 		c.spoil(&s)

@@ -69,7 +69,7 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 
 func (e *environment) addPool() {
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 96).Mount(e, e.pool) },
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 256).Mount(e, e.pool) },
 		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n", e.opt.scope, dirMode, dirUID, dirGID),
 	})
 }
@@ -81,7 +81,8 @@ func (e *environment) addClasses() {
 		archiving: func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"onDelete": "archive"} },
 		retaining: func(c *storagev1.StorageClass) { *c.ReclaimPolicy = corev1.PersistentVolumeReclaimRetain },
 	} {
-		e.AddClass(e.ctx, class, e.Node, change)
+		expandable := func(c *storagev1.StorageClass) { allow := true; c.AllowVolumeExpansion = &allow }
+		e.AddClass(e.ctx, class, e.Node, change, expandable)
 	}
 }
 

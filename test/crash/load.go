@@ -13,6 +13,7 @@ const (
 	checkEvery = 50  // kills, and then the state is compared
 	liveMax    = 20  // claims at once
 	volumesMax = 60  // objects at once: a daemon that dies all the time falls behind
+	mibMax     = 3   // that a claim requests: all of them fit in the pool
 )
 
 // load is claims that come and go while the daemon is killed again and again, so that several
@@ -86,6 +87,10 @@ func (l *load) step() {
 	}
 	i := l.random.IntN(len(l.live))
 	t := l.live[i]
+	if s.claims[t.claim].phase == "Bound" && t.size() < mibMax && l.random.IntN(2) == 0 {
+		t.grow()
+		return
+	}
 	if t.op.class == archiving && t.data == "" {
 		return // what becomes of it depends on who is first
 	}

@@ -26,7 +26,7 @@ func (e *environment) look() sight {
 	e.Must(err, "listing claims")
 	for _, c := range claims.Items {
 		s.things["claim "+c.Name] = string(c.UID)
-		s.claims[c.Name] = claim{string(c.UID), string(c.Status.Phase), c.Spec.VolumeName, c.DeletionTimestamp != nil}
+		s.claims[c.Name] = toClaim(&c)
 	}
 	volumes, err := e.Client.CoreV1().PersistentVolumes().List(e.ctx, metav1.ListOptions{})
 	e.Must(err, "listing volumes")
@@ -53,8 +53,19 @@ func (e *environment) ours(elem ...string) string {
 	return filepath.Join(append([]string{e.pool, hostcheck.PrivateDir}, elem...)...)
 }
 
+func toClaim(c *corev1.PersistentVolumeClaim) claim {
+	expansion := []string{string(c.Status.AllocatedResourceStatuses[corev1.ResourceStorage])}
+	for _, condition := range c.Status.Conditions {
+		expansion = append(expansion, string(condition.Type))
+	}
+	return claim{
+		uid: string(c.UID), phase: string(c.Status.Phase), volume: c.Spec.VolumeName, going: c.DeletionTimestamp != nil,
+		mib: c.Status.Capacity.Storage().Value() >> 20, expansion: strings.Join(expansion, ""),
+	}
+}
+
 func toObject(v *corev1.PersistentVolume) object {
-	o := object{phase: string(v.Status.Phase), going: v.DeletionTimestamp != nil}
+	o := object{phase: string(v.Status.Phase), going: v.DeletionTimestamp != nil, mib: v.Spec.Capacity.Storage().Value() >> 20}
 	if v.Spec.ClaimRef != nil {
 		o.uid = string(v.Spec.ClaimRef.UID)
 	}

@@ -26,6 +26,7 @@ const (
 	duringPurge    = "remove trash/PV~/data #1"        // one without its object
 	beforeForget   = "remove volumes/PV.json #1"       // a record, and nothing else
 	afterArchive   = "fsync archive #1"                // a directory in the archive
+	afterExpanded  = "fsync volumes #1"                // a record with another size than its object
 	beforeArchived = "rename volumes/PV.json to archive/PV.json #1"
 )
 
@@ -38,6 +39,10 @@ var (
 	goneEarly  = []step{(*testCase).dropVolume, (*testCase).dropped}
 	forgetting = []step{(*testCase).forgetState}
 	trashing   = []step{(*testCase).trashAgain}
+	grow       = []step{(*testCase).grow}
+	growTwice  = []step{(*testCase).grow, (*testCase).grow}
+	tooMuch    = []step{(*testCase).growTooMuch}
+	lower      = []step{(*testCase).lower}
 )
 
 // operations are everything that the daemon does to a pool.
@@ -48,6 +53,10 @@ var operations = []operation{
 	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, fate: gone},
 	{name: "archive", class: archiving, fromBound: true, steps: drop, fate: archived},
 	{name: "retain", class: retaining, fromBound: true, steps: letGo, fate: retained},
+
+	{name: "expand", class: deleted, fromBound: true, steps: grow, fate: bound},
+	{name: "expand again meanwhile", class: deleted, fromBound: true, steps: growTwice, fate: bound},
+	{name: "expand too much, then less", class: deleted, fromBound: true, steps: tooMuch, fate: bound},
 
 	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, fate: bound},
 	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, fate: bound},
@@ -64,6 +73,10 @@ var operations = []operation{
 	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, fate: gone},
 	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, fate: gone},
 	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, fate: gone},
+	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, fate: bound},
+	{name: "start: unnamed record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: beforeName, fate: bound},
+	{name: "start: record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: afterExpanded, fate: bound},
+	{name: "start: record of another size, expand by less", class: deleted, fromBound: true, steps: growTwice, boot: true, dies: afterExpanded, down: lower, fate: bound},
 	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, fate: gone},
 	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, fate: gone},
 	{name: "start: trash and bound again, put back", class: deleted, fromBound: true, boot: true, down: trashing, fate: bound},
