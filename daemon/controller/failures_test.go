@@ -124,7 +124,8 @@ func (none[T]) Watched() bool             { return true }
 
 type deafObserver struct{ Metrics }
 
-func (deafObserver) Volume(string, string) {}
+func (deafObserver) Volume(string, string)    {}
+func (deafObserver) Expansion(string, string) {}
 
 // stand is a controller with one open pool, "fast", on this disk.
 func stand(a *api, storage disk.Storage) (*Controller, *poolWorker) {

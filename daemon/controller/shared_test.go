@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
@@ -82,6 +83,30 @@ func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*
 	return c.volume.DeepCopy(), nil
 }
 
+// grow is a claim of the volume that requests more than it has, as its status says already.
+func (c *cluster) grow(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	size := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
+	}
+	c.claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	c.claim.Spec.VolumeName, c.claim.Spec.Resources.Requests = pv.Name, size("2Mi")
+	c.claim.Status = corev1.PersistentVolumeClaimStatus{
+		Phase: corev1.ClaimBound, Capacity: size("1Mi"), AllocatedResources: size("2Mi"),
+		AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInProgress},
+	}
+	return c.claim
+}
+
+func (c *cluster) SetCapacity(context.Context, *corev1.PersistentVolume, resource.Quantity) error {
+	c.done.note("object")
+	return nil
+}
+
+func (c *cluster) PatchClaimStatus(context.Context, *corev1.PersistentVolumeClaim, plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+	c.done.note("status")
+	return c.claim, nil
+}
+
 func (c *cluster) DeleteVolume(context.Context, *corev1.PersistentVolume) error {
 	c.done.note("object deleted")
 	c.volume = nil
@@ -119,6 +144,10 @@ func (d *drawer) List(context.Context, mounts.Identity) (volume.Inventory, error
 
 func (d *drawer) Trash(context.Context, mounts.Identity, string) error {
 	return d.step("trash", record.InTrash)
+}
+
+func (d *drawer) Resize(context.Context, mounts.Identity, string, int64) error {
+	return d.step("resize", d.record.Place)
 }
 
 func (d *drawer) Archive(context.Context, mounts.Identity, string) error {
@@ -169,12 +198,12 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
 	done := &journal{}
-	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared}}
+	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared, Requested: 2 << 20}}
 	server := &cluster{done: done, volume: pv}
 	c, w := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Events = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	w.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
-	c.cluster = c.newCluster()
+	c.cluster, c.expander = c.newCluster(), c.newExpander()
 	w.owner = c.newOwner(w)
 	w.elector = leadership.New(leadership.Options{
 		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, w}, Events: c.Events,
@@ -234,6 +263,10 @@ var acts = map[string]struct {
 	"undo": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.undo(ctx, w, h, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
+	"expand": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		_, err := c.expand(ctx, w, c.API.(*cluster).grow(pv))
+		return err
+	}, "resize, object, status"},
 	"records": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		return c.recheck(ctx, w)

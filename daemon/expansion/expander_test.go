@@ -275,6 +275,24 @@ func TestLowered(t *testing.T) {
 	}
 }
 
+// A watch that is behind shows a claim that was expanded to 2Gi, as it was in the middle of that, after another daemon
+// expanded it to 3Gi: nothing becomes smaller.
+func TestStaleWatch(t *testing.T) {
+	e, p := growing()
+	e.fails["done"] = errors.New("paused")
+	if _, err := e.look(t, p); err == nil {
+		t.Fatal("it is done")
+	}
+	stale := plan.LeanClaim(e.claim)
+	e.request("3Gi")
+	e.claim.Status.Capacity, e.claim.Status.AllocatedResourceStatuses = sizeOf("3Gi"), nil
+	e.record.Requested, e.fails = 3<<30, map[string]error{}
+	e.did()
+	if _, err := e.Look(t.Context(), p, stale); err != nil || e.did() != "" || e.record.Requested != 3<<30 {
+		t.Errorf("%v, recorded are %d bytes", err, e.record.Requested)
+	}
+}
+
 // What cannot be is written once, with one event for each request, and costs no request of the API after that. The user
 // may request less.
 func TestInfeasible(t *testing.T) {
