@@ -38,6 +38,7 @@ func TestNodes(t *testing.T) {
 		{"a pod on each node writes to its WaitForFirstConsumer claim, as a user that is not root", waitForConsumer},
 		{"an Immediate claim is provisioned on one node, and its pod follows", immediate},
 		{"source local: kubelet applies fsGroup, which lets a user write that the mode alone does not", local},
+		{"claims grow while their pods run, beside kubelet's own expansion of local volumes", expansion},
 		{"ReadWriteOncePod: the scheduler refuses a second pod, kubelet with source local only", oncePod},
 		{"a pod that is made again finds the data", again},
 		{"daemon, kubelet and containerd are killed: pods go on, and new ones find the data", killed},

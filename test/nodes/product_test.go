@@ -100,7 +100,8 @@ func (w *environment) bare(h *host) {
 func (w *environment) class(ctx context.Context, name string, mode storagev1.VolumeBindingMode, params ...string) {
 	w.Helper()
 	class := cluster.StorageClass(name, provisioner, mode)
-	class.Parameters = map[string]string{}
+	class.Parameters, class.AllowVolumeExpansion = map[string]string{}, new(bool)
+	*class.AllowVolumeExpansion = true
 	for i := 0; i < len(params); i += 2 {
 		class.Parameters[params[i]] = params[i+1]
 	}
