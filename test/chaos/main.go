@@ -62,6 +62,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -134,18 +135,20 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	pool := harness.Pool{Name: name, Path: filepath.Join(hosttest.Dir(p), "pool"), TOML: fmt.Sprintf("scope = %q\n", opt.scope)}
 	pool.Mount = func() { harness.Mkfs(p, poolMiB).Mount(p, pool.Path) }
 	e.AddPool(pool)
-	e.AddClass(ctx, name, e.Node)
+	e.AddClass(ctx, name, e.Node, func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = new(bool); *c.AllowVolumeExpansion = true })
 	e.startProxy()
 	e.addPeer(ctx, pool)
 	p.Must(e.Run(ctx), "starting the daemon")
 	p.Cleanup(func() error { e.sky.turn(fair); return nil }) // for what the daemon writes at its end
 	e.load = harness.NewLoad(e.Client, e.Namespace, opt.live, opt.seed, e.claim)
+	e.load.Growing()
 	e.checker = newChecker(e.Environment, opt.scope, e.Storages(pool), e.load)
 	go e.checker.run(ctx)
 	return e
 }
 
-const poolMiB = 128
+// poolMiB is room for all claims of the load, and for those that are being removed.
+const poolMiB = 512
 
 func (e *environment) startProxy() {
 	e.sky = newSky(e.opt.seed)

@@ -28,6 +28,8 @@ func (f *Findings) CompareObjects(claims []*corev1.PersistentVolumeClaim, volume
 			f.Fault(Unsettled, "claim %s is deleted and does not go", c.Name)
 		case c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName != volumeOf(uid):
 			f.Fault(Unsettled, "claim %s is %s, its provisioner is %q", c.Name, c.Status.Phase, c.Annotations[plan.StorageProvisioner])
+		case c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0:
+			f.Fault(Unsettled, "claim %s requests %s and has %s", c.Name, c.Spec.Resources.Requests.Storage(), c.Status.Capacity.Storage())
 		}
 		if expected == nil {
 			want[volumeOf(uid)] = true

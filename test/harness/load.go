@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -22,6 +23,7 @@ type Load struct {
 	namespace string
 	claim     func(name string) *corev1.PersistentVolumeClaim
 	limit     int // claims at once, besides those that are being deleted
+	grows     bool
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -100,6 +102,19 @@ func (l *Load) RunPaced(ctx context.Context, rate int) {
 	}
 }
 
+// Grow requests more for a claim. One that is not bound yet, or is gone, stays as it is: the API refuses it.
+func (l *Load) Grow(ctx context.Context) {
+	l.mu.Lock()
+	name := ""
+	if len(l.names) > 0 {
+		name = l.names[l.random.IntN(len(l.names))]
+	}
+	size := 2 + l.random.IntN(2)
+	l.mu.Unlock()
+	patch := fmt.Appendf(nil, `{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, size)
+	_, _ = l.client.CoreV1().PersistentVolumeClaims(l.namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+}
+
 // deleteAndCreate is not ended with the load.
 func (l *Load) deleteAndCreate() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -108,7 +123,13 @@ func (l *Load) deleteAndCreate() {
 		_ = l.Delete(ctx, name)
 	}
 	_, _ = l.Create(ctx)
+	if l.grows {
+		l.Grow(ctx)
+	}
 }
+
+// Growing has the load request more for a claim with each one that it creates. Their classes have to allow it.
+func (l *Load) Growing() { l.grows = true }
 
 // Create creates a claim.
 func (l *Load) Create(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
