@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
@@ -19,9 +21,19 @@ func (c *Controller) newExpander() *expansion.Expander {
 
 // expand looks at a bound claim that requests more than it has.
 func (c *Controller) expand(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	return c.expander.Look(ctx, expansion.Pool{
-		Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) },
-	}, claim)
+	return c.expander.Look(ctx, w.expansion(), claim)
+}
+
+func (w *poolWorker) expansion() expansion.Pool {
+	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) }}
+}
+
+// mend raises the records that say less than their volume objects. What fails is tried again with the next comparison.
+func (c *Controller) mend(w *poolWorker, h disk.Handle, records []record.Record) {
+	err := c.expander.Mend(h, w.expansion(), records)
+	if err != nil && c.said.New("sizes/"+w.Name, err.Error()) {
+		c.Log.Warn(err.Error(), "pool", w.Name, "doing", "raising the sizes of records")
+	}
 }
 
 // requeueGrowing looks again at a volume's claim if that requests more than it has: the watch brought the claim first.

@@ -78,6 +78,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		return nil // the gate closes
 	}
 	c.lookForLost(w, records)
+	c.mend(w, h, records)
 	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		_, published := c.Listers.Volumes.Get(rec.PV)

@@ -221,3 +221,12 @@ func (f ExpandFacts) infeasible(reason, message string) Verdict {
 func (f ExpandFacts) prefixed(message string) string {
 	return "node " + f.Node + ": the volume is not expanded: " + message
 }
+
+// Smaller reports whether a record says less than its volume object. Of scope every-node each node looks by itself
+// (ForPart).
+func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
+	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
+	has, exact := Bytes(v.Spec.Capacity[corev1.ResourceStorage])
+	return exact && !OnEveryNode(v) && rec.Place == record.InPool && rec.Requested > 0 && f.points() &&
+		has > max(rec.Requested, rec.Promised)
+}

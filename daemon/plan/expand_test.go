@@ -180,3 +180,25 @@ func TestExpandTarget(t *testing.T) {
 		}
 	}
 }
+
+func TestSmaller(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*ExpandFacts)
+		want   bool
+	}{
+		"as its object":             {func(*ExpandFacts) {}, false},
+		"smaller":                   {func(f *ExpandFacts) { f.Record.Requested = 1 }, true},
+		"larger":                    {func(f *ExpandFacts) { f.Record.Requested = 5 << 30 }, false},
+		"smaller, and more is kept": {func(f *ExpandFacts) { f.Record.Requested, f.Record.Promised = 1, 1<<30 }, false},
+		"without a size":            {func(f *ExpandFacts) { f.Record.Requested = 0 }, false},
+		"smaller, in the trash":     {func(f *ExpandFacts) { f.Record.Requested, f.Record.Place = 1, record.InTrash }, false},
+		"smaller, of another path":  {func(f *ExpandFacts) { f.Record.Requested, f.Record.Directory = 1, "other" }, false},
+		"smaller, on every node":    {func(f *ExpandFacts) { growingEverywhere(f); f.Record.Requested = 1 }, false},
+	} {
+		f := growing()
+		c.change(&f)
+		if got := Smaller(*f.Pool, *f.Record, f.Volume); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -155,6 +155,25 @@ func TestExpandWaits(t *testing.T) {
 	w.Sized("data", "30Mi")
 }
 
+// A record that says less than its volume, as a daemon leaves it that was paused in the middle of an expansion and wrote after
+// the next one, gets the volume's size again.
+func TestExpandRecordSmaller(t *testing.T) {
+	w := newWorld(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	pv := w.Bound("data")
+	h.Kill()
+	file := filepath.Join(h.ours("volumes"), pv.Name+".json")
+	text, err := os.ReadFile(file)
+	w.Must(err)
+	w.Must(os.WriteFile(file, []byte(strings.Replace(string(text), fmt.Sprint(10<<20), fmt.Sprint(9<<20), 1)), 0o600))
+	if got := h.recorded(pv.Name); got != 9<<20 {
+		t.Fatalf("the record says %d bytes", got)
+	}
+	h.run()
+	w.Eventually("the record has the volume's size", func() bool { return h.recorded(pv.Name) == 10<<20 })
+}
+
 // kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first, all is well.
 func TestExpandBesideKubelet(t *testing.T) {
 	w := newEnvironment(t)
