@@ -70,11 +70,7 @@ func (p *program) adoptCommand() *cobra.Command {
 			if c.Flags().Changed("from-csi") && a.driver == "" { // a script's empty variable
 				return usageError{errors.New("--from-csi: no driver is named")}
 			}
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			pools, err := choose(cfg, args)
+			cfg, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}

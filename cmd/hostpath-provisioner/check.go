@@ -80,11 +80,7 @@ func (p *program) checkCommand() *cobra.Command {
 		Short:             "Check that this host is what its pools need; works without a cluster",
 		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			pools, err := choose(cfg, args)
+			cfg, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}

@@ -33,11 +33,7 @@ func (p *program) prepareCommand() *cobra.Command {
 			"to the cluster that the daemon finds next. Neither changes anything else.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			pools, err := choose(cfg, args)
+			cfg, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}

@@ -295,6 +295,14 @@ func (p *program) load() (config.Config, error) {
 	return c, nil
 }
 
+// loadPools is load, with the pool that is named in the arguments, or all of them without a name.
+func (p *program) loadPools(args []string) (cfg config.Config, pools []config.Pool, err error) {
+	if cfg, err = p.load(); err == nil {
+		pools, err = choose(cfg, args)
+	}
+	return cfg, pools, err
+}
+
 // choose is the named pool, or all of them without a name.
 func choose(c config.Config, args []string) ([]config.Pool, error) {
 	if len(args) == 0 {

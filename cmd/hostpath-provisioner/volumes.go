@@ -74,11 +74,7 @@ func (p *program) volumesCommand() *cobra.Command {
 		Short:             "List what is in the pools, with what the API has for it",
 		Args:              args(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			pools, err := choose(cfg, args)
+			cfg, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}

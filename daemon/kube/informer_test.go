@@ -177,41 +177,40 @@ func TestInformerIgnoresDuplicates(t *testing.T) {
 	d.expect(t, "+a 1", "~a 2", "-a 2", "+b 1")
 }
 
-// A watch that sends no events, and does not end, is given up after its time.
-func TestInformerNoticesSilence(t *testing.T) {
-	ns, d := namespace(t), &changeLog{}
+// recovers watches a namespace from a faulty source, and expects that a new claim is seen all the same.
+func recovers(t *testing.T, how mode, set func(*Informer[*corev1.PersistentVolumeClaim])) (from *faultySource, ns string, d *changeLog) {
+	t.Helper()
+	ns, d = namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
-	s := NewInformer(deaf, in(ns), d.told)
-	s.timings.watch, s.timings.response = time.Second, 100*time.Millisecond
+	from = &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: how}
+	s := NewInformer(from, in(ns), d.told)
+	set(s)
 	running(t, s)
 	newClaim(t, plane, ns, "a", "1")
 	d.expect(t, "+a 1")
+	return from, ns, d
+}
+
+// A watch that sends no events, and does not end, is given up after its time.
+func TestInformerNoticesSilence(t *testing.T) {
+	recovers(t, swallow, func(s *Informer[*corev1.PersistentVolumeClaim]) {
+		s.timings.watch, s.timings.response = time.Second, 100*time.Millisecond
+	})
 }
 
 // A watch that sent one bookmark and not the next is given up long before its time.
 func TestInformerMissesBookmarks(t *testing.T) {
-	ns, d := namespace(t), &changeLog{}
-	c, _ := newClient(t, Options{})
-	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: fade}
-	s := NewInformer(deaf, in(ns), d.told)
-	s.timings.bookmark, s.noWatchList = 500*time.Millisecond, true
-	running(t, s)
-	newClaim(t, plane, ns, "a", "1")
-	d.expect(t, "+a 1")
+	recovers(t, fade, func(s *Informer[*corev1.PersistentVolumeClaim]) {
+		s.timings.bookmark, s.noWatchList = 500*time.Millisecond, true
+	})
 }
 
 // A server whose data was restored from a backup accepts a watch from a version that it has not reached, and sends
 // nothing. Here the server is real, and the version is not.
 func TestInformerNoticesFutureVersion(t *testing.T) {
-	ns, d := namespace(t), &changeLog{}
-	c, _ := newClient(t, Options{})
-	ahead := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: future}
-	s := NewInformer(ahead, in(ns), d.told)
-	s.timings.watch, s.timings.settle = time.Second, 500*time.Millisecond
-	running(t, s)
-	newClaim(t, plane, ns, "a", "1")
-	d.expect(t, "+a 1")
+	ahead, _, _ := recovers(t, future, func(s *Informer[*corev1.PersistentVolumeClaim]) {
+		s.timings.watch, s.timings.settle = time.Second, 500*time.Millisecond
+	})
 	if n := ahead.watches.Load(); n != 2 {
 		t.Errorf("%d watches, want the one from the future and the one after the list", n)
 	}
@@ -219,14 +218,7 @@ func TestInformerNoticesFutureVersion(t *testing.T) {
 
 // The same when a watch breaks and the next one begins before the absence of the server was noticed.
 func TestInformerNoticesFutureVersionAfterBreak(t *testing.T) {
-	ns, d := namespace(t), &changeLog{}
-	c, _ := newClient(t, Options{})
-	back := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: relapse}
-	s := NewInformer(back, in(ns), d.told)
-	s.timings.verify = 2 * time.Second
-	running(t, s)
-	newClaim(t, plane, ns, "a", "1")
-	d.expect(t, "+a 1")
+	back, ns, d := recovers(t, relapse, func(s *Informer[*corev1.PersistentVolumeClaim]) { s.timings.verify = 2 * time.Second })
 	eventually(t, "the watch after the break, and the one after the list", func() bool { return back.watches.Load() == 3 })
 	newClaim(t, plane, ns, "b", "1")
 	d.expect(t, "+a 1", "+b 1")

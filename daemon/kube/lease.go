@@ -99,16 +99,28 @@ const farAhead = 24 * time.Hour
 
 // ReadLease requests a lease from the API server. It returns nil without an error if the lease does not exist.
 func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
+	there, err := c.readLease(ctx, name, leaseTimeout)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
+	case there == nil:
+		return nil, nil
+	}
+	return LeaseOf(there), nil
+}
+
+// readLease requests an object of the daemon's namespace. It returns nil without an error if there is none.
+func (c *Client) readLease(ctx context.Context, name string, within time.Duration) (*coordinationv1.Lease, error) {
 	there := &coordinationv1.Lease{}
 	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
-		Timeout(leaseTimeout).Do(ctx).Into(there)
+		Timeout(within).Do(ctx).Into(there)
 	switch {
 	case absent(err, name):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
+		return nil, err
 	}
-	return LeaseOf(there), nil
+	return there, nil
 }
 
 // WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It returns the written

@@ -72,29 +72,9 @@ var recorderCases = map[string]recorderCase{
 		time.Sleep(2 * time.Minute)
 	}, warnings: 1000, objects: 10_000, theyLose: true},
 
-	"100 Warnings, 5 seconds of 403 while a server starts": {run: func(r *recorderRun) {
-		r.server.fail(func() (*http.Response, error) {
-			return statusResponse(http.StatusForbidden, metav1.StatusReasonForbidden, nil), nil
-		})
-		for i := range 100 {
-			r.event(i, corev1.EventTypeWarning)
-		}
-		time.Sleep(5 * time.Second)
-		r.server.fail(nil)
-		time.Sleep(2 * time.Minute)
-	}, warnings: 100, objects: 100, theyLose: true},
+	"100 Warnings, 5 seconds of 403 while a server starts": {run: refused(5*time.Second, http.StatusForbidden, metav1.StatusReasonForbidden, nil), warnings: 100, objects: 100, theyLose: true},
 
-	"100 Warnings, 2 minutes of 429": {run: func(r *recorderRun) {
-		r.server.fail(func() (*http.Response, error) {
-			return statusResponse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"1"}}), nil
-		})
-		for i := range 100 {
-			r.event(i, corev1.EventTypeWarning)
-		}
-		time.Sleep(2 * time.Minute)
-		r.server.fail(nil)
-		time.Sleep(2 * time.Minute)
-	}, warnings: 100, objects: 100, theyLose: true},
+	"100 Warnings, 2 minutes of 429": {run: refused(2*time.Minute, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"1"}}), warnings: 100, objects: 100, theyLose: true},
 
 	"100 Warnings, each repeated every 10 seconds for an hour": {run: func(r *recorderRun) {
 		for range 360 {
@@ -122,6 +102,19 @@ type recorderResult struct {
 	objects, requests int
 	normal, warnings  int // occurrences, by the counts of the objects
 	heap              int64
+}
+
+// refused writes 100 Warnings to a server that refuses each request for so long.
+func refused(pause time.Duration, code int, reason metav1.StatusReason, header http.Header) func(*recorderRun) {
+	return func(r *recorderRun) {
+		r.server.fail(func() (*http.Response, error) { return statusResponse(code, reason, header), nil })
+		for i := range 100 {
+			r.event(i, corev1.EventTypeWarning)
+		}
+		time.Sleep(pause)
+		r.server.fail(nil)
+		time.Sleep(2 * time.Minute)
+	}
 }
 
 func (m recorderResult) String() string {

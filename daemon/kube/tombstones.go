@@ -59,14 +59,12 @@ func groupOf(t plan.Tombstone) string {
 
 // ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error if there is none.
 func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error) {
-	lease := &coordinationv1.Lease{}
-	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(pv).
-		Timeout(callTimeout).Do(ctx).Into(lease)
+	lease, err := c.readLease(ctx, pv, callTimeout)
 	switch {
-	case absent(err, pv):
-		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read what became of volume %s: %w", pv, err)
+	case lease == nil:
+		return nil, nil
 	}
 	t := &plan.Tombstone{
 		PV: lease.Name, ClaimUID: lease.Annotations[tombstoneVolume], Claim: lease.Annotations[tombstoneClaim],

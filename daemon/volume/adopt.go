@@ -90,22 +90,10 @@ func (s *session) adopt(r record.Record) error {
 // adoptRecord: a crash before the rename leaves a record that is swept or gets its name, and a directory that
 // is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
 func (s *session) adoptRecord(r record.Record) error {
-	fd, err := s.writeRecord(r)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	s.pool.crashPoint("record written")
-	if err := fsync(fd); err != nil {
-		return wrap("fsync of the record", err)
-	}
-	s.pool.crashPoint("record durable")
-	volumes := s.dirs[volumesDir]
-	if err := moveOut(volumes, s.newName(r.PV), volumes, r.PV+recordSuffix); err != nil {
-		return wrap("naming the record", err)
-	}
-	s.pool.crashPoint("record named")
-	return s.durable("record's name durable", volumesDir)
+	return s.putRecord(r, func() error {
+		volumes := s.dirs[volumesDir]
+		return wrap("naming the record", moveOut(volumes, s.newName(r.PV), volumes, r.PV+recordSuffix))
+	})
 }
 
 // Forget drops the record of a volume whose directory is in the pool, and leaves the directory as it

@@ -314,6 +314,11 @@ func (s *session) rewrite(r record.Record) error {
 	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
+	return s.putRecord(r, func() error { return s.nameRecord(r.PV) })
+}
+
+// putRecord writes a record and makes it durable before name gives it its final name, and that name after.
+func (s *session) putRecord(r record.Record, name func() error) error {
 	fd, err := s.writeRecord(r)
 	if err != nil {
 		return err
@@ -324,7 +329,7 @@ func (s *session) rewrite(r record.Record) error {
 		return wrap("fsync of the record", err)
 	}
 	s.pool.crashPoint("record durable")
-	if err := s.nameRecord(r.PV); err != nil {
+	if err := name(); err != nil {
 		return err
 	}
 	s.pool.crashPoint("record named")
