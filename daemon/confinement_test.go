@@ -63,19 +63,19 @@ func TestFits(t *testing.T) {
 	c := &confine.Confined{ABI: 7, Work: rules.Work, Read: slices.Concat(rules.Read, rules.Write)}
 	loose := pool("/srv/fast", 0o777)
 	loose.Confine = false
-	for _, one := range []struct {
+	for name, one := range map[string]struct {
 		cfg  config.Config
 		want string
 	}{
-		{pool("/srv/fast", 0o777), ""},
-		{pool("/srv/other", 0o777), ""},
-		{pool("/data", 0o777), "/data is outside of what the daemon confined itself to when it started: it has to be restarted"},
-		{pool("/srv/fast", 0o770|os.ModeSetgid), "the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started: it has to be restarted"},
-		{loose, "confine = false comes too late for a daemon that is confined: it has to be restarted"},
+		"the same":             {pool("/srv/fast", 0o777), ""},
+		"a pool beside it":     {pool("/srv/other", 0o777), ""},
+		"a pool elsewhere":     {pool("/data", 0o777), "/data is outside of what the daemon confined itself to when it started: it has to be restarted"},
+		"the set-group-ID bit": {pool("/srv/fast", 0o770|os.ModeSetgid), "the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started: it has to be restarted"},
+		"not confined":         {loose, "confine = false comes too late for a daemon that is confined: it has to be restarted"},
 	} {
 		err := Fits(o, c, one.cfg)
 		if got := text(err); got != one.want || err != nil && !errors.As(err, new(*RestartError)) {
-			t.Errorf("%q, want %q", got, one.want)
+			t.Errorf("%s: %q, want %q", name, got, one.want)
 		}
 	}
 	for _, free := range []*confine.Confined{nil, {Off: true}, {Failed: "no"}, {ABI: 0}} {

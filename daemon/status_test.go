@@ -17,21 +17,23 @@ func TestSentence(t *testing.T) {
 	onOne.Device, onSame.Device, onOther.Device, onSame.Free = "8:1", "8:1", "8:2", &more
 	closed := PoolStatus{Name: "slow", Message: "/srv/slow is not a mount point"}
 	full := PoolStatus{Name: "fast", Full: true, Message: "only 3 MiB are free"}
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		s    Status
 		want string
 	}{
-		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
-		{Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
-		{Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
-		{Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
-		{Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
-		{Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
-		{Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
+		"open":                            {Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
+		"one of two closed":               {Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
+		"two on one filesystem":           {Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
+		"full":                            {Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
+		"a node without an object":        {Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
+		"before the API was read":         {Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
+		"the API away, and a pool closed": {Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
 	} {
-		if got := sentence(c.s); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := sentence(c.s); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
 	}
 }
 
