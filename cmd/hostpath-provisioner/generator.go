@@ -36,9 +36,9 @@ func (p *program) generatorCommand() *cobra.Command {
 	}
 }
 
-// kept is where the last drop-ins of a valid configuration are, and its mount points. systemd empties a generator's directory before it runs
-// it, also when it runs for another unit's sake: without them a mistake in the configuration would take a service that
-// is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
+// kept is where the last drop-ins of a valid configuration are, and its mount points. systemd empties a generator's
+// directory before it runs it, also when it runs for another unit's sake: without them a mistake in the configuration
+// would take a service that is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
 // writable to generators, and little else (manager_run_generators in systemd's manager.c).
 const kept = "run/hostpath-provisioner-generator"
 

@@ -147,9 +147,7 @@ func hintFor(err error) string {
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
-	case errors.As(err, new(*daemon.RestartError)):
-		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
-	case errors.Is(err, daemon.ErrNotCapable):
+	case errors.As(err, new(*daemon.RestartError)), errors.Is(err, daemon.ErrNotCapable):
 		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
 	case errors.Is(err, errNoDaemon):
 		return "run: systemctl status hostpath-provisioner"

@@ -14,21 +14,24 @@ const plain = "kubeconfig = 'BASE/kubeconfig'\n" + minimal + "require_mount = fa
 // own writes into the prepared pool whose it is, as a daemon does that works in it.
 func (h *host) own(node, cluster string) {
 	h.t.Helper()
-	pool := config.DefaultPool("fast")
-	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
-	report := hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context())
+	store, report := h.opened()
 	mark := report.Mark
 	mark.Node, mark.Cluster = node, cluster
-	h.must(volume.New(volume.Options{Name: "fast", Path: pool.Path}).Remark(h.t.Context(), report.Identity, mark))
+	h.must(store.Remark(h.t.Context(), report.Identity, mark))
+}
+
+// opened is the prepared pool, a plain directory.
+func (h *host) opened() (*volume.Pool, hostcheck.Report) {
+	pool := config.DefaultPool("fast")
+	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
+	return volume.New(volume.Options{Name: "fast", Path: pool.Path}), hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context())
 }
 
 // record makes a volume of a node in the prepared pool.
 func (h *host) record(node, pv string) {
 	h.t.Helper()
-	pool := config.DefaultPool("fast")
-	pool.Path, pool.MountPoint, pool.RequireMount = h.path("pool"), h.path("pool"), false
-	id := hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context()).Identity
-	_, err := volume.New(volume.Options{Name: "fast", Path: pool.Path}).Create(h.t.Context(), id, volume.Spec{
+	store, report := h.opened()
+	_, err := store.Create(h.t.Context(), report.Identity, volume.Spec{
 		Record: record.Record{PV: pv, Namespace: "shop", Claim: "data", ClaimUID: "u-" + pv, Directory: pv, Node: node}, Mode: 0o777,
 	})
 	h.must(err)
