@@ -67,6 +67,7 @@ func Self(cfg config.Config) plan.Self {
 func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	self := Self(cfg)
 	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1)}
+	d.metrics.LimitVolumes(cfg.VolumeMetrics)
 	g.trouble.Store("")
 	if d.Kubeconfig != "" { // config warned about the configured one
 		if warning := kube.KubeconfigWarning(d.Kubeconfig); warning != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
 // How long a pool, and the API, may take to respond.
@@ -64,6 +65,11 @@ type volumeRow struct {
 	Directory string `json:"directory,omitempty"` // below the pool's path
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
 	State     string `json:"state"`
+	// What the volume takes and may take, where its pool has project quotas and it has a limit.
+	Used        *uint64 `json:"used,omitempty"` // bytes
+	Limit       uint64  `json:"limit,omitempty"`
+	InodesUsed  *uint64 `json:"inodesUsed,omitempty"`
+	InodesLimit uint64  `json:"inodesLimit,omitempty"`
 }
 
 func (p *program) volumesCommand() *cobra.Command {
@@ -110,15 +116,36 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	if asJSON {
 		return errors.Join(writeJSON(p.stdout, all), err)
 	}
-	table := newTable(p.stdout, "VOLUME", "CLAIM", "POOL", "SIZE", "STATE")
-	for _, v := range all.Volumes {
-		size := ""
-		if v.Size > 0 {
-			size = words.Size(uint64(v.Size))
-		}
-		table.row(printable(v.Volume), v.claim(), v.Pool, size, v.State)
+	return errors.Join(p.writeVolumes(all.Volumes, pools), err)
+}
+
+// writeVolumes prints what volumes take where a pool has limits.
+func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
+	limited := slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Quota == config.QuotaProject })
+	columns := []string{"VOLUME", "CLAIM", "POOL", "SIZE", "STATE"}
+	if limited {
+		columns = slices.Insert(columns, 4, "USED", "LIMIT")
 	}
-	return errors.Join(table.flush(), err)
+	table := newTable(p.stdout, columns...)
+	for _, v := range volumes {
+		cells := []string{printable(v.Volume), v.claim(), v.Pool, sizeOf(uint64(max(v.Size, 0))), v.State}
+		if limited {
+			used := ""
+			if v.Used != nil {
+				used = words.Size(*v.Used)
+			}
+			cells = slices.Insert(cells, 4, used, sizeOf(v.Limit))
+		}
+		table.row(cells...)
+	}
+	return table.flush()
+}
+
+func sizeOf(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return words.Size(n)
 }
 
 // printable keeps a name that another user chose from moving the terminal's cursor.
@@ -215,7 +242,8 @@ type disk struct {
 	pool      string
 	inventory volume.Inventory
 	mark      hostcheck.Marker
-	err       error // why it was not looked at
+	usage     map[uint32]quota.Usage // by project
+	err       error                  // why it was not looked at
 }
 
 func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
@@ -241,8 +269,10 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	}
 	listed := make(chan disk, 1)
 	go func() {
-		inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, report.Identity)
-		listed <- disk{pool.Name, inventory, report.Mark, err}
+		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+		inventory, err := store.List(ctx, report.Identity)
+		listed <- disk{pool.Name, inventory, report.Mark, p.usage(ctx, store, report), err}
 	}()
 	select {
 	case d := <-listed:
@@ -250,6 +280,19 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	case <-ctx.Done():
 		return disk{pool: pool.Name, err: fmt.Errorf("no response within %s", poolDeadline)}
 	}
+}
+
+// usage is what projects take, of a pool that limits volumes by them.
+func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) map[uint32]quota.Usage {
+	all, err := store.Projects(ctx, report.Identity)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: warning: %v\n", name, err)
+	}
+	by := map[uint32]quota.Usage{}
+	for _, u := range all {
+		by[u.ID] = u
+	}
+	return by
 }
 
 // join puts the disks beside the API: every record, every object of a pool that was asked for, and
@@ -276,6 +319,7 @@ func rows(d disk, api objects) []volumeRow {
 	var volumes []volumeRow
 	for _, v := range d.inventory.Volumes {
 		row := recordRow(d.pool, v)
+		row.takes(d.usage, v.ProjectID)
 		pv := cmp.Or(known[v.PV], others[v.PV])
 		row.State = stateOf(v, pv, api.err == nil)
 		row.boundTo(pv)
@@ -288,6 +332,7 @@ func rows(d disk, api objects) []volumeRow {
 	slices.SortFunc(volumes, func(a, b volumeRow) int { return cmp.Compare(a.Volume, b.Volume) })
 	for _, r := range d.inventory.Archived {
 		row := recordRow(d.pool, r)
+		row.takes(d.usage, r.ProjectID)
 		row.State = string(record.InArchive)
 		volumes = append(volumes, row)
 	}
@@ -318,6 +363,15 @@ func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.
 
 func recordRow(pool string, r record.Record) volumeRow {
 	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested}
+}
+
+// takes fills in what the volume's project takes.
+func (r *volumeRow) takes(usage map[uint32]quota.Usage, project uint32) {
+	u, known := usage[project]
+	if !known || project == 0 {
+		return
+	}
+	r.Used, r.Limit, r.InodesUsed, r.InodesLimit = &u.Bytes, u.Limit.Bytes, &u.Inodes, u.Limit.Inodes
 }
 
 // boundTo takes the claim of the volume's object. That is another than the record's after a volume populator, or

@@ -56,8 +56,10 @@ type Config struct {
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
-	Confine     bool     // take from the daemon what it does not need
-	Pools       []Pool   // at least one, sorted by name
+	// VolumeMetrics is how many volumes have metrics of their own at most, 0 for none.
+	VolumeMetrics int
+	Confine       bool   // take from the daemon what it does not need
+	Pools         []Pool // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }
@@ -110,11 +112,12 @@ type Pool struct {
 // and the pools, for which there is no default.
 func Default() Config {
 	return Config{
-		Provisioner: "hostpath-provisioner",
-		Kubeconfig:  "/etc/hostpath-provisioner/kubeconfig",
-		Namespace:   "hostpath-provisioner",
-		Metrics:     "127.0.0.1:9812",
-		Confine:     true,
+		Provisioner:   "hostpath-provisioner",
+		Kubeconfig:    "/etc/hostpath-provisioner/kubeconfig",
+		Namespace:     "hostpath-provisioner",
+		Metrics:       "127.0.0.1:9812",
+		Confine:       true,
+		VolumeMetrics: 1000,
 	}
 }
 

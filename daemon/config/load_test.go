@@ -71,13 +71,14 @@ func TestEveryKey(t *testing.T) {
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
 	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
 	same(t, got, Config{
-		Provisioner: "torchbox.com/hostpath",
-		Aliases:     []string{"hostpath", "microk8s.io/hostpath"},
-		Node:        "node-a.example",
-		Kubeconfig:  "/nonexistent/kubeconfig",
-		Namespace:   "storage",
-		Metrics:     "[::1]:9812",
-		Confine:     false,
+		Provisioner:   "torchbox.com/hostpath",
+		Aliases:       []string{"hostpath", "microk8s.io/hostpath"},
+		Node:          "node-a.example",
+		Kubeconfig:    "/nonexistent/kubeconfig",
+		Namespace:     "storage",
+		Metrics:       "[::1]:9812",
+		Confine:       false,
+		VolumeMetrics: 50,
 		Pools: []Pool{bulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
@@ -85,7 +86,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:27: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:33: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:28: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:34: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -201,6 +202,7 @@ func TestRefusals(t *testing.T) {
 		{"project 0", pool("quota_ids=[0, 2]\n"), `config.toml:4: pool.p.quota_ids: 0 is not a project from 1 to 2147483647`},
 		{"a project that is too large", pool("quota_ids=[1, 2147483648]\n"), `config.toml:4: pool.p.quota_ids: 2147483648 is not a project from 1 to 2147483647`},
 		{"projects the wrong way round", pool("quota_ids=[9, 2]\n"), `config.toml:4: pool.p.quota_ids: the first project, 9, is above the last, 2`},
+		{"negative volumes", "volume_metrics=-1\n" + minimal, `config.toml:1: volume_metrics: want a number from 0 to 100000, got the number -1`},
 		{"negative inodes", pool("inodes_per_gib=-1\n"), `config.toml:4: pool.p.inodes_per_gib: want a number from 0 to 1048576, got the number -1`},
 		{"inodes as text", pool("inodes_per_gib='10'\n"), `config.toml:4: pool.p.inodes_per_gib: want a number from 0 to 1048576, got the string "10"`},
 		{"mode negative", pool("mode='-755'\n"), `config.toml:4: pool.p.mode: "-755" is not a mode: want octal digits such as "0777"`},

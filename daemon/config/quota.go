@@ -45,6 +45,18 @@ func setInodes(p *Pool, v any) error {
 	return nil
 }
 
+// mostMetrics bounds volume_metrics: four series for each volume.
+const mostMetrics = 100_000
+
+func setVolumeMetrics(c *Config, v any) error {
+	n, ok := v.(int64)
+	if !ok || n < 0 || n > mostMetrics {
+		return fmt.Errorf("want a number from 0 to %d, got %s", mostMetrics, typeName(v))
+	}
+	c.VolumeMetrics = int(n)
+	return nil
+}
+
 // finishQuota checks the keys of quotas together.
 func (l *loader) finishQuota(d *draft) {
 	said := func(key string) bool { _, there := l.set[l.where(d, key).key()]; return there }

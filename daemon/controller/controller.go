@@ -196,6 +196,9 @@ func (c *Controller) staff(ctx context.Context, w *poolWorker, all *sync.WaitGro
 	}
 	all.Go(func() { work(ctx, w.purges, func(i item) (time.Duration, error) { return c.purge(ctx, w, i.name) }) })
 	all.Go(func() { c.keepRecords(ctx, w) })
+	if w.Quota == plan.QuotaProject {
+		all.Go(func() { c.measure(ctx, w) })
+	}
 	if w.elector != nil {
 		all.Go(func() { w.elector.Run(ctx) })
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -138,6 +139,7 @@ type deafToAll struct{ deafObserver }
 
 func (deafToAll) Claim(string, string, time.Duration) {}
 func (deafToAll) Pool(gate.State)                     {}
+func (deafToAll) Usage(string, []usage.Volume)        {}
 
 // A mount that comes and goes each second for a minute: the node has a bounded number of events, each claim a
 // few, and the last event of each tells what is so in the end.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -31,6 +32,7 @@ type Storage interface {
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
 	Published(ctx context.Context, id mounts.Identity, pv string) error
 	Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error
+	Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error)
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
 	Discard(ctx context.Context, id mounts.Identity, pv string) error

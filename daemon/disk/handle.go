@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -109,6 +110,11 @@ func (h Handle) Room() uint64 { return h.State.Report.Free }
 // Resize makes a volume one of this many bytes, in its record and in its limit if it has one.
 func (h Handle) Resize(pv string, bytes int64) error {
 	return h.do(func(s Storage) error { return s.Resize(h.ctx, h.id, pv, bytes) })
+}
+
+// Usage returns what the pool's volumes take of their limits.
+func (h Handle) Usage() (usage.Pool, error) {
+	return call(h, func(s Storage) (usage.Pool, error) { return s.Usage(h.ctx, h.id) })
 }
 
 // Trash moves a volume to the trash.

@@ -1,8 +1,8 @@
 // Package metrics counts what the daemon does and serves it to Prometheus, with a health page.
 //
-// It does not decide what healthy means (its callers do), it does not log, and it has no labels with
-// values from tenants: pools are configured and reasons are a fixed list, so that the number of
-// series is bounded.
+// It does not decide what healthy means (its callers do), it does not log, and the number of its series is
+// bounded: pools are configured, reasons are a fixed list, and of volumes, whose labels are tenants' names, there
+// are as many as the configuration allows.
 package metrics
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -37,6 +38,7 @@ type Metrics struct {
 	refusals    *prometheus.CounterVec
 	reloaded    prometheus.Gauge
 	reloadedAt  prometheus.Gauge
+	usage       volumeUsage
 }
 
 // Sources are called at each scrape, so that no copy can become stale.
@@ -84,6 +86,8 @@ func New(version string, from Sources) *Metrics {
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
+	m.usage.pools = map[string][]usage.Volume{}
+	m.Registry.MustRegister(&m.usage)
 	return m
 }
 

@@ -23,6 +23,8 @@ const (
 	ReasonNotEnoughSpace        = "NotEnoughSpace"
 	ReasonProvisioningFailed    = "ProvisioningFailed"
 	ReasonNoQuota               = "QuotaUnsupported"
+	ReasonVolumeNearlyFull      = "VolumeNearlyFull"
+	ReasonQuotaEscaped          = "QuotaEscaped"
 	ReasonNameTaken             = "VolumeNameTaken"
 	ReasonMixedBinding          = "MixedBinding"
 	ReasonStarting              = "Starting"

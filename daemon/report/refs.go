@@ -10,6 +10,11 @@ func Claim(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}
 }
 
+// RecordedClaim is the reference of the claim that a volume's record names, which may be gone.
+func RecordedClaim(namespace, name, uid string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: namespace, Name: name, UID: types.UID(uid)}
+}
+
 // Volume is the reference of a volume object.
 func Volume(v *corev1.PersistentVolume) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: v.Name, UID: v.UID}

@@ -79,9 +79,9 @@ func (b *BegunProjects) begin(p begunProject) (done func(), free bool) {
 type recorded struct {
 	mu      sync.Mutex
 	id      mounts.Identity
-	held    map[uint32]bool
-	foreign map[uint32]time.Time // seen in use without a record, and when
-	lowest  uint32               // all projects of the range below it are held
+	held    map[uint32]record.Record // which volume has a project
+	foreign map[uint32]time.Time     // seen in use without a record, and when
+	lowest  uint32                   // all projects of the range below it are held
 }
 
 // foreignFor is how long a project that something else uses is not looked at again.
@@ -108,7 +108,7 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 		named = of.Named()
 	}
 	for id := max(r.lowest, of.First); id <= of.Last; id++ {
-		if r.held[id] || named[id] || time.Since(r.foreign[id]) < foreignFor {
+		if _, held := r.held[id]; held || named[id] || time.Since(r.foreign[id]) < foreignFor {
 			continue
 		}
 		done, free, err := s.tryProject(id)
@@ -120,8 +120,8 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 			continue
 		}
 		delete(r.foreign, id)
-		r.hold(id, named)
 		spec.ProjectID = id
+		r.hold(spec.Record, named)
 		return func(kept bool) {
 			done()
 			if !kept {
@@ -155,21 +155,21 @@ func (s *session) readProjects(r *recorded) error {
 	if err != nil {
 		return err
 	}
-	r.id, r.held, r.foreign, r.lowest = s.id, map[uint32]bool{}, map[uint32]time.Time{}, 0
+	r.id, r.held, r.foreign, r.lowest = s.id, map[uint32]record.Record{}, map[uint32]time.Time{}, 0
 	for _, all := range [][]record.Record{inventory.Volumes, inventory.Archived} {
 		for _, one := range all {
 			if one.ProjectID != 0 {
-				r.held[one.ProjectID] = true
+				r.held[one.ProjectID] = one
 			}
 		}
 	}
 	return nil
 }
 
-func (r *recorded) hold(id uint32, named map[uint32]bool) {
-	r.held[id] = true
+func (r *recorded) hold(of record.Record, named map[uint32]bool) {
+	r.held[of.ProjectID] = of
 	if len(r.foreign) == 0 && len(named) == 0 {
-		r.lowest = id // all below were held, or it would be one of them
+		r.lowest = of.ProjectID // all below were held, or it would be one of them
 	}
 }
 

@@ -48,7 +48,27 @@ func (k *kernel) Set(_ int, id uint32, l quota.Limit) error {
 	return k.fails
 }
 
-func (k *kernel) From(int, uint32) ([]quota.Usage, error) { return nil, nil }
+// From returns what the disk and the limits have, two at a time.
+func (k *kernel) From(_ int, from uint32) (some []quota.Usage, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := map[uint32]quota.Usage{}
+	for id, l := range k.limits {
+		all[id] = quota.Usage{ID: id, Limit: l}
+	}
+	err = eachDirectory(k.path, func(_ string, p quota.Project) {
+		u := all[p.ID]
+		u.ID = p.ID
+		u.Inodes++
+		all[p.ID] = u
+	})
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if id >= from && len(some) < 2 {
+			some = append(some, all[id])
+		}
+	}
+	return some, errors.Join(err, k.fails)
+}
 
 func eachDirectory(top string, do func(path string, p quota.Project)) error {
 	return filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {

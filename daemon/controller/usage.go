@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+)
+
+// measureEvery is how often what volumes take is read: as often as Prometheus usually asks, or less.
+const measureEvery = 30 * time.Second
+
+// measure reads what the volumes of a pool take, for the metrics and for the events about them. It has a goroutine of its
+// own, because a filesystem that hangs keeps it until the pool closes.
+func (c *Controller) measure(ctx context.Context, w *poolWorker) {
+	tick := time.NewTicker(measureEvery)
+	defer tick.Stop()
+	var watch usage.Watch
+	for {
+		c.measureOnce(ctx, w, &watch)
+		select {
+		case <-ctx.Done():
+			c.Metrics.Usage(w.Name, nil)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// measureOnce has no figures while the pool is closed: those of before may be of other storage.
+func (c *Controller) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Watch) {
+	h, ok := w.disk.Open(ctx)
+	if !ok {
+		c.Metrics.Usage(w.Name, nil)
+		return
+	}
+	p, err := h.Usage()
+	key := "usage/" + w.Name
+	if err != nil {
+		c.Metrics.Usage(w.Name, nil)
+		if ctx.Err() == nil && c.said.New(key, err.Error()) {
+			c.Log.Warn(err.Error(), "pool", w.Name)
+		}
+		return
+	}
+	c.said.Forget(key)
+	c.Metrics.Usage(w.Name, p.Volumes)
+	for _, v := range watch.Full(p) {
+		if !c.nearlyFull(w.Name, v) {
+			watch.Retract(v.PV)
+		}
+	}
+	if message := watch.Escape(p); message != "" {
+		message = "pool " + w.Name + ": " + message
+		c.Log.Warn(message, "reason", plan.ReasonQuotaEscaped, "pool", w.Name)
+		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonQuotaEscaped, message)
+	}
+}
+
+// nearlyFull tells the claim that a volume was made for. It is left out, which is false, if there was too much to say of the
+// namespace.
+func (c *Controller) nearlyFull(pool string, v usage.Volume) bool {
+	if !c.mayWarn(v.Namespace) {
+		return false
+	}
+	message := usage.Nearly(v)
+	c.Log.Warn(message, "reason", plan.ReasonVolumeNearlyFull, "claim", v.Namespace+"/"+v.Claim, "volume", v.PV, "pool", pool)
+	c.Events.Event(report.RecordedClaim(v.Namespace, v.Claim, v.ClaimUID), corev1.EventTypeWarning, plan.ReasonVolumeNearlyFull, message)
+	return true
+}

@@ -1,0 +1,87 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+)
+
+// volumeUsage has what volumes take, of a bounded number of them: names of claims are tenants'.
+type volumeUsage struct {
+	mu    sync.Mutex
+	most  int
+	pools map[string][]usage.Volume
+}
+
+var volumeLabels = []string{"pool", "namespace", "persistentvolumeclaim", "volume"}
+
+func volumeDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, volumeLabels, nil)
+}
+
+// volumeFigures are the figures of a volume with a project quota. A limit that it has not has no series.
+var volumeFigures = []struct {
+	desc *prometheus.Desc
+	of   func(usage.Volume) (value uint64, known bool)
+}{
+	{volumeDesc("volume_used_bytes", "What a volume takes of its filesystem, by its quota; of the fullest volumes."), func(v usage.Volume) (uint64, bool) { return v.Bytes, true }},
+	{volumeDesc("volume_limit_bytes", "What a volume may take, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Bytes, v.Limit.Bytes > 0 }},
+	{volumeDesc("volume_inodes_used", "Files and directories of a volume, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Inodes, true }},
+	{volumeDesc("volume_inodes_limit", "How many files and directories a volume may have, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Inodes, v.Limit.Inodes > 0 }},
+}
+
+// Usage sets what the volumes of a pool take; nil if that is not known.
+func (m *Metrics) Usage(pool string, volumes []usage.Volume) {
+	m.usage.mu.Lock()
+	defer m.usage.mu.Unlock()
+	if m.usage.pools[pool] = volumes; volumes == nil {
+		delete(m.usage.pools, pool)
+	}
+}
+
+// LimitVolumes bounds how many volumes have series of their own, over all pools: the fullest do. 0 is none.
+func (m *Metrics) LimitVolumes(n int) {
+	m.usage.mu.Lock()
+	defer m.usage.mu.Unlock()
+	m.usage.most = n
+}
+
+// Describe is part of prometheus.Collector.
+func (u *volumeUsage) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range volumeFigures {
+		ch <- f.desc
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (u *volumeUsage) Collect(ch chan<- prometheus.Metric) {
+	for pool, volumes := range u.fullest() {
+		for _, v := range volumes {
+			for _, f := range volumeFigures {
+				if value, known := f.of(v); known {
+					ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(value), pool, v.Namespace, v.Claim, v.PV)
+				}
+			}
+		}
+	}
+}
+
+// fullest returns the volumes that have series, by pool.
+func (u *volumeUsage) fullest() map[string][]usage.Volume {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []usage.Volume
+	pool := map[string]string{}
+	for name, volumes := range u.pools {
+		for _, v := range volumes {
+			all, pool[v.PV] = append(all, v), name
+		}
+	}
+	kept := map[string][]usage.Volume{}
+	for _, v := range usage.Fullest(all, u.most) {
+		kept[pool[v.PV]] = append(kept[pool[v.PV]], v)
+	}
+	return kept
+}

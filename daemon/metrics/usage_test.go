@@ -1,0 +1,48 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+func volumeOf(pv string, bytes, inodes uint64) usage.Volume {
+	return usage.Volume{PV: pv, Namespace: "ns", Claim: "claim-" + pv, Usage: quota.Usage{Bytes: bytes, Inodes: 3, Limit: quota.Limit{Bytes: 100, Inodes: inodes}}}
+}
+
+// The fullest volumes have series, as many as are allowed over all pools; what is not known any more has none.
+func TestUsage(t *testing.T) {
+	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: func() Health { return Health{} }})
+	m.LimitVolumes(2)
+	m.Usage("a", []usage.Volume{volumeOf("a1", 10, 0), volumeOf("a2", 90, 0)})
+	m.Usage("b", []usage.Volume{volumeOf("b1", 50, 10)})
+	const want = `
+# HELP hostpath_provisioner_volume_limit_bytes What a volume may take, by its quota.
+# TYPE hostpath_provisioner_volume_limit_bytes gauge
+hostpath_provisioner_volume_limit_bytes{namespace="ns",persistentvolumeclaim="claim-a2",pool="a",volume="a2"} 100
+hostpath_provisioner_volume_limit_bytes{namespace="ns",persistentvolumeclaim="claim-b1",pool="b",volume="b1"} 100
+# HELP hostpath_provisioner_volume_inodes_limit How many files and directories a volume may have, by its quota.
+# TYPE hostpath_provisioner_volume_inodes_limit gauge
+hostpath_provisioner_volume_inodes_limit{namespace="ns",persistentvolumeclaim="claim-b1",pool="b",volume="b1"} 10
+# HELP hostpath_provisioner_volume_used_bytes What a volume takes of its filesystem, by its quota; of the fullest volumes.
+# TYPE hostpath_provisioner_volume_used_bytes gauge
+hostpath_provisioner_volume_used_bytes{namespace="ns",persistentvolumeclaim="claim-a2",pool="a",volume="a2"} 90
+hostpath_provisioner_volume_used_bytes{namespace="ns",persistentvolumeclaim="claim-b1",pool="b",volume="b1"} 50
+`
+	names := []string{"hostpath_provisioner_volume_used_bytes", "hostpath_provisioner_volume_limit_bytes", "hostpath_provisioner_volume_inodes_limit"}
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	m.Usage("a", nil)
+	if n, err := testutil.GatherAndCount(m.Registry, "hostpath_provisioner_volume_inodes_used"); n != 1 || err != nil {
+		t.Errorf("%d series, %v", n, err)
+	}
+	m.LimitVolumes(0)
+	if n, err := testutil.GatherAndCount(m.Registry, names...); n != 0 || err != nil {
+		t.Errorf("%d series, %v", n, err)
+	}
+}

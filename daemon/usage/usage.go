@@ -1,0 +1,135 @@
+// Package usage judges what volumes take of their limits: which are nearly full, which a bounded number of metrics is
+// about, and whether files have escaped the limits.
+//
+// It reads no disk (package volume does) and writes no event (package controller does).
+package usage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+// Volume is a volume of a pool that has a project, and what that takes and may take.
+type Volume struct {
+	PV, Namespace, Claim, ClaimUID string
+	quota.Usage
+}
+
+// Part is the larger part of its limits that a volume takes: of bytes, or of inodes. 0 for one without limits.
+func (v Volume) Part() float64 {
+	return max(part(v.Bytes, v.Limit.Bytes), part(v.Inodes, v.Limit.Inodes))
+}
+
+func part(used, limit uint64) float64 {
+	if limit == 0 {
+		return 0
+	}
+	return float64(used) / float64(limit)
+}
+
+// Pool is what the filesystem of a pool says of projects.
+type Pool struct {
+	Volumes []Volume      // those that have a project, by project
+	Others  []quota.Usage // projects that no record has; the first may be 0, of files without a project
+	// Records is how many records the pool has, with those of volumes that have no project.
+	Records int
+	// Mixed: files without a project may be others' than the daemon's own: the filesystem is not the pool's alone, or
+	// the pool has volumes without a limit, or directories that no record knows.
+	Mixed bool
+}
+
+// Fullest returns the n volumes that take the largest part of their limits.
+func Fullest(all []Volume, n int) []Volume {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b Volume) int {
+		return cmp.Or(cmp.Compare(b.Part(), a.Part()), cmp.Compare(a.PV, b.PV))
+	})
+	return all[:min(max(n, 0), len(all))]
+}
+
+// A volume is nearly full from the first of these parts on, until it takes less than the second.
+const (
+	nearlyFull = 0.90
+	enough     = 0.85
+)
+
+// Watch remembers what was found in a pool. The zero value is ready; it is used by one goroutine.
+type Watch struct {
+	full    map[string]bool // by PV
+	escaped int             // looks in turn that found files that have escaped
+}
+
+// Full returns the volumes that are nearly full and were not at the look before.
+func (w *Watch) Full(p Pool) (now []Volume) {
+	full := map[string]bool{}
+	for _, v := range p.Volumes {
+		was := w.full[v.PV]
+		full[v.PV] = v.Part() >= nearlyFull || was && v.Part() >= enough
+		if full[v.PV] && !was {
+			now = append(now, v)
+		}
+	}
+	w.full = full
+	return now
+}
+
+// Retract has a volume told again that could not be told.
+func (w *Watch) Retract(pv string) { delete(w.full, pv) }
+
+// Escape returns the sentence of Escaped once, when the second look in turn has found something: a volume that is made
+// or removed during a look is none's for a moment.
+func (w *Watch) Escape(p Pool) string {
+	message := Escaped(p)
+	if message == "" {
+		w.escaped = 0
+		return ""
+	}
+	if w.escaped++; w.escaped != 2 {
+		return ""
+	}
+	return message
+}
+
+// Nearly is the sentence about a volume that is nearly full.
+func Nearly(v Volume) string {
+	if v.Part() > part(v.Bytes, v.Limit.Bytes) {
+		return fmt.Sprintf("volume %s has %d of %d files and directories", v.PV, v.Inodes, v.Limit.Inodes)
+	}
+	return fmt.Sprintf("volume %s takes %s of %s", v.PV, words.Size(v.Bytes), words.Size(v.Limit.Bytes))
+}
+
+// What the daemon's own files take at most, in bytes: directories, and a file for each record.
+const (
+	ownBase   = 16 << 20
+	ownRecord = 64 << 10
+	stray     = 1 << 20 // of a project that no volume has
+)
+
+// Escaped is the sentence about files that no limit counts any more, "" if there are none: they have no project, or one
+// that no volume has and nothing limits. Projects with a limit are somebody's own.
+func Escaped(p Pool) string {
+	var bytes uint64
+	var where []string
+	for _, u := range p.Others {
+		own := uint64(stray)
+		if u.ID == 0 {
+			own = ownBase + uint64(p.Records)*ownRecord
+		}
+		if u.Bytes <= own || u.Limit != (quota.Limit{}) {
+			continue
+		}
+		bytes += u.Bytes
+		if len(where) < 3 {
+			where = append(where, fmt.Sprint(u.ID))
+		}
+	}
+	if p.Mixed || bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("files of %s are counted to projects that no volume has (%s), so that no limit holds for them", words.Size(bytes), strings.Join(where, ", "))
+}

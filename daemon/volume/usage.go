@@ -1,0 +1,124 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+// Projects returns all projects of which the pool's filesystem knows something, in their order; none where the pool has
+// no project quotas. No file of a volume is looked at.
+func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Usage, err error) {
+	s, err := p.begin(ctx, id, "reading what volumes take")
+	if err != nil {
+		return nil, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	defer s.end()
+	if all, err = s.projects(ctx); err != nil {
+		return nil, fmt.Errorf("pool %q: reading what volumes take: %w", p.name, err)
+	}
+	return all, nil
+}
+
+func (s *session) projects(ctx context.Context) (all []quota.Usage, err error) {
+	if s.quotas == nil {
+		return nil, nil
+	}
+	for next := uint32(0); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s.pool.progress(s.call)
+		some, err := s.quotas.Kernel.From(s.root, next)
+		if err != nil || len(some) == 0 {
+			return all, err
+		}
+		all = append(all, some...)
+		if next = some[len(some)-1].ID + 1; next == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Usage returns what the pool's volumes take, by their projects. Volumes without one are not in it.
+func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error) {
+	s, err := p.begin(ctx, id, "reading what volumes take")
+	if err != nil {
+		return usage.Pool{}, fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	defer s.end()
+	u, err := s.usage(ctx)
+	if err != nil {
+		return usage.Pool{}, fmt.Errorf("pool %q: reading what volumes take: %w", p.name, err)
+	}
+	return u, nil
+}
+
+func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
+	all, err := s.projects(ctx)
+	if err != nil || len(all) == 0 {
+		return u, err
+	}
+	owners, err := s.owners()
+	if err != nil {
+		return u, err
+	}
+	for _, one := range all {
+		r, known := owners[one.ID]
+		if !known {
+			u.Others = append(u.Others, one)
+			continue
+		}
+		u.Volumes = append(u.Volumes, usage.Volume{PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Usage: one})
+	}
+	u.Records = len(owners)
+	u.Mixed, err = s.mixed(owners)
+	return u, err
+}
+
+// owners are the volumes that have a project, by that.
+func (s *session) owners() (map[uint32]record.Record, error) {
+	r := &s.pool.recorded
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := s.readProjects(r); err != nil {
+		return nil, err
+	}
+	owners := make(map[uint32]record.Record, len(r.held))
+	for id, owner := range r.held {
+		owners[id] = owner
+	}
+	return owners, nil
+}
+
+// mixed reports whether files without a project may be others' than the daemon's own: the pool is not the root of its
+// filesystem, or has directories without a project of ours.
+func (s *session) mixed(owners map[uint32]record.Record) (bool, error) {
+	var root, above unix.Stat_t
+	if err := unix.Fstat(s.root, &root); err != nil {
+		return false, err
+	}
+	if err := unix.Fstatat(s.root, "..", &above, 0); err != nil {
+		return false, err
+	}
+	if above.Dev == root.Dev {
+		return true, nil
+	}
+	known := map[string]bool{metaDir: true, "lost+found": true}
+	for _, r := range owners {
+		known[r.Directory] = true
+	}
+	all, err := s.names("")
+	for name := range all {
+		if !known[name] {
+			return true, err
+		}
+	}
+	return false, err
+}

@@ -1,0 +1,54 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+// What volumes take is read by their projects, all of them, and told apart from what else is on the filesystem.
+func TestUsage(t *testing.T) {
+	r, k := onXFS(t)
+	for i := range 3 {
+		must(t, unix.Mkdir(filepath.Join(r.path, r.limited(t, pvName(i)).Directory, "sub"), 0o700))
+	}
+	giveProject(t, filepath.Join(r.path, r.lookup(t, pvName(2)).Directory, "sub"), quota.Project{ID: 7})
+	u, err := r.Usage(t.Context(), r.id)
+	must(t, err)
+	var got []string
+	for _, v := range u.Volumes {
+		got = append(got, fmt.Sprint(v.PV == pvName(int(v.ID-first)), " ", v.Claim, " ", v.Inodes, " ", v.Limit.Bytes>>30))
+	}
+	if want := []string{"true data 2 1", "true data 2 1", "true data 1 1"}; !slices.Equal(got, want) || u.Records != 3 || u.Mixed {
+		t.Errorf("got %q of %d records, mixed %t", got, u.Records, u.Mixed)
+	}
+	if len(u.Others) != 2 || u.Others[0].ID != 0 || u.Others[1] != (quota.Usage{ID: 7, Inodes: 1}) {
+		t.Errorf("others are %+v", u.Others)
+	}
+	k.fails = unix.EIO
+	if _, err := r.Usage(t.Context(), r.id); !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v", err)
+	}
+	r.SetQuotas(nil)
+	if u, err := r.Usage(t.Context(), r.id); err != nil || len(u.Volumes) > 0 {
+		t.Errorf("without quotas: %v, %v", err, u)
+	}
+}
+
+// Files without a project may be others' beside a directory that no record knows, and below the filesystem's root.
+func TestUsageOfMixedPool(t *testing.T) {
+	r, k := onXFS(t)
+	for name, path := range map[string]string{"theirs": r.path, "below": r.path + "/below"} {
+		must(t, unix.Mkdir(filepath.Join(r.path, name), 0o700))
+		if u, err := withQuotas(t, path, &BegunProjects{}, k).Usage(t.Context(), identity(t, path)); err != nil || !u.Mixed {
+			t.Errorf("%s: %v, mixed %t", name, err, u.Mixed)
+		}
+		must(t, unix.Rename(filepath.Join(r.path, name), r.meta("trash", name)))
+	}
+}
