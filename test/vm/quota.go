@@ -42,6 +42,7 @@ func (p *play) quota() {
 	for _, pool := range []string{"fast", "big"} {
 		p.limited(pool)
 	}
+	p.told()
 	p.killedInTheMiddle()
 	for _, pool := range []string{"fast", "big"} {
 		p.switchedOff(pool)
@@ -92,12 +93,9 @@ func ofSize(size string) func(*corev1.PersistentVolumeClaim) {
 
 // limited fills a volume of 10 MiB as processes of pods can be.
 func (p *play) limited(pool string) {
-	var dir, neighbour string
-	p.need("on "+pool+": two claims of 10 MiB", func() (string, error) {
-		var errs [2]error
-		dir, errs[0] = p.boundOf(pool, "10Mi")
-		neighbour, errs[1] = p.boundOf(pool, "10Mi")
-		return dir, errors.Join(errs[:]...)
+	dir, neighbour := "/run/pods/"+pool+"/volume", "/run/pods/"+pool+"/neighbour"
+	p.need("on "+pool+": two claims of 10 MiB, mounted as kubelet does", func() (string, error) {
+		return "", errors.Join(p.mounted(pool, dir), p.mounted(pool, neighbour))
 	})
 	p.step("on "+pool+": df shows the claim's size, and its inodes", func() (string, error) {
 		return p.expect("df -B1 "+dir+" | tail -n 1; df -i "+dir+" | tail -n 1", " 10485760 ", fmt.Sprintf(" %d ", quotaInodes))
@@ -137,13 +135,17 @@ func (p *play) limited(pool string) {
 	})
 }
 
-// boundOf makes a claim of this size and returns its directory.
-func (p *play) boundOf(pool, size string) (dir string, err error) {
-	claim, err := p.claim(pool, ofSize(size))
+// mounted makes a claim of 10 MiB and binds its directory where other users than root reach it.
+func (p *play) mounted(pool, at string) error {
+	claim, err := p.claim(pool, ofSize("10Mi"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	return p.waitBound(claim)
+	dir, err := p.waitBound(claim)
+	if err == nil {
+		_, err = p.do("mkdir -p " + at + " && mount --bind " + dir + " " + at)
+	}
+	return err
 }
 
 // fills has a process write 20 MiB into a directory that is limited to 10 MiB.
@@ -231,18 +233,46 @@ func (p *play) compareLimits() (string, error) {
 	return fmt.Sprintf("%d volumes, %[1]d limits", total), nil
 }
 
-// switchedOff switches enforcement off beneath the daemon.
+// switchedOff switches enforcement off beneath the daemon. An ext4 is mounted without the option, because Debian's
+// kernel has no other way for one whose quotas are a feature.
 func (p *play) switchedOff(pool string) {
-	p.step("enforcement is switched off on "+pool+": the pool closes", func() (string, error) {
-		if _, err := p.do("xfs_quota -f -x -c 'disable -p' /srv/" + pool); err != nil {
+	off, on := "xfs_quota -x -c 'disable -p' /srv/big", "xfs_quota -x -c 'enable -p' /srv/big"
+	if pool == "fast" {
+		off, on = "umount /run/pods/fast/* /srv/fast && mount /dev/vdc /srv/fast", "umount /srv/fast && mount -o prjquota /dev/vdc /srv/fast"
+	}
+	p.step("limits are not enforced any more on "+pool+": the pool closes", func() (string, error) {
+		if _, err := p.do(off); err != nil {
 			return "", err
 		}
 		return p.closes(pool, "QuotaUnavailable")
 	})
-	p.step("and on again: it opens", func() (string, error) {
-		if _, err := p.do("xfs_quota -f -x -c 'enable -p' /srv/" + pool); err != nil {
+	p.step("and again: it opens", func() (string, error) {
+		if _, err := p.do(on); err != nil {
 			return "", err
 		}
 		return p.opens(pool)
+	})
+}
+
+// told fills a volume of pool big, and has files escape from it: each in two looks, half a minute apart.
+func (p *play) told() {
+	const dir = "/run/pods/big/volume"
+	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {
+		if _, err := p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"); err != nil {
+			return "", err
+		}
+		if _, err := p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep 'takes 9.4 MiB of 10.0 MiB'"); err != nil {
+			return "", err
+		}
+		return p.expect("hostpath-provisioner volumes big", "USED", "9.4 MiB")
+	})
+	p.step("files that are not counted to a volume any more are told to the node", func() (string, error) {
+		for i := range 4 {
+			file := fmt.Sprintf("%s/escaped%d", dir, i)
+			if _, err := p.do("rm -f " + dir + "/file; " + asUser + "sh -c 'dd if=/dev/zero of=" + file + " bs=64k count=150 2>/dev/null && chattr -p 0 " + file + "'"); err != nil {
+				return "", err
+			}
+		}
+		return p.machine.until(p.ctx, 2*limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep -o 'files of .* are counted to projects that no volume has (0)'")
 	})
 }
