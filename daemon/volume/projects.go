@@ -81,6 +81,7 @@ type recorded struct {
 	id      mounts.Identity
 	held    map[uint32]record.Record // which volume has a project
 	foreign map[uint32]time.Time     // seen in use without a record, and when
+	first   uint32                   // where the range begins
 	lowest  uint32                   // all projects of the range below it are held
 }
 
@@ -103,6 +104,7 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 	if err := s.readProjects(r); err != nil {
 		return nil, wrap("reading which projects are taken", err)
 	}
+	r.rangeFrom(of.First)
 	named := map[uint32]bool{}
 	if of.Named != nil {
 		named = of.Named()
@@ -164,6 +166,13 @@ func (s *session) readProjects(r *recorded) error {
 		}
 	}
 	return nil
+}
+
+// rangeFrom says where the range begins: a reload may have given it another beginning.
+func (r *recorded) rangeFrom(first uint32) {
+	if r.first != first {
+		r.first, r.lowest = first, 0
+	}
 }
 
 func (r *recorded) hold(of record.Record, named map[uint32]bool) {
@@ -235,7 +244,8 @@ func (s *session) clear(id uint32) error {
 }
 
 // release clears the limit of a volume whose directory is gone, before its record goes. removed says that this call
-// removed it: else the project may be another volume's by now, if a file has it.
+// removed it: else the project may be another volume's by now, if a file has it. The limit of a project that is not in
+// the range any more may be refused, and stays then.
 func (s *session) release(r record.Record, removed bool) error {
 	if r.ProjectID == 0 || s.quotas == nil {
 		return nil
@@ -246,5 +256,8 @@ func (s *session) release(r record.Record, removed bool) error {
 			return wrap(fmt.Sprintf("asking for project %d", r.ProjectID), err)
 		}
 	}
-	return s.clear(r.ProjectID)
+	if err := s.clear(r.ProjectID); s.quotas.has(r.ProjectID) {
+		return err
+	}
+	return nil
 }

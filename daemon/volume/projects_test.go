@@ -25,6 +25,7 @@ type kernel struct {
 	path   string
 	limits map[uint32]quota.Limit
 	fails  error
+	refuse uint32 // a project whose limit may not be set (package mountpoint refuses those that are out of the range)
 }
 
 func (k *kernel) Get(_ int, id uint32) (quota.Usage, error) {
@@ -42,6 +43,9 @@ func (k *kernel) Get(_ int, id uint32) (quota.Usage, error) {
 func (k *kernel) Set(_ int, id uint32, l quota.Limit) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if id == k.refuse && id != 0 {
+		return errors.New("out of the range")
+	}
 	if k.limits[id] = l; l == (quota.Limit{}) {
 		delete(k.limits, id)
 	}
@@ -327,5 +331,26 @@ func TestResizeOfProject(t *testing.T) {
 	must(t, r.Resize(t.Context(), r.id, pv, 3<<30))
 	if got := r.lookup(t, pv); got.Requested != 3<<30 || k.limits[first] != (quota.Limit{Bytes: 3 << 30, Inodes: 3002}) || len(k.limits) != 1 {
 		t.Errorf("%d bytes are recorded, limits are %v", got.Requested, k.limits)
+	}
+}
+
+// A reload gives the pool another range, below the one before: volumes get projects of it, and one that has a project of
+// the earlier range can be removed, though its limit may not be changed any more.
+func TestAnotherRange(t *testing.T) {
+	r, k := onXFS(t)
+	r.limited(t, pv)
+	r.limited(t, "pvc-2")
+	another := *r.quotas.Load()
+	another.First, another.Last, k.refuse = 100, 101, first
+	r.SetQuotas(&another)
+	if got := r.limited(t, "pvc-3").ProjectID; got != 100 {
+		t.Errorf("it has %d", got)
+	}
+	must(t, r.Trash(t.Context(), r.id, pv))
+	must(t, r.Discard(t.Context(), r.id, pv))
+	_, err := r.Pool.Purge(t.Context(), r.id, pv)
+	must(t, err)
+	if _, err := r.Lookup(t.Context(), r.id, pv); !errors.Is(err, ErrNotRecorded) || !slices.Equal(k.limited(), []uint32{100, first, first + 1}) {
+		t.Errorf("%v, limited are %v", err, k.limited())
 	}
 }
