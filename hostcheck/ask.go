@@ -69,7 +69,7 @@ func space(fd int) (Space, error) {
 	}
 	return Space{
 		Asked: true, ReadOnly: st.Flags&unix.ST_RDONLY != 0,
-		Size: st.Blocks * unit, Available: st.Bavail * unit,
+		Size: st.Blocks * unit, Available: st.Bavail * unit, RootOnly: (st.Bfree - min(st.Bfree, st.Bavail)) * unit,
 		Inodes: st.Files, InodesFree: st.Ffree,
 	}, nil
 }

@@ -81,7 +81,7 @@ func (v view) fill(r *Report) {
 	r.Device = number(v.pathOn.Major, v.pathOn.Minor)
 	s := v.facts.Space
 	r.Size, r.Available, r.Inodes, r.InodesFree, r.Reserve = s.Size, s.Available, s.Inodes, s.InodesFree, v.reserve
-	r.Labelled = v.facts.Label.Looked
+	r.RootOnly, r.Labelled = s.RootOnly, v.facts.Label.Looked
 	if s.Available > v.reserve {
 		r.Free = s.Available - v.reserve
 	}

@@ -96,6 +96,7 @@ const (
 type Space struct {
 	Size       uint64 `json:"size,omitempty"` // bytes
 	Available  uint64 `json:"available,omitempty"`
+	RootOnly   uint64 `json:"rootOnly,omitempty"` // free, and not available to other users
 	Inodes     uint64 `json:"inodes,omitempty"`
 	InodesFree uint64 `json:"inodesFree,omitempty"`
 	ReadOnly   bool   `json:"readOnly,omitempty"`

@@ -104,6 +104,7 @@ type Report struct {
 	Device    string          `json:"-"`         // major:minor of its filesystem in the mount table
 	Size      uint64          `json:"size"`      // bytes, statfs(2) f_blocks
 	Available uint64          `json:"available"` // bytes, statfs(2) f_bavail
+	RootOnly  uint64          `json:"-"`         // bytes that are free for root alone: f_bfree less f_bavail
 	Reserve   uint64          `json:"reserve"`   // bytes
 	Free      uint64          `json:"free"`      // bytes that new volumes may take: Available less Reserve, never below zero
 	Inodes    uint64          `json:"inodes"`    // 0 where the filesystem does not count them (btrfs)
