@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
@@ -66,9 +67,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
-	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
+	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook(), changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.Keep(nil)
-	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health})
+	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health, Rooms: d.rooms})
 	d.metrics.Reloaded(true, time.Now())
 	d.warn(hostcheck.CheckHost(os.DirFS("/")))
 	if err := capable(cfg); err != nil {
@@ -109,7 +110,9 @@ type daemon struct {
 	// find the same locks as those that began later.
 	store map[storeKey]*volume.Pool
 	begun volume.BegunProjects
-	locks *ownership.Locks
+	// promises is kept likewise.
+	promises *capacity.Book
+	locks    *ownership.Locks
 
 	unit      Unit              // as it was when this process was started
 	confined  *confine.Confined // nil: nothing is
@@ -161,6 +164,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	go d.tell(life)
 	for g != nil {
 		d.locks.Keep(g.places())
+		d.keepAccounts(g.cfg)
 		d.now.set(g)
 		g = d.runOne(ctx, g)
 	}
@@ -362,6 +366,26 @@ func (d *daemon) keep(g *generation, say func(Status)) {
 		d.Log.Warn(fmt.Sprintf("the status file was not written: %v", err))
 	}
 	say(s)
+}
+
+// rooms is what the pools have for new volumes, of those whose storage is there.
+func (d *daemon) rooms() map[string]metrics.Room {
+	all := map[string]metrics.Room{}
+	g := d.now.get()
+	if g == nil {
+		return all
+	}
+	for _, state := range g.gate.All() {
+		if state.Report.Size == 0 {
+			continue
+		}
+		one := metrics.Room{Free: state.Report.Free}
+		if room, own, counted := g.controller.Room(state.Report.Pool); counted {
+			one = metrics.Room{Free: room.Free, Promised: own, Counted: true}
+		}
+		all[state.Report.Pool] = one
+	}
+	return all
 }
 
 func (d *daemon) countVolumes() map[string]int {

@@ -248,6 +248,7 @@ func (g *generation) status() Status {
 	for i, state := range g.gate.All() {
 		pool := poolStatus(state, g.cfg.Pools[i])
 		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))
+		pool.promise(g.controller.Room(pool.Name))
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Sentence = sentence(s)

@@ -24,9 +24,22 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.Po
 		})
 		all = append(all, controller.PoolParts{
 			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: probe, Opened: probe.Opened,
+			Account: d.promises.Account(accountKey(p)), Overcommit: p.Overcommit,
 		})
 	}
 	return all
+}
+
+// accountKey tells what is promised in one directory from what is in another one.
+func accountKey(p config.Pool) string { return p.Name + "\x00" + p.Path }
+
+// keepAccounts drops what pools promised that are not configured any more.
+func (d *daemon) keepAccounts(cfg config.Config) {
+	var keys []string
+	for _, p := range cfg.Pools {
+		keys = append(keys, accountKey(p))
+	}
+	d.promises.Keep(keys...)
 }
 
 // labelOf is the SELinux label that volumes are born with, "" where there is no SELinux.

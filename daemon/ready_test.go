@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -24,8 +25,8 @@ const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "c
 func newDaemon(t *testing.T) (*daemon, *generation) {
 	t.Helper()
 	dir := hosttest.Dir(t)
-	d := &daemon{Options: Options{RuntimeDir: dir, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1), store: map[storeKey]*volume.Pool{}}
-	d.metrics = metrics.New("test", metrics.Sources{Volumes: d.countVolumes, Health: d.health})
+	d := &daemon{Options: Options{RuntimeDir: dir, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1), store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook()}
+	d.metrics = metrics.New("test", metrics.Sources{Volumes: d.countVolumes, Health: d.health, Rooms: d.rooms})
 	cfg := config.Config{Node: "node-a", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := os.WriteFile(cfg.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
@@ -49,9 +50,10 @@ type PoolStatus struct {
 	Reason   string    `json:"reason,omitempty"` // why it is closed
 	Message  string    `json:"message,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
-	Full     bool      `json:"full,omitempty"` // it is not open, and only because it is full
-	Size     uint64    `json:"size,omitempty"` // absent while the storage is
-	Free     *uint64   `json:"free,omitempty"` // what new volumes may take; absent as well
+	Full     bool      `json:"full,omitempty"`     // it is not open, and only because it is full
+	Size     uint64    `json:"size,omitempty"`     // absent while the storage is
+	Free     *uint64   `json:"free,omitempty"`     // what new volumes may take; absent as well
+	Promised *uint64   `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
 	Device     string `json:"device,omitempty"`
 	MountPoint string `json:"mountPoint,omitempty"` // as configured
@@ -118,6 +120,17 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 		}
 	}
 	return p
+}
+
+// promise adds what the pool has promised.
+func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
+	if !counted {
+		return
+	}
+	p.Promised = &own
+	if p.Free != nil {
+		p.Free = &room.Free
+	}
 }
 
 // sentence says the state in words for systemctl status: what is wrong first.

@@ -67,7 +67,7 @@ var accidental = []struct {
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
 	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
 	{regexp.MustCompile(`pid \d+`), "pid PID"},
-	{regexp.MustCompile(`"(pid|size|available|reserve|free|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
+	{regexp.MustCompile(`"(pid|size|available|reserve|free|promised|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
 	{regexp.MustCompile(`"tookSeconds": [0-9.e-]+`), `"tookSeconds": S`},
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
 }
@@ -310,11 +310,11 @@ func TestStatus(t *testing.T) {
 	s := &story{h: h}
 	s.says("no daemon")
 	s.call("status")
-	free := uint64(9 << 30)
+	free, promised := uint64(9<<30), uint64(3<<29)
 	good := daemon.Status{
 		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
-		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Volumes: 12}},
+		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Promised: &promised, Volumes: 12}},
 	}
 	put := h.status
 	put(good)

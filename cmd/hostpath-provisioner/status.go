@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // errNoDaemon says that there is no daemon whose status could be printed.
@@ -81,9 +82,9 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		fmt.Fprintln(w, s.Confined)
 	}
 	fmt.Fprintln(w)
-	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "FREE")
+	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "PROMISED", "FREE")
 	for _, pool := range s.Pools {
-		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), freeOf(pool.FreeBytes(), pool.Size))
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), promisedOf(pool), freeOf(pool.FreeBytes(), pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -100,6 +101,14 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// promisedOf is what the pool keeps for its volumes, "" before that was counted.
+func promisedOf(pool daemon.PoolStatus) string {
+	if pool.Promised == nil {
+		return ""
+	}
+	return words.Size(*pool.Promised)
 }
 
 func verdictOf(pool daemon.PoolStatus) string {

@@ -54,6 +54,8 @@ type listed struct {
 type poolList struct {
 	Name   string `json:"name"`
 	Closed string `json:"closed,omitempty"` // why it was not looked at
+	// Promised is what the pool keeps for all its volumes, in bytes, whether or not they use it.
+	Promised uint64 `json:"promised"`
 }
 
 // volumeRow is one thing in a pool, or one object that says so.
@@ -64,6 +66,7 @@ type volumeRow struct {
 	Pool      string `json:"pool"`
 	Directory string `json:"directory,omitempty"` // below the pool's path
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
+	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	Used        *uint64 `json:"used,omitempty"` // bytes
@@ -303,7 +306,7 @@ func join(disks []disk, api objects) listed {
 		all.API = api.err.Error()
 	}
 	for _, d := range disks {
-		one := poolList{Name: d.pool}
+		one := poolList{Name: d.pool, Promised: d.inventory.Promised()}
 		if d.err != nil {
 			one.Closed = d.err.Error()
 		}
@@ -362,7 +365,7 @@ func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.
 }
 
 func recordRow(pool string, r record.Record) volumeRow {
-	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested}
+	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested, Promised: r.Promised}
 }
 
 // takes fills in what the volume's project takes.

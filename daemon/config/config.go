@@ -101,6 +101,8 @@ type Pool struct {
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64
 	ReserveBytes   uint64
+	// Overcommit is how many times what the reserve leaves of the filesystem may be promised to volumes.
+	Overcommit float64
 	// Accept are reasons of warnings that are not given, sorted, with commas between them.
 	Accept string
 	// Default: the pool of classes that name none. The only pool is the default one unless its
@@ -139,6 +141,7 @@ func DefaultPool(name string) Pool {
 		Quota:          QuotaOff,
 		QuotaFirst:     QuotaFirst,
 		QuotaLast:      QuotaLast,
+		Overcommit:     1,
 	}
 }
 

@@ -67,6 +67,7 @@ var (
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": setInodes,
 		"reserve":        text(setReserve),
+		"overcommit":     setOvercommit,
 		"default":        truth(func(p *Pool, b bool) { p.Default = b }),
 	}
 )
@@ -342,6 +343,25 @@ func setReserve(p *Pool, s string) error {
 	p.ReserveBytes = uint64(amount.Value())
 	return nil
 }
+
+// setOvercommit takes an integer as well: "2" is how most people write 2.0. TOML has inf and nan.
+func setOvercommit(p *Pool, v any) error {
+	switch v := v.(type) {
+	case float64:
+		p.Overcommit = v
+	case int64:
+		p.Overcommit = float64(v)
+	default:
+		return fmt.Errorf("want a number, got %s", typeName(v))
+	}
+	if !(p.Overcommit > 0 && p.Overcommit <= overcommitMost) {
+		return fmt.Errorf("%v is not a number above 0 and up to %d", v, overcommitMost)
+	}
+	return nil
+}
+
+// overcommitMost is for filesystems on thin storage: of 1 TiB it promises 1 PiB.
+const overcommitMost = 1000
 
 func names[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 

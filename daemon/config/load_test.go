@@ -84,9 +84,9 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Exclusive: true, Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Default: true,
+			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:28: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:34: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:28: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:35: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -191,6 +191,12 @@ func TestRefusals(t *testing.T) {
 		{"device with a space behind", pool("device='UUID=1234 '\n"), `config.toml:4: pool.p.device: "UUID=1234 " has a space at its edge`},
 		{"reserve beyond all", pool("reserve='100E'\n"), `config.toml:4: pool.p.reserve: "100E" is more than a filesystem can have`},
 		{"reserve of many digits", pool("reserve='1e999999999'\n"), `config.toml:4: pool.p.reserve: "1e999999999" is more than a filesystem can have`},
+		{"overcommit of nothing", pool("overcommit=0\n"), `config.toml:4: pool.p.overcommit: 0 is not a number above 0 and up to 1000`},
+		{"overcommit below nothing", pool("overcommit=-1.5\n"), `config.toml:4: pool.p.overcommit: -1.5 is not a number above 0 and up to 1000`},
+		{"overcommit without end", pool("overcommit=inf\n"), `config.toml:4: pool.p.overcommit: +Inf is not a number above 0 and up to 1000`},
+		{"overcommit that is no number", pool("overcommit=nan\n"), `config.toml:4: pool.p.overcommit: NaN is not a number above 0 and up to 1000`},
+		{"overcommit too large", pool("overcommit=1000.5\n"), `config.toml:4: pool.p.overcommit: 1000.5 is not a number above 0 and up to 1000`},
+		{"overcommit as a string", pool("overcommit='2'\n"), `config.toml:4: pool.p.overcommit: want a number, got the string "2"`},
 		{"quota of CephFS on every node", pool("scope='every-node'\ncephfs_quota=true\n"), `config.toml:5: pool.p.cephfs_quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
 		{"quota of CephFS on every node, by its new name", pool("scope='every-node'\nquota='ceph'\n"), `config.toml:5: pool.p.quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
 		{"project quotas of a shared pool", pool("scope='shared'\nquota='project'\n"), `config.toml:5: pool.p.quota: "project" is for filesystems of one node, and the pool's scope is "shared"`},
@@ -274,6 +280,8 @@ func TestAccepted(t *testing.T) {
 		"device = 'LABEL=my disk'":   func(p Pool) bool { return p.Device == "LABEL=my disk" },
 		"filesystem = 'fuse.sshfs'":  func(p Pool) bool { return p.Filesystem == "fuse.sshfs" },
 		"mount_point = '/srv'":       func(p Pool) bool { return p.MountPoint == "/srv" && p.Path == "/srv/p" },
+		"overcommit = 2":             func(p Pool) bool { return p.Overcommit == 2 },
+		"overcommit = 0.5":           func(p Pool) bool { return p.Overcommit == 0.5 },
 		"default = false":            func(p Pool) bool { return !p.Default },
 	} {
 		if p := load(t, minimal+line+"\n").Pools[0]; !check(p) {

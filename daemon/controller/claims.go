@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -97,19 +98,26 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		}
 		verdict = plan.ForClaim(facts)
 	}
-	if verdict.Reason == "" {
-		return facts, h, verdict, nil
+	verdict = c.recount(ctx, &facts, verdict)
+	return facts, h, verdict, nil
+}
+
+// recount counts the nodes before a claim is refused, given back, or kept waiting here: another node may have joined or
+// gone meanwhile.
+func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict) plan.Verdict {
+	if v.Reason == "" {
+		return v
 	}
-	// Before a claim is refused, given back, or kept waiting here: another node may have joined or gone meanwhile.
 	age := time.Minute
-	if facts.Nodes < 2 {
+	if f.Nodes < 2 {
 		age = 2 * time.Second
 	}
-	if nodes := c.nodeCount(ctx, age); nodes != facts.Nodes {
-		facts.Nodes = nodes
-		verdict = plan.ForClaim(facts)
+	nodes := c.nodeCount(ctx, age)
+	if nodes == f.Nodes {
+		return v
 	}
-	return facts, h, verdict, nil
+	f.Nodes = nodes
+	return plan.ForClaim(*f)
 }
 
 // nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was given to this node
@@ -142,7 +150,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		h, _ = w.disk.Open(ctx)
 		reason, why := h.State.Closed()
 		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
-		f.Free = h.State.Report.Free
+		f.Room = h.RoomFor(plan.VolumeName(claim))
 		role := w.elector.Role()
 		f.Silent = role == leadership.Standby
 		f.Closed = w.elector.Blocked(f.Closed)
@@ -170,7 +178,11 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
 	// Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), w.Name)
-	if err := h.Create(spec(f, pv, name)); err != nil {
+	err = h.Create(spec(f, pv, name))
+	if full := new(capacity.FullError); errors.As(err, &full) {
+		return c.tooLate(ctx, f, full.Room)
+	}
+	if err != nil {
 		return c.createFailed(ctx, w, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
@@ -242,6 +254,21 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 		made.Quota, made.Project = request, f.Pool.Quota == plan.QuotaProject
 	}
 	return made
+}
+
+// tooLate: another claim was promised the space since the facts of this one were gathered. It is decided again with what
+// is left.
+func (c *Controller) tooLate(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
+	c.inFlight.left(string(f.Claim.UID)) // nothing was made
+	f.Room = left
+	verdict := c.recount(ctx, &f, plan.ForClaim(f))
+	if verdict.Action == plan.Release {
+		return c.release(ctx, f, verdict)
+	}
+	if !c.reportClaim(f.Claim, verdict, f.Pool.Name) {
+		return report.LimitedRetry, nil
+	}
+	return c.again(string(f.Claim.UID), verdict), nil
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.

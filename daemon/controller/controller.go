@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/begun"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/binding"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
@@ -28,8 +29,12 @@ import (
 type PoolParts struct {
 	plan.Pool
 	Storage disk.Storage
-	Label   string // the SELinux label of new volumes, "" where there is no SELinux
-	Probe   Prober
+	// Account is what the pool has promised, also by earlier configurations; nil is a new one. Overcommit is how many
+	// times its filesystem may be promised, 0 is once.
+	Account    *capacity.Account
+	Overcommit float64
+	Label      string // the SELinux label of new volumes, "" where there is no SELinux
+	Probe      Prober
 	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker that
 	// was found there, before any work is done in it.
 	Opened func(marker hostcheck.Marker) error
@@ -113,9 +118,10 @@ func New(o Options) *Controller {
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
 		c.workers[p.Name] = &poolWorker{
-			PoolParts: p, disk: openDisk(o, p, kick), claims: newQueue(), volumes: newQueue(), purges: newQueue(),
+			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1),
 		}
+		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
 		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])
 		c.workers[p.Name].everyNode = c.newDirectory(c.workers[p.Name])
 		if p.Scope == plan.ScopeShared {
@@ -125,10 +131,11 @@ func New(o Options) *Controller {
 	return c
 }
 
-func openDisk(o Options, p PoolParts, kick chan struct{}) *disk.Pool {
+func openDisk(o Options, w *poolWorker) *disk.Pool {
 	return disk.New(disk.Options{
-		Name: p.Name, Gate: o.Gate, Storage: p.Storage, Label: p.Label,
-		Look: func() { signal(kick) }, Slow: o.Deadline / 4,
+		Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
+		Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
+		Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
 	})
 }
 

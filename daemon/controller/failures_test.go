@@ -130,11 +130,12 @@ func (deafObserver) Expansion(string, string) {}
 // stand is a controller with one open pool, "fast", on this disk.
 func stand(a *api, storage disk.Storage) (*Controller, *poolWorker) {
 	g := gate.New("fast")
-	g.Set(hostcheck.Report{Pool: "fast", Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
+	g.Set(hostcheck.Report{Pool: "fast", Size: 1 << 40, Available: 1 << 40, Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
 		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: deafObserver{},
-		Pools:   []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
-		Listers: Listers{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
+		Pools:    []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
+		Deadline: time.Minute, // a busy machine is no reason to look at the pool
+		Listers:  Listers{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
 	})
 	return c, c.workers["fast"]
 }

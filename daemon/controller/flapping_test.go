@@ -42,7 +42,7 @@ func (m *mount) set(missing string) {
 func (m *mount) Probe(context.Context) hostcheck.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := hostcheck.Report{Pool: "fast", Free: 1 << 40, Mark: hostcheck.Marker{Cluster: "c"}}
+	r := hostcheck.Report{Pool: "fast", Size: 1 << 40, Available: 1 << 40, Free: 1 << 40, Mark: hostcheck.Marker{Cluster: "c"}}
 	if m.missing != "" {
 		r.Findings = []hostcheck.Finding{{Reason: hostcheck.ReasonNotMounted, Severity: hostcheck.Close, Message: m.missing}}
 	}

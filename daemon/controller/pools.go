@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
@@ -108,6 +109,23 @@ func stillOpening(sound bool, before, after gate.State) bool {
 	return sound && before.Checked && !before.Removable() && before.Report.Identity == after.Report.Identity
 }
 
+// free is what new volumes may take, as far as it is known what is promised.
+func (w *poolWorker) free(now gate.State) uint64 {
+	if room, _, counted := w.disk.Room(); counted {
+		return room.Free
+	}
+	return now.Report.Free
+}
+
+// Room is what a pool has for one more volume, and what of it was promised by the pool itself. ok is false as long as
+// that was not counted.
+func (c *Controller) Room(pool string) (room capacity.Room, own uint64, ok bool) {
+	if w := c.workers[pool]; w != nil && pool != "" {
+		return w.disk.Room()
+	}
+	return capacity.Room{}, 0, false
+}
+
 // reportPool tells the log and the Node object what changed, each finding in its own words. The state of a pool that
 // changes to and fro is told now and then, with how often it changed.
 func (c *Controller) reportPool(w *poolWorker, now gate.State) {
@@ -121,7 +139,7 @@ func (c *Controller) reportPool(w *poolWorker, now gate.State) {
 		often = fmt.Sprintf(" (its state changed %d times within %s)", changes, lasted.Round(time.Second))
 	}
 	if now.Open() && (!was.Open() || changes > 1) {
-		message := "pool " + w.Name + ": open, " + words.Size(now.Report.Free) + " for new volumes" + often
+		message := "pool " + w.Name + ": open, " + words.Size(w.free(now)) + " for new volumes" + often
 		c.Log.Info(message, "reason", plan.ReasonPoolOpened, "pool", w.Name)
 		if was.Checked {
 			c.Events.Event(report.Node(c.Node), corev1.EventTypeNormal, plan.ReasonPoolOpened, message)

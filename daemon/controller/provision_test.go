@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -36,6 +37,14 @@ type creator struct {
 func (r *creator) Create(_ context.Context, _ mounts.Identity, s volume.Spec) (string, error) {
 	r.done.note("directory " + s.Directory)
 	return s.Directory, r.diskErr
+}
+
+func (r *creator) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{}, nil
+}
+
+func (r *creator) Lookup(context.Context, mounts.Identity, string) (record.Record, error) {
+	return record.Record{}, volume.ErrNotRecorded
 }
 
 func (r *creator) CreateVolume(_ context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
@@ -120,6 +129,36 @@ func TestProvision(t *testing.T) {
 		}
 		if left := ctl.inFlight.left("u") != ""; left != c.unready {
 			t.Errorf("%s: the directory is left without its object: %t", name, left)
+		}
+	}
+}
+
+// Another claim was promised the space since this one's facts were gathered: nothing is made, the claim is told the
+// numbers of that moment, and goes back to the scheduler, unless it has nowhere else to go.
+func TestSpaceThatAnotherClaimGot(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes int
+		node  string // that was written on the claim
+	}{"others may have it": {2, "node "}, "the only node": {1, ""}} {
+		made := &creator{won: true}
+		ctl, w, facts, heard := provisioning(made)
+		facts.Self.Provisioner, facts.Nodes, facts.Room.Free = "p", c.nodes, 1<<40
+		facts.Claim.Annotations = map[string]string{plan.SelectedNode: "node-a", plan.StorageProvisioner: "p"}
+		ctl.nodes.number, ctl.nodes.counted = c.nodes, time.Now()
+		h, _ := w.disk.Open(t.Context())
+		if err := h.Create(volume.Spec{Record: record.Record{PV: "other", Directory: "other", Requested: 1<<40 - 5}}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := ctl.provision(t.Context(), h, facts)
+		said := strings.Join(heard.of("u"), ", ")
+		if err != nil || made.node != c.node || made.done.String() != "directory other" || (after > 0) != (c.node == "") {
+			t.Errorf("%s: did %q, wrote %q, again after %s, %v", name, made.done.String(), made.node, after, err)
+		}
+		if !strings.HasPrefix(said, plan.ReasonNotEnoughSpace) || !strings.Contains(said, "5 B is available for new volumes") {
+			t.Errorf("%s: events %q", name, said)
+		}
+		if ctl.inFlight.left("u") != "" {
+			t.Errorf("%s: a directory is thought to be left", name)
 		}
 	}
 }

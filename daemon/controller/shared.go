@@ -14,6 +14,7 @@ func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 	return leadership.New(leadership.Options{
 		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
 		Events: c.Events, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
+			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
 			signal(w.recheck)
 			c.requeueVolumes(w)
 			c.requeueClaims(w.Name)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
@@ -73,7 +74,7 @@ func TestTakeLooksFirst(t *testing.T) {
 	f := plan.ClaimFacts{
 		RequestFacts: plan.RequestFacts{
 			Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Nodes: 2,
-			NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Free: 1 << 30,
+			NodeLabels: map[string]string{plan.HostnameLabel: "a"}, Room: capacity.Room{Free: 1 << 30},
 			Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }},
 		},
 		Claim: claim, Class: &storagev1.StorageClass{VolumeBindingMode: &mode}, Age: time.Minute,

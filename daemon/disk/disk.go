@@ -9,14 +9,19 @@
 // called afterwards, also once the pool is open again, is volume.ErrMoved, and nothing is touched. What waits
 // for the disk at that moment returns volume.ErrMoved as well, while the call that hangs in the kernel goes on alone.
 //
+// A new volume is promised its size before it is made, in the pool's capacity.Account, or refused with a
+// *capacity.FullError. What is not on the disk in the end is free again, also after a call that was left behind.
+//
 // The package will not check a pool (hostcheck does), open or close its gate (package controller does), decide
 // anything, or work in a directory itself (package volume does).
 package disk
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
@@ -62,13 +67,21 @@ type Options struct {
 	// ends that a closed pool left behind. It must not block.
 	Look func()
 	Slow time.Duration
+	// Account is what the pool has promised; nil is one that nothing else knows. Overcommit is how many times the
+	// filesystem may be promised, 0 is once.
+	Account    *capacity.Account
+	Overcommit float64
+	// Recount is called when the account may be wrong until the records are read again, which it must not wait for. nil
+	// is not called.
+	Recount func()
 }
 
 // Pool is the way to one pool's directory. It is safe for concurrent use.
 type Pool struct {
 	Options
-	tracker *tracker
-	slots   chan struct{} // held by the calls that make a volume now
+	tracker  *tracker
+	slots    chan struct{} // held by the calls that make a volume now
+	counting chan struct{} // held by the call that counts what is promised
 }
 
 // createSlots is how many volumes are made in a pool at once, of the claims that are worked on: enough for
@@ -78,7 +91,17 @@ const createSlots = 16
 
 // New returns the way to a pool. It touches nothing.
 func New(o Options) *Pool {
-	return &Pool{Options: o, tracker: &tracker{look: o.Look, slow: o.Slow}, slots: make(chan struct{}, createSlots)}
+	if o.Account == nil {
+		o.Account = capacity.NewBook().Account(o.Name)
+	}
+	if o.Recount == nil {
+		o.Recount = func() {}
+	}
+	o.Overcommit = cmp.Or(o.Overcommit, 1)
+	return &Pool{
+		Options: o, tracker: &tracker{look: o.Look, slow: o.Slow},
+		slots: make(chan struct{}, createSlots), counting: make(chan struct{}, 1),
+	}
 }
 
 // Open returns a handle on the pool. ok is false while nothing may be removed in it: then only the handle's

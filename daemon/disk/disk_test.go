@@ -20,7 +20,7 @@ import (
 
 // report is of a pool whose directory has this inode; its free space is the same number, to tell reports apart.
 func report(inode uint64, findings ...hostcheck.Finding) hostcheck.Report {
-	return hostcheck.Report{Pool: "fast", Identity: mounts.Identity{Inode: inode}, Free: inode, Findings: findings}
+	return hostcheck.Report{Pool: "fast", Identity: mounts.Identity{Inode: inode}, Size: 1 << 40, Available: 1 << 40, Free: inode, Findings: findings}
 }
 
 var (
@@ -62,6 +62,10 @@ func (s *seen) Trash(_ context.Context, id mounts.Identity, _ string) error {
 func (s *seen) Create(_ context.Context, id mounts.Identity, _ volume.Spec) (string, error) {
 	s.inodes = append(s.inodes, id.Inode)
 	return "", nil
+}
+
+func (s *seen) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{}, nil
 }
 
 // What was decided for one directory is done in that one or refused, whatever the gate learnt since. This is what
@@ -178,6 +182,10 @@ func (s stuck) Create(context.Context, mounts.Identity, volume.Spec) (string, er
 	s.entered <- struct{}{}
 	<-s.free
 	return "", nil
+}
+
+func (s stuck) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{}, nil
 }
 
 // A worker does not wait for a call that hangs longer than the pool is open.

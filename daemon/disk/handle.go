@@ -77,7 +77,8 @@ func (h Handle) do(work func(s Storage) error) error {
 	return err
 }
 
-// Create makes a volume, with the pool's label. It waits while too many are being made.
+// Create makes a volume, with the pool's label. It waits while too many are being made. The error is a
+// *capacity.FullError, and nothing was made, if what the pool has left is less than the volume is promised.
 func (h Handle) Create(spec volume.Spec) error {
 	if !h.open() {
 		return errClosed
@@ -90,13 +91,22 @@ func (h Handle) Create(spec volume.Spec) error {
 	case <-h.ctx.Done():
 		return h.ctx.Err()
 	}
+	if err := h.count(); err != nil {
+		return err
+	}
 	spec.Label = h.pool.Label
-	return h.do(func(s Storage) error { _, err := s.Create(h.ctx, h.id, spec); return err })
+	return h.do(func(s Storage) error { return h.create(s, spec) })
 }
 
 // Undo removes an empty volume and its record; volume.ErrNotEmpty if there is data in it.
 func (h Handle) Undo(pv string) error {
-	return h.do(func(s Storage) error { return s.Undo(h.ctx, h.id, pv) })
+	return h.do(func(s Storage) error {
+		err := s.Undo(h.ctx, h.id, pv)
+		if err == nil {
+			h.pool.Account.Release(pv)
+		}
+		return err
+	})
 }
 
 // Published notes in the record that the volume has its object.
@@ -104,12 +114,21 @@ func (h Handle) Published(pv string) error {
 	return h.do(func(s Storage) error { return s.Published(h.ctx, h.id, pv) })
 }
 
-// Room is how many bytes the pool can still give, to new volumes and to those that grow.
-func (h Handle) Room() uint64 { return h.State.Report.Free }
-
-// Resize makes a volume one of this many bytes, in its record and in its limit if it has one.
+// Resize makes a volume one of this many bytes, in its record and in its limit if it has one. The error is a
+// *capacity.FullError, and nothing was changed, if the pool has less left than is needed besides.
 func (h Handle) Resize(pv string, bytes int64) error {
-	return h.do(func(s Storage) error { return s.Resize(h.ctx, h.id, pv, bytes) })
+	if err := h.count(); err != nil {
+		return err
+	}
+	return h.do(func(s Storage) error { return h.resize(s, pv, bytes, h.space()) })
+}
+
+// Restore is Resize of a volume whose object has the size already. It is not refused for want of space.
+func (h Handle) Restore(pv string, bytes int64) error {
+	if err := h.count(); err != nil {
+		return err
+	}
+	return h.do(func(s Storage) error { return h.resize(s, pv, bytes, unbounded(h.space())) })
 }
 
 // Usage returns what the pool's volumes take of their limits.
@@ -144,7 +163,13 @@ func (h Handle) Retain(pv string) error {
 
 // Purge removes the files of a discarded volume, and its record. The error names the entries that are left.
 func (h Handle) Purge(pv string) error {
-	return h.do(func(s Storage) error { _, err := s.Purge(h.ctx, h.id, pv); return err })
+	return h.do(func(s Storage) error {
+		purged, err := s.Purge(h.ctx, h.id, pv)
+		if purged.Forgotten {
+			h.pool.Account.Release(pv)
+		}
+		return err
+	})
 }
 
 // Lookup returns the record of a volume, nil if it has none; record.ErrDamaged for one that cannot be read.
@@ -174,9 +199,11 @@ func (h Handle) Exists(directory string) (bool, error) {
 }
 
 // Records returns the pool's records without those that are damaged: nothing is done with these, and the volumes
-// command shows them.
+// command shows them. The pool's account is corrected by them.
 func (h Handle) Records() ([]record.Record, error) {
+	count := h.pool.counts(h.id)
 	inventory, err := call(h, func(s Storage) (volume.Inventory, error) { return s.List(h.ctx, h.id) })
+	count(inventory, err)
 	return inventory.Volumes, err
 }
 

@@ -148,12 +148,13 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 }
 
 func (d *Directory) gather(h disk.Handle, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
-	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.Volumes.PoolOf(pv), Free: h.Room()}
+	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.Volumes.PoolOf(pv)}
 	_, f.Full = h.State.Closed()
 	if !h.State.Removable() {
 		f.Closed = f.Full
 		return f, nil
 	}
+	f.Room = h.Room()
 	var err error
 	f.Record, err = h.Lookup(pv.Name)
 	if errors.Is(err, record.ErrDamaged) {

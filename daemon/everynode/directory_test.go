@@ -77,6 +77,10 @@ func (s storage) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) 
 	return "", s.step("create", record.InPool)
 }
 
+func (s storage) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	return volume.Inventory{}, nil
+}
+
 func (s storage) Lookup(context.Context, mounts.Identity, string) (record.Record, error) {
 	if s.n.record == nil {
 		return record.Record{}, volume.ErrNotRecorded
@@ -179,7 +183,9 @@ func newNode() *node {
 	return n
 }
 
-func (n *node) open() { n.gate.Set(hostcheck.Report{Pool: "fast", Free: 1 << 40}, time.Now()) }
+func (n *node) open() {
+	n.gate.Set(hostcheck.Report{Pool: "fast", Size: 1 << 40, Available: 1 << 40}, time.Now())
+}
 
 func (n *node) close() {
 	n.gate.Set(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{

@@ -139,7 +139,7 @@ func (x *Expander) gather(ctx context.Context, p Pool, claim *corev1.PersistentV
 	if f.Closed = p.Elector.Blocked(f.Closed); f.Closed != "" || f.Silent {
 		return f, h, nil
 	}
-	if f.Room = h.Room(); plan.OnEveryNode(pv) {
+	if f.Room = h.Room().Free; plan.OnEveryNode(pv) {
 		f.Nodes = x.Controller.CountNodes(ctx)
 	}
 	var err error

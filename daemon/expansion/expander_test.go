@@ -116,6 +116,13 @@ func (s storage) Lookup(context.Context, mounts.Identity, string) (record.Record
 	return *s.e.record, s.e.fails["lookup"]
 }
 
+func (s storage) List(context.Context, mounts.Identity) (volume.Inventory, error) {
+	if s.e.record == nil {
+		return volume.Inventory{}, nil
+	}
+	return volume.Inventory{Volumes: []record.Record{*s.e.record}}, nil
+}
+
 func (s storage) Resize(_ context.Context, _ mounts.Identity, _ string, bytes int64) error {
 	if err := s.e.step(fmt.Sprintf("disk %dGi", bytes>>30)); err != nil {
 		return err
@@ -165,7 +172,7 @@ func growing() (*environment, Pool) {
 	e.Expander = New(Options{Self: plan.Self{Provisioner: "p", Node: "node-a"}, API: e, Controller: e, Events: e, Metrics: e,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	g := gate.New("fast")
-	g.Set(hostcheck.Report{Pool: "fast", Free: 10 << 30}, time.Now())
+	g.Set(hostcheck.Report{Pool: "fast", Size: 11 << 30, Available: 11 << 30}, time.Now())
 	return e, Pool{Pool: pool, Disk: disk.New(disk.Options{Name: "fast", Gate: g, Storage: storage{e: e}, Look: func() {}}), LookAt: func() {
 		e.done = append(e.done, "pool looked at")
 	}}

@@ -21,7 +21,7 @@ func (x *Expander) Mend(h disk.Handle, p Pool, records []record.Record) error {
 			continue
 		}
 		bytes, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
-		if err := h.Resize(rec.PV, bytes); err != nil {
+		if err := h.Restore(rec.PV, bytes); err != nil {
 			errs = append(errs, err)
 			continue
 		}

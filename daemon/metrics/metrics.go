@@ -45,6 +45,14 @@ type Metrics struct {
 type Sources struct {
 	Volumes func() map[string]int // volume objects by pool
 	Health  func() Health
+	Rooms   func() map[string]Room // by pool, of those whose storage is there
+}
+
+// Room is what a pool has for new volumes, in bytes.
+type Room struct {
+	Free     uint64 // for one more volume
+	Promised uint64 // to the pool's volumes
+	Counted  bool   // Promised is known
 }
 
 // Health is the health of the daemon and of the API, without that of the pools.
@@ -82,7 +90,7 @@ func New(version string, from Sources) *Metrics {
 		m.refusals.WithLabelValues(reason)
 	}
 	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.duration, m.open, m.closed, m.probe, m.checks,
-		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, roomOf{from.Rooms}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
@@ -102,7 +110,6 @@ func newSizes() []size {
 	return []size{
 		{gauge("pool_size_bytes", "Size of the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.Size }},
 		{gauge("pool_avail_bytes", "What is available on the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.Available }},
-		{gauge("pool_provisionable_bytes", "What new volumes may take: what is available, less the reserve.", "pool"), func(r hostcheck.Report) uint64 { return r.Free }},
 		{gauge("pool_inodes", "Inodes of the pool's filesystem; 0 where it has no limit.", "pool"), func(r hostcheck.Report) uint64 { return r.Inodes }},
 		{gauge("pool_inodes_free", "Free inodes of the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.InodesFree }},
 	}
@@ -200,6 +207,30 @@ func (v volumeCount) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc() }
 func (v volumeCount) Collect(ch chan<- prometheus.Metric) {
 	for pool, n := range v.count() {
 		ch <- prometheus.MustNewConstMetric(v.desc(), prometheus.GaugeValue, float64(n), pool)
+	}
+}
+
+// roomOf collects Room at scrape time.
+type roomOf struct{ rooms func() map[string]Room }
+
+var (
+	provisionable = prometheus.NewDesc(namespace+"_pool_provisionable_bytes", "What one more volume can get: what is available, less the reserve, and no more than was not promised.", []string{"pool"}, nil)
+	promised      = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
+)
+
+// Describe is part of prometheus.Collector.
+func (roomOf) Describe(ch chan<- *prometheus.Desc) {
+	ch <- provisionable
+	ch <- promised
+}
+
+// Collect is part of prometheus.Collector.
+func (r roomOf) Collect(ch chan<- prometheus.Metric) {
+	for pool, room := range r.rooms() {
+		ch <- prometheus.MustNewConstMetric(provisionable, prometheus.GaugeValue, float64(room.Free), pool)
+		if room.Counted {
+			ch <- prometheus.MustNewConstMetric(promised, prometheus.GaugeValue, float64(room.Promised), pool)
+		}
 	}
 }
 

@@ -21,9 +21,12 @@ import (
 
 func noHealth() Health { return Health{} }
 
+func noRooms() map[string]Room { return nil }
+
 // The pool's series are its last report and nothing of the one before.
 func TestPoolSeriesFollowTheReport(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth})
+	rooms := map[string]Room{"fast": {Free: 40, Promised: 20, Counted: true}, "new": {Free: 7}}
+	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth, func() map[string]Room { return rooms }})
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
@@ -38,9 +41,13 @@ hostpath_provisioner_pool_finding{pool="fast",reason="ModeTooOpen",severity="war
 # HELP hostpath_provisioner_pool_open 1 if the pool takes new volumes, 0 if it is closed or full; pool_finding tells which.
 # TYPE hostpath_provisioner_pool_open gauge
 hostpath_provisioner_pool_open{pool="fast"} 1
-# HELP hostpath_provisioner_pool_provisionable_bytes What new volumes may take: what is available, less the reserve.
+# HELP hostpath_provisioner_pool_promised_bytes What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.
+# TYPE hostpath_provisioner_pool_promised_bytes gauge
+hostpath_provisioner_pool_promised_bytes{pool="fast"} 20
+# HELP hostpath_provisioner_pool_provisionable_bytes What one more volume can get: what is available, less the reserve, and no more than was not promised.
 # TYPE hostpath_provisioner_pool_provisionable_bytes gauge
-hostpath_provisioner_pool_provisionable_bytes{pool="fast"} 0
+hostpath_provisioner_pool_provisionable_bytes{pool="fast"} 40
+hostpath_provisioner_pool_provisionable_bytes{pool="new"} 7
 # HELP hostpath_provisioner_pool_size_bytes Size of the pool's filesystem.
 # TYPE hostpath_provisioner_pool_size_bytes gauge
 hostpath_provisioner_pool_size_bytes{pool="fast"} 100
@@ -48,7 +55,7 @@ hostpath_provisioner_pool_size_bytes{pool="fast"} 100
 # TYPE hostpath_provisioner_pool_volumes gauge
 hostpath_provisioner_pool_volumes{pool="fast"} 3
 `
-	names := []string{"size_bytes", "avail_bytes", "provisionable_bytes", "finding", "open", "volumes"}
+	names := []string{"size_bytes", "avail_bytes", "provisionable_bytes", "promised_bytes", "finding", "open", "volumes"}
 	for i, n := range names {
 		names[i] = "hostpath_provisioner_pool_" + n
 	}
@@ -56,7 +63,8 @@ hostpath_provisioner_pool_volumes{pool="fast"} 3
 		t.Error(err)
 	}
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
-	if n, err := testutil.GatherAndCount(m.Registry, names[:3]...); err != nil || n != 0 {
+	clear(rooms)
+	if n, err := testutil.GatherAndCount(m.Registry, names[:4]...); err != nil || n != 0 {
 		t.Errorf("%d sizes of a pool whose storage is away, %v", n, err)
 	}
 	m.Forget()
@@ -66,7 +74,7 @@ hostpath_provisioner_pool_volumes{pool="fast"} 3
 }
 
 func TestClaimsAreProvisionedOrRefused(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
 	m.Claim("fast", "ProvisioningSucceeded", time.Second)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Claim("fast", "PoolClosed", 0)
@@ -83,7 +91,7 @@ func TestClaimsAreProvisionedOrRefused(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +145,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
-		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth}).Serve(ctx, l, func() error { close(asked); <-refused; return nil }, nil)
+		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms}).Serve(ctx, l, func() error { close(asked); <-refused; return nil }, nil)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
@@ -166,7 +174,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 // Each metric of an alert exists before anything has happened: an alert on a name that is misspelt, or on a
 // series that is born at its first failure, never fires.
 func TestAlertsHaveTheirMetrics(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
 	m.Expect([]string{"fast"})
 	_, s := gate.New("fast").Set(hostcheck.Report{Pool: "fast"}, time.Now())
 	m.Pool(s)
@@ -203,7 +211,7 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 
 // Dropped events are counted in a metric.
 func TestDroppedEvents(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }})
+	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }, noRooms})
 	want := `
 # HELP hostpath_provisioner_events_dropped_total Events on claims, volumes and pods that were not written, because too many waited for the API.
 # TYPE hostpath_provisioner_events_dropped_total counter

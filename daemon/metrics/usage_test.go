@@ -16,7 +16,7 @@ func volumeOf(pv string, bytes, inodes uint64) usage.Volume {
 
 // The fullest volumes have series, as many as are allowed over all pools; what is not known any more has none.
 func TestUsage(t *testing.T) {
-	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: func() Health { return Health{} }})
+	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth, Rooms: noRooms})
 	m.LimitVolumes(2)
 	m.Usage("a", []usage.Volume{volumeOf("a1", 10, 0), volumeOf("a2", 90, 0)})
 	m.Usage("b", []usage.Volume{volumeOf("b1", 50, 10)})

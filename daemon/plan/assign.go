@@ -35,7 +35,7 @@ func assignDelay(f ClaimFacts) time.Duration {
 	}
 	span := min(assignSpacing+f.Backlog/4, assignSpacingBusy) + f.Lag
 	rank := -math.Log(hashFraction(string(f.Claim.UID), f.Node)) * float64(f.Nodes)
-	return f.Backlog + spaceDelay(f.Free, f.Taken, span) + spaced(rank, span)
+	return f.Backlog + spaceDelay(f.Room.Free, f.Taken, span) + spaced(rank, span)
 }
 
 // spaceDelay lets nodes with more room go first. What was taken lately counts as if it had divided the room: data

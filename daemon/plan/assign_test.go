@@ -27,7 +27,7 @@ func (c contest) turns(uid int) []time.Duration {
 	immediate(&f)
 	f.Claim.UID = types.UID(fmt.Sprint("uid-", uid))
 	for n := range all {
-		f.Node, f.Nodes, f.Free, f.Backlog = fmt.Sprint("node-", n), c.nodes, c.free[n], c.backlog
+		f.Node, f.Nodes, f.Room.Free, f.Backlog = fmt.Sprint("node-", n), c.nodes, c.free[n], c.backlog
 		if c.taken != nil {
 			f.Taken = c.taken[n]
 		}
@@ -117,13 +117,13 @@ func TestAssignDelayIsBounded(t *testing.T) {
 	immediate(&f)
 	for i := range 10000 {
 		f.Nodes, f.Node = 2+rand.IntN(5000), fmt.Sprint("node-", i)
-		f.Free, f.Taken = rand.Uint64()>>rand.IntN(64), rand.IntN(1000)
+		f.Room.Free, f.Taken = rand.Uint64()>>rand.IntN(64), rand.IntN(1000)
 		first := assignDelay(f)
 		if again := assignDelay(f); again != first || first < 0 || first > 15*time.Second {
-			t.Fatalf("%s, then %s, with %d of %d", first, again, f.Free, f.Nodes)
+			t.Fatalf("%s, then %s, with %d of %d", first, again, f.Room.Free, f.Nodes)
 		}
 	}
-	f.Free, f.Backlog, f.Lag = math.MaxUint64, MaxBacklog, 0
+	f.Room.Free, f.Backlog, f.Lag = math.MaxUint64, MaxBacklog, 0
 	if got := assignDelay(f); got < MaxBacklog {
 		t.Errorf("a delay of %s while claims of %s wait", got, MaxBacklog)
 	}

@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 )
 
 const (
@@ -37,7 +39,7 @@ func ready() ClaimFacts {
 		Claim: claim,
 		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: DefaultProvisioner, VolumeBindingMode: &wait},
 		RequestFacts: RequestFacts{
-			Self: self, NodeLabels: map[string]string{HostnameLabel: "host-a"}, Pool: testPool("fast"), Free: 10 << 30,
+			Self: self, NodeLabels: map[string]string{HostnameLabel: "host-a"}, Pool: testPool("fast"), Room: capacity.Room{Free: 10 << 30, Available: 12 << 30, Promised: 3 << 30},
 		},
 	}
 }
@@ -198,7 +200,7 @@ func TestClaimPrecedence(t *testing.T) {
 		{"closed before too large", []change{closed, large}, Wait, ReasonPoolClosed, "pool fast: /srv/fast is not mounted"},
 		{"closed, with other nodes: give it back", []change{others, closed}, Release, ReasonPoolClosed, "not mounted"},
 		{"closed, named here: no other node may", []change{others, closed, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Wait, ReasonPoolClosed, "not mounted"},
-		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim requests 11Gi, and 10.0 GiB is available for new volumes"},
+		{"too large", []change{large}, Wait, ReasonNotEnoughSpace, "pool fast: the claim requests 11Gi, and 10.0 GiB is available for new volumes: 12.0 GiB is free, and 3.0 GiB is promised to volumes"},
 		{"exactly the free space fits", []change{func(f *ClaimFacts) { ask(f.Claim, "10Gi") }}, Provision, "", ""},
 		{"too large, with other nodes: give it back", []change{others, large}, Release, ReasonNotEnoughSpace, "11Gi"},
 		{"waiting for a consumer, given back by another program", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, "", ""},

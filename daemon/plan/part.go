@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
@@ -21,7 +22,7 @@ type PartFacts struct {
 	Pool       Pool                     // the pool of this node that the volume's label names, with its class's settings
 	Closed     string                   // why nothing can be read in the pool, "" if that is possible
 	Full       string                   // why nothing new may be made in the pool, "" if it takes work
-	Free       uint64                   // bytes that new volumes may take
+	Room       capacity.Room            // for one more volume
 	Record     *record.Record           // nil: the disk has no record of it
 	Unreadable string                   // why the record cannot be read, "" if it can or there is none
 }
@@ -106,12 +107,12 @@ func partUnreadable(f PartFacts) (Verdict, bool) {
 // partNoRoom: the claim was expanded, and this node has not the room for its part of that. The directory stays as it is.
 func partNoRoom(f PartFacts) (Verdict, bool) {
 	want, more := f.missing()
-	if more <= 0 || uint64(more) <= f.Free {
+	if more <= 0 || uint64(more) <= f.Room.Free {
 		return Verdict{}, false
 	}
 	return Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: retryAfter, Message: fmt.Sprintf(
 		"node %s: the directory of this volume is not expanded: pool %s: the claim requests %s, the directory has %s, and %s is available for new volumes",
-		f.Node, f.Pool.Name, words.Name(want.String()), words.Size(uint64(f.Record.Requested)), words.Size(f.Free))}, true
+		f.Node, f.Pool.Name, words.Name(want.String()), words.Size(uint64(f.Record.Requested)), words.Size(f.Room.Free))}, true
 }
 
 // partSmaller: another node expanded the claim.
@@ -163,10 +164,10 @@ func partFull(f PartFacts) (Verdict, bool) {
 
 func partTooLarge(f PartFacts) (Verdict, bool) {
 	want := f.Volume.Spec.Capacity[corev1.ResourceStorage]
-	if fits(want, f.Free) {
+	if fits(want, f.Room.Free) {
 		return Verdict{}, false
 	}
-	return f.lacking(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes", f.Pool.Name, words.Name(want.String()), words.Size(f.Free))), true
+	return f.lacking(ReasonNotEnoughSpace, spaceMissing(f.Pool, want, f.Room)), true
 }
 
 // lacking is the verdict that this node has no part for a reason. What can mend it (the pool opens,

@@ -26,14 +26,14 @@ func wanted() PartFacts {
 	every(&f)
 	pv := NewVolume(f, "pvc-u-1")
 	pv.Status.Phase = corev1.VolumeBound
-	return PartFacts{Volume: pv, Self: self, Pool: f.Pool, Free: 10 << 30}
+	return PartFacts{Volume: pv, Self: self, Pool: f.Pool, Room: f.Room}
 }
 
 func TestPartPrecedence(t *testing.T) {
 	type change = func(*PartFacts)
 	shut := func(f *PartFacts) { f.Closed, f.Full = "not mounted", "not mounted" }
 	elsewhere := func(f *PartFacts) { f.Pool.Path = "/srv/other" }
-	full := func(f *PartFacts) { f.Full, f.Free = "full", 0 }
+	full := func(f *PartFacts) { f.Full, f.Room.Free = "full", 0 }
 	at := func(p record.Place) change {
 		return func(f *PartFacts) { f.Record = &record.Record{PV: "pvc-u-1", Place: p} }
 	}
@@ -83,7 +83,7 @@ func TestPartPrecedence(t *testing.T) {
 		{"half emptied, before full", []change{full, at(record.Emptying)}, Wait, ReasonPartRemoved},
 		{"in the archive, before full", []change{full, at(record.InArchive)}, PutBack, ReasonPutBack},
 		{"full", []change{full}, Wait, ReasonPoolClosed},
-		{"too large", []change{func(f *PartFacts) { f.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
+		{"too large", []change{func(f *PartFacts) { f.Room.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
 	} {
 		f := wanted()
 		for _, change := range c.changes {

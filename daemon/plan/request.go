@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
@@ -37,7 +38,7 @@ type RequestFacts struct {
 	Refusal    *Refusal          // what Resolve refused, nil if it returned a pool
 	Closed     string            // why the pool takes no work, "" if it is open
 	Held       bool              // it is closed because another daemon of this host uses it
-	Free       uint64            // bytes that new volumes may take
+	Room       capacity.Room     // for one more volume
 }
 
 // Refusal is why there is no volume for a request, and what could help.
@@ -227,10 +228,14 @@ func poolClosed(f RequestFacts) (Refusal, bool) {
 }
 
 func tooLarge(f RequestFacts) (Refusal, bool) {
-	want := f.Request.Size
-	if fits(want, f.Free) {
+	if fits(f.Request.Size, f.Room.Free) {
 		return Refusal{}, false
 	}
-	return Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace, Message: fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes",
-		f.Pool.Name, words.Name(want.String()), words.Size(f.Free))}, true
+	return Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace, Message: spaceMissing(f.Pool, f.Request.Size, f.Room)}, true
+}
+
+// spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not it is used.
+func spaceMissing(pool Pool, want resource.Quantity, room capacity.Room) string {
+	return fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes: %s is free, and %s is promised to volumes",
+		pool.Name, words.Name(want.String()), words.Size(room.Free), words.Size(room.Available), words.Size(room.Promised))
 }

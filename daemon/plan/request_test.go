@@ -9,12 +9,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 )
 
 // asked is a request that this node can have a volume for. It comes without a claim.
 func asked() RequestFacts {
 	return RequestFacts{
-		Self: self, Nodes: 2, NodeLabels: map[string]string{HostnameLabel: "host-a"}, Pool: testPool("fast"), Free: 10 << 30,
+		Self: self, Nodes: 2, NodeLabels: map[string]string{HostnameLabel: "host-a"}, Pool: testPool("fast"), Room: capacity.Room{Free: 10 << 30},
 		Request: Request{
 			Volume: "pvc-1", Class: "fast", Size: resource.MustParse("1Gi"),
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -12,6 +12,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -81,6 +82,11 @@ type Record struct {
 	Archived bool `json:"-"`
 
 	unknown string // the fields that only a later program knows, as a JSON object, "" for none
+}
+
+// Reserved is how many bytes the pool keeps for the volume, whether or not it uses them.
+func (r Record) Reserved() uint64 {
+	return uint64(max(cmp.Or(r.Promised, r.Requested), 0))
 }
 
 // HasObject reports whether a volume object is to be expected for a record.

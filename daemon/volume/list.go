@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -33,6 +34,20 @@ type Inventory struct {
 	Foreign   []string        // entries of the pool's directory that no record knows; they are never touched
 	Leftovers []Leftover      // what Sweep and Purge did not remove yet, or only people can
 	Damaged   []Damaged
+}
+
+// Promised is what the pool keeps for its volumes, in bytes: also for those in the trash and in the archive, and for
+// those that are retained, but for none whose directory is gone.
+func (inv Inventory) Promised() (sum uint64) {
+	for _, r := range slices.Concat(inv.Volumes, inv.Archived) {
+		if r.Place == record.Nowhere {
+			continue
+		}
+		if sum += r.Reserved(); sum < r.Reserved() {
+			return math.MaxUint64
+		}
+	}
+	return sum
 }
 
 // List reads the whole pool. Calls that are under way can show in it half done, but a volume never

@@ -17,6 +17,8 @@ import (
 type Purged struct {
 	Removed int // entries, with the volume's own directory
 	Rest        // what could not be removed, not counting the directories that hold it
+	// Forgotten: nothing was left, and the record was removed, too. One that was archived has its record in the archive.
+	Forgotten bool
 }
 
 func (l Purged) err() error {
@@ -71,7 +73,8 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 		return purged, err
 	}
 	defer unlock()
-	return purged, s.finishPurge(pv, purged.Removed > 0)
+	purged.Forgotten, err = s.finishPurge(pv, purged.Removed > 0)
+	return purged, err
 }
 
 // empty empties and removes trash/<pv>~, if it is there.
@@ -92,26 +95,27 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 
 // finishPurge forgets the record of a directory that is gone, or finishes an archived one's. removed says that this call
 // removed it.
-func (s *session) finishPurge(pv string, removed bool) error {
+func (s *session) finishPurge(pv string, removed bool) (forgotten bool, err error) {
 	// A crash before this leaves a record whose directory is nowhere: Purge again.
 	if err := s.sync(trashDir); err != nil {
-		return err
+		return false, err
 	}
 	s.pool.crashPoint("trash durable")
 	r, place, err := s.find(pv)
 	switch {
 	case errors.Is(err, ErrNotRecorded):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case place == record.InArchive:
-		return s.archiveRecord(r)
+		return false, s.archiveRecord(r)
 	case place == record.Nowhere && !r.Retained:
-		return s.dropRecord(r, removed)
+		err := s.dropRecord(r, removed)
+		return err == nil, err
 	case r.Retained:
-		return nil
+		return false, nil
 	default:
-		return wrongPlace(place)
+		return false, wrongPlace(place)
 	}
 }
 

@@ -1,0 +1,151 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// Room is what the pool has for one more volume, or for one that grows. As long as the records cannot be read, none of
+// them counts; Create and Resize return why.
+func (h Handle) Room() capacity.Room {
+	if h.open() {
+		_ = h.count()
+	}
+	return h.pool.Account.Room(h.space())
+}
+
+// RoomFor is what the pool has for the volume of this name, which may have been made before.
+func (h Handle) RoomFor(pv string) capacity.Room {
+	h.Room()
+	return h.pool.Account.RoomFor(pv, h.space())
+}
+
+// Room is what a pool has for one more volume, as far as it is known without reading its records: ok is false before
+// they were counted. own is what the pool itself promised.
+func (p *Pool) Room() (room capacity.Room, own uint64, ok bool) {
+	h, _ := p.handle(context.Background(), p.Gate.State(p.Name), nil)
+	own, ok = p.Account.Promised()
+	return p.Account.Room(h.space()), own, ok
+}
+
+// space is what the pool's account is asked with: the filesystem as it was when the handle was opened.
+func (h Handle) space() capacity.Space {
+	r := h.State.Report
+	return capacity.Space{
+		Device: r.Device, Size: r.Size, RootOnly: r.RootOnly, Available: r.Available, Reserve: r.Reserve, Overcommit: h.pool.Overcommit,
+	}
+}
+
+// create promises a volume its size and makes it. It runs to its end also where the caller does not wait for it any
+// longer, so that what it took is given back.
+func (h Handle) create(s Storage, spec volume.Spec) error {
+	taken, err := h.pool.Account.Take(spec.PV, spec.Reserved(), h.space())
+	if err != nil {
+		return err
+	}
+	_, err = s.Create(h.ctx, h.id, spec)
+	if certain := taken.End(err == nil || h.left(s, spec.PV)); !certain {
+		h.pool.Recount()
+	}
+	return err
+}
+
+// resize is create for a volume that there is.
+func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space) error {
+	taken, err := h.pool.Account.Grow(pv, uint64(max(bytes, 0)), of)
+	if err != nil {
+		return err
+	}
+	err = s.Resize(h.ctx, h.id, pv, bytes)
+	if certain := taken.End(err == nil || h.resized(s, pv, bytes)); !certain {
+		h.pool.Recount()
+	}
+	return err
+}
+
+// unbounded is the space of a filesystem that has room for everything.
+func unbounded(s capacity.Space) capacity.Space {
+	return capacity.Space{Device: s.Device, Size: math.MaxUint64, Available: math.MaxUint64, Overcommit: math.Inf(1)}
+}
+
+// resized reports whether a call that failed wrote the size in the record all the same, and also if that cannot be told.
+func (h Handle) resized(s Storage, pv string, bytes int64) bool {
+	r, err := s.Lookup(context.WithoutCancel(h.ctx), h.id, pv)
+	if err != nil && !errors.Is(err, volume.ErrNotRecorded) {
+		h.pool.Recount()
+		return true
+	}
+	return err == nil && r.Reserved() == uint64(max(bytes, 0))
+}
+
+// left reports whether a creation that failed left a record, and also if that cannot be told now.
+func (h Handle) left(s Storage, pv string) bool {
+	_, err := s.Lookup(context.WithoutCancel(h.ctx), h.id, pv)
+	if err != nil && !errors.Is(err, volume.ErrNotRecorded) {
+		h.pool.Recount()
+	}
+	return !errors.Is(err, volume.ErrNotRecorded)
+}
+
+// count has the records read if the account is not of this directory's. One caller reads, and the others wait for it.
+func (h Handle) count() error {
+	if h.pool.Account.Known(h.id) {
+		return nil
+	}
+	select {
+	case h.pool.counting <- struct{}{}:
+		defer func() { <-h.pool.counting }()
+	case <-h.closed:
+		return errClosed
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+	if h.pool.Account.Known(h.id) {
+		return nil
+	}
+	_, err := h.Records()
+	return err
+}
+
+// counts begins to count what a directory's records promise, and returns what ends it.
+func (p *Pool) counts(id mounts.Identity) (end func(volume.Inventory, error)) {
+	if p == nil {
+		return func(volume.Inventory, error) {}
+	}
+	count := p.Account.Count(id)
+	return func(inventory volume.Inventory, err error) {
+		if err != nil {
+			count.Cancel()
+			return
+		}
+		var unreadable []string
+		for _, d := range inventory.Damaged {
+			unreadable = append(unreadable, strings.TrimSuffix(d.File, ".json"))
+		}
+		count.Done(promises(inventory), unreadable...)
+	}
+}
+
+// promises is what the records promise: also those of volumes in the trash and in the archive, and of those that are
+// retained. A record whose directory is gone promises nothing.
+func promises(inventory volume.Inventory) map[string]capacity.Promise {
+	all := make(map[string]capacity.Promise, len(inventory.Volumes))
+	for _, r := range inventory.Volumes {
+		if r.Place != record.Nowhere {
+			all[r.PV] = capacity.Promise{Volume: r.Reserved()}
+		}
+	}
+	for _, r := range inventory.Archived {
+		p := all[r.PV]
+		p.Archived += r.Reserved()
+		all[r.PV] = p
+	}
+	return all
+}
