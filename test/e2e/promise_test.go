@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// settled waits until each of these claims is bound or was told that there is not enough space, and returns the bound ones
+// and a message.
+func (w *environment) settled(class, size string, names ...string) (bound []string, told string) {
+	w.Helper()
+	var all []*corev1.PersistentVolumeClaim
+	for _, name := range names {
+		all = append(all, w.claim(name, class, size))
+	}
+	for _, c := range all {
+		if w.boundOrTold(c.Name, c, "NotEnoughSpace") == "" {
+			bound = append(bound, c.Name)
+		} else {
+			told = w.refused(c, "NotEnoughSpace")
+		}
+	}
+	return bound, told
+}
+
+func numbered(prefix string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint(prefix, "-", i))
+	}
+	return names
+}
+
+// promised is what the status has for the pool, in bytes.
+func (h *host) promised() uint64 {
+	h.w.Helper()
+	text, _ := h.Call("status", "--json")
+	var s struct{ Pools []struct{ Promised uint64 } }
+	h.w.Must(json.Unmarshal([]byte(text), &s))
+	return s.Pools[0].Promised
+}
+
+// Of ten claims of 100 GiB on an empty disk of 500 GiB four fit: 5 % is root's, and as much is the reserve. The others are
+// told what is free, promised and asked. A restart changes nothing, and a volume that goes makes room for one that waits.
+func TestTenClaimsDoNotFit(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 500<<10, "-E", "lazy_itable_init=1", "-J", "size=8"), "a").run()
+	class := w.Class("c", immediate)
+	bound, told := w.settled(class, "100Gi", numbered("data", 10)...)
+	if len(bound) != 4 || !strings.Contains(told, "the claim requests 100Gi") || !strings.Contains(told, "and 400 GiB is promised to volumes") {
+		t.Errorf("bound are %v; the others were told %q", bound, told)
+	}
+	h.Kill()
+	h.run()
+	w.Eventually("the records are counted", func() bool { return h.promised() == 400<<30 })
+	if more, told := w.settled(class, "100Gi", "later"); len(more) > 0 || !strings.Contains(told, "400 GiB is promised") {
+		t.Errorf("after a restart: %v, %q", more, told)
+	}
+	if small, told := w.settled(class, "1Gi", "small"); len(small) != 1 {
+		t.Errorf("what fits was refused: %q", told)
+	}
+	w.DeleteClaim(bound[0])
+	w.Eventually("one of those that wait has the room", func() bool {
+		volumes := 0
+		for _, name := range h.tree() {
+			if strings.HasPrefix(name, "pvc-") {
+				volumes++
+			}
+		}
+		return volumes == 5 && h.promised() == 401<<30
+	})
+}
+
+// A pool that was promised more than it has goes on with its volumes, and takes no new one; and so does a pool beside it
+// on the same filesystem.
+func TestOvercommittedPoolGoesOn(t *testing.T) {
+	w := newEnvironment(t)
+	image := hosttest.Mkfs(t, "ext4", 96)
+	mount := hosttest.PoolMount(t, image)
+	w.Must(os.Mkdir(filepath.Join(mount, "one"), 0o700))
+	w.Must(os.Mkdir(filepath.Join(mount, "two"), 0o700))
+	pools := func(overcommit string) []string {
+		return []string{fmt.Sprintf("mount_point = %q\n%s\ndefault = true\n[pool.second]\npath = %q\nmount_point = %q\n", mount, overcommit, filepath.Join(mount, "two"), mount)}
+	}
+	h := w.hostAt(filepath.Join(mount, "one"), "a", pools("overcommit = 3")...)
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: h.node}))
+	if out, code := h.Call("prepare", "second"); code != 0 {
+		t.Fatal(out)
+	}
+	h.run()
+	class := w.Class("c", immediate)
+	if bound, told := w.settled(class, "40Mi", numbered("data", 4)...); len(bound) != 4 {
+		t.Fatalf("promised three times: %v, %q", bound, told)
+	}
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	w.Must(h.Configure(strings.Replace(string(config), "overcommit = 3", "", 1)))
+	h.Kill()
+	h.run()
+	for _, name := range numbered("data", 4) {
+		w.Bound(name)
+	}
+	if bound, told := w.settled(class, "1Mi", "new"); len(bound) > 0 || !strings.Contains(told, "0 B is available for new volumes") || !strings.Contains(told, "160 MiB is promised") {
+		t.Errorf("promised more than it has: %v, %q", bound, told)
+	}
+	beside := w.Class("beside", immediate, fixture.Parameters("pool", "second"))
+	if bound, told := w.settled(beside, "1Mi", "beside"); len(bound) > 0 || !strings.Contains(told, "160 MiB is promised") {
+		t.Errorf("on the same filesystem: %v, %q", bound, told)
+	}
+	for _, name := range numbered("data", 3) {
+		w.DeleteClaim(name)
+	}
+	w.Bound("new")
+	w.Bound("beside")
+}
+
+// Two claims of one pod fit alone and not together: one is provisioned, and the other is refused and given back to the
+// scheduler.
+func TestTwoClaimsOfAPod(t *testing.T) {
+	w := newEnvironment(t)
+	a := w.newHost("a").run()
+	w.newHost("b").run()
+	class := w.Class("c", wait)
+	one, two := w.claim("one", class, "50Mi"), w.claim("two", class, "50Mi")
+	w.pod("user", []string{a.node}, "one", "two")
+	told := []string{w.boundOrTold("one", one, "NotEnoughSpace"), w.boundOrTold("two", two, "NotEnoughSpace")}
+	slices.Sort(told)
+	if told[0] != "" || told[1] != "NotEnoughSpace" {
+		t.Errorf("the claims were told %q", told)
+	}
+	w.Eventually("the claim is given back", func() bool { return strings.Contains(a.Log(), "gave the claim back") })
+	w.Eventually("one volume is promised its size", func() bool { return a.promised() == 50<<20 })
+}
