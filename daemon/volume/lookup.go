@@ -132,3 +132,14 @@ func (s *session) volumeDir(name string) (int, error) {
 	}
 	return fd, nil
 }
+
+// openVolume is volumeDir for a directory whose attributes are read or changed.
+func (s *session) openVolume(name string) (int, error) {
+	there, err := s.volumeDir(name)
+	if err != nil {
+		return -1, err
+	}
+	unix.Close(there)
+	fd, err := openDir(s.root, name)
+	return fd, wrap("opening the directory", err)
+}

@@ -57,14 +57,9 @@ func (s *session) promise(r record.Record, bytes int64) error {
 
 // relimit changes the limit of a volume's directory, if it has one.
 func (s *session) relimit(r record.Record, bytes int64) error {
-	there, err := s.volumeDir(r.Directory)
+	dir, err := s.openVolume(r.Directory)
 	if err != nil {
 		return err
-	}
-	unix.Close(there)
-	dir, err := openDir(s.root, r.Directory)
-	if err != nil {
-		return wrap("opening the directory", err)
 	}
 	defer unix.Close(dir)
 	if r.ProjectID == 0 && !limited(dir) {

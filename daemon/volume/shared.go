@@ -121,14 +121,9 @@ func (s *session) makeDirectory(spec Spec) error {
 		return wrap("making the directory", err)
 	}
 	s.pool.crashPoint("directory made")
-	there, err := s.volumeDir(spec.Directory)
+	fd, err := s.openVolume(spec.Directory)
 	if err != nil {
 		return err
-	}
-	unix.Close(there)
-	fd, err := openDir(s.root, spec.Directory)
-	if err != nil {
-		return wrap("opening the directory", err)
 	}
 	defer unix.Close(fd)
 	if unfinished, err := born(fd); err != nil {
