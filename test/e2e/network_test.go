@@ -82,15 +82,23 @@ func TestSharedQuota(t *testing.T) {
 	w := newEnvironment(t)
 	mount, _ := onFUSE(t, true)
 	w.newNodes(mount, []string{"a"}, "cephfs_quota = true")[0].run()
-	w.claim("limited", w.Class("c", immediate), "5Mi")
-	w.claim("free", w.Class("f", immediate, fixture.Parameters("cephFSQuota", "false")), "5Mi")
-	for name, want := range map[string]string{"limited": "5242880", "free": ""} {
-		buffer := make([]byte, 64)
-		n, _ := unix.Getxattr(w.Bound(name).Spec.HostPath.Path, "ceph.quota.max_bytes", buffer)
-		if got := string(buffer[:max(n, 0)]); got != want {
-			t.Errorf("%s has quota %q, want %q", name, got, want)
+	w.claim("limited", w.Class("c", immediate, fixture.Expandable), "5Mi")
+	w.claim("free", w.Class("f", immediate, fixture.Expandable, fixture.Parameters("cephFSQuota", "false")), "5Mi")
+	quotas := func(of map[string]string) {
+		for name, want := range of {
+			buffer := make([]byte, 64)
+			n, _ := unix.Getxattr(w.Bound(name).Spec.HostPath.Path, "ceph.quota.max_bytes", buffer)
+			if got := string(buffer[:max(n, 0)]); got != want {
+				t.Errorf("%s has quota %q, want %q", name, got, want)
+			}
 		}
 	}
+	quotas(map[string]string{"limited": "5242880", "free": ""})
+	for _, name := range []string{"limited", "free"} {
+		w.Must(w.Request(name, "7Mi"))
+		w.Sized(name, "7Mi")
+	}
+	quotas(map[string]string{"limited": "7340032", "free": ""})
 }
 
 // The directory under the mount is not immutable on one node: that node does not work, another does.
