@@ -25,6 +25,7 @@ type wish struct {
 	fate       fate
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
+	growing    bool   // it may have been growing when it was deleted: its record has one of the sizes
 	// killed: the daemon may have died between the removal of the object and the note of it. Then the volume is
 	// kept whole in the trash, with its record, in place of being gone.
 	killed bool
@@ -34,6 +35,15 @@ func (w wish) pv() string { return "pvc-" + w.uid }
 
 // size is in MiB.
 func (w wish) size() int64 { return cmp.Or(w.mib, firstMiB) }
+
+// recordedAs reports whether this is the volume's record.
+func (w wish) recordedAs(r record) bool {
+	want := w.record()
+	if w.growing && r.Requested >= firstMiB<<20 && r.Requested < want.Requested {
+		r.Requested = want.Requested
+	}
+	return r == want
+}
 
 // firstMiB is what a claim requests at first.
 const firstMiB = 1
@@ -50,7 +60,7 @@ func (w wish) kept(s sight) bool {
 	d, there := s.dirs["trash/"+pv]
 	_, object := s.objects[pv]
 	return w.fate == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
-		s.records["volumes/"+pv+".json"] == w.record()
+		w.recordedAs(s.records["volumes/"+pv+".json"])
 }
 
 // things that have to be there, each of them once.
@@ -183,7 +193,7 @@ func (w wish) flaws(s sight) (all []string) {
 		}
 	}
 	file := strings.Replace(where, "pool/", "volumes/", 1) + w.pv() + ".json"
-	if r, there := s.records[file]; there && r != w.record() {
+	if r, there := s.records[file]; there && !w.recordedAs(r) {
 		all = append(all, fmt.Sprintf("record %+v", r))
 	}
 	return all

@@ -106,6 +106,20 @@ func TestCompareKept(t *testing.T) {
 	}
 }
 
+// A claim that was deleted while it grew leaves a record of a size that it had, or was to have, and of no other.
+func TestCompareGrowing(t *testing.T) {
+	for mib, want := range map[int64]int{0: 1, 1: 0, 2: 0, 3: 0, 4: 1} {
+		w, s := good(archived)
+		w.mib, w.growing = 3, true
+		r := w.record()
+		r.Requested = mib << 20
+		s.records["archive/"+w.pv()+".json"] = r
+		if faults := compare([]wish{w}, base, s); len(faults) != want {
+			t.Errorf("a record of %d MiB: %v", mib, faults)
+		}
+	}
+}
+
 func TestCompareFlaws(t *testing.T) {
 	pv := "pvc-" + uid
 	for name, c := range map[string]struct {

@@ -101,7 +101,7 @@ func (l *load) step() {
 // end deletes a claim.
 func (l *load) end(t *testCase) {
 	t.drop()
-	t.fate = gone
+	t.fate, t.growing = gone, true
 	if t.op.class == archiving {
 		t.fate = archived
 		l.kept = append(l.kept, t)
