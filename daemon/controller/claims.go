@@ -212,13 +212,13 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	return 0, nil
 }
 
-// unchanged asks the API server for a claim that is only remembered, because the watch broke. The object
+// unchanged asks the API server for a claim that is only remembered, because the watch broke, or that went out of what the
+// watch holds since the work on it began. The object
 // of a claim that a restored server has forgotten would be released at once, and then removed, together
 // with what was in the directory before. What became of the claim the watch says when it is there again.
 func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if c.Listers.Claims.Watched() {
-		now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name)
-		return !kept || plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
+	if now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name); kept && c.Listers.Claims.Watched() {
+		return plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
 	}
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	if err != nil {

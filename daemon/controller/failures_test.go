@@ -367,12 +367,16 @@ func TestRememberedClaimIsAskedFor(t *testing.T) {
 		requests int
 		claims   WatchedLister[*corev1.PersistentVolumeClaim]
 	}{
-		"watched":             {&api{away: true}, true, false, 0, none[*corev1.PersistentVolumeClaim]{}},
-		"the same":            {&api{claim: remembered}, true, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"forgotten":           {&api{}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"another of its name": {&api{claim: other}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"changed meanwhile":   {&api{claim: later}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
-		"no response":         {&api{away: true, claim: remembered}, false, true, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"watched":                    {&api{away: true}, true, false, 0, many{"ns/c": remembered}},
+		"watched, went, is bound":    {&api{claim: later}, false, false, 1, many{}},
+		"watched, went, forgotten":   {&api{}, false, false, 1, many{}},
+		"watched, went, is there":    {&api{claim: remembered}, true, false, 1, many{}},
+		"watched, went, no response": {&api{away: true}, false, true, 1, many{}},
+		"the same":                   {&api{claim: remembered}, true, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"forgotten":                  {&api{}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"another of its name":        {&api{claim: other}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"changed meanwhile":          {&api{claim: later}, false, false, 1, one[*corev1.PersistentVolumeClaim]{}},
+		"no response":                {&api{away: true, claim: remembered}, false, true, 1, one[*corev1.PersistentVolumeClaim]{}},
 	} {
 		stood, _ := stand(c.api, &shelf{})
 		stood.Listers.Claims = c.claims
