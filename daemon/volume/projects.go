@@ -118,7 +118,9 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 			return nil, fmt.Errorf("asking for project %d: %w", id, err)
 		}
 		if !free {
-			r.foreign[id] = time.Now()
+			if err := s.passForeign(r, id); err != nil {
+				return nil, fmt.Errorf("asking for projects from %d on: %w", id, err)
+			}
 			continue
 		}
 		delete(r.foreign, id)
@@ -132,6 +134,19 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 		}, nil
 	}
 	return nil, fmt.Errorf("%w: %d to %d", ErrNoProject, of.First, of.Last)
+}
+
+// passForeign notes that something else uses a project, and which of those after it are used: the owners of files can
+// give them any project, and each one that is asked for alone is a request.
+func (s *session) passForeign(r *recorded, id uint32) error {
+	r.foreign[id] = time.Now()
+	some, err := s.quotas.Kernel.From(s.root, id)
+	for _, u := range some {
+		if _, held := r.held[u.ID]; !held && u.ID <= s.quotas.Last {
+			r.foreign[u.ID] = time.Now()
+		}
+	}
+	return err
 }
 
 // tryProject reports whether a project is free, and begins it.

@@ -354,3 +354,41 @@ func TestAnotherRange(t *testing.T) {
 		t.Errorf("%v, limited are %v", err, k.limited())
 	}
 }
+
+// crowded has this many projects from the first on that something else uses, and counts the requests.
+type crowded struct {
+	*kernel
+	used, requests uint32
+}
+
+func (k *crowded) Get(root int, id uint32) (quota.Usage, error) {
+	if k.requests++; id < first+k.used {
+		return quota.Usage{ID: id, Inodes: 1}, nil
+	}
+	return k.kernel.Get(root, id)
+}
+
+func (k *crowded) From(_ int, from uint32) (some []quota.Usage, _ error) {
+	k.requests++
+	for id := from; id < min(first+k.used, from+256); id++ {
+		some = append(some, quota.Usage{ID: id, Inodes: 1})
+	}
+	return some, nil
+}
+
+// The owner of a volume has given its files nearly all projects of the range: one volume more takes some hundred
+// requests, and not one for each of them.
+func TestCrowdedProjects(t *testing.T) {
+	r, k := onXFS(t)
+	many := *r.quotas.Load()
+	full := &crowded{kernel: k, used: 60_000}
+	many.Kernel, many.Last = full, first+65_535
+	r.SetQuotas(&many)
+	if got := r.limited(t, pv).ProjectID; got != first+60_000 || full.requests > 500 {
+		t.Errorf("it has %d, after %d requests", got, full.requests)
+	}
+	full.requests = 0
+	if r.limited(t, "pvc-2"); full.requests > 2 {
+		t.Errorf("the second took %d requests", full.requests)
+	}
+}
