@@ -62,15 +62,21 @@ func (s *session) relimit(r record.Record, bytes int64) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if r.ProjectID == 0 && !limited(dir) {
-		return nil
+	if r.ProjectID == 0 {
+		if has, err := limited(dir); !has {
+			return wrap("reading "+cephQuota, err)
+		}
 	}
 	return s.limit(dir, r, bytes)
 }
 
-// limited reports whether a directory has a limit of CephFS.
-func limited(dir int) bool {
+// limited reports whether a directory has a limit of CephFS. ENODATA is of one without, and the other two of filesystems
+// that do not know the attribute.
+func limited(dir int) (bool, error) {
 	var size int
 	err := openat.Retry(func() (err error) { size, err = unix.Fgetxattr(dir, cephQuota, make([]byte, 32)); return err })
-	return err == nil && size > 0
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	return size > 0, err
 }

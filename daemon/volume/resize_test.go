@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 )
 
 func grown(t testing.TB, r *rig) { data(t, r); must(t, r.Resize(t.Context(), r.id, pv, 3<<30)) }
@@ -110,5 +112,25 @@ func TestResizeLimit(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A limit that cannot be read is not taken for none: the volume would be said to be larger than it may become.
+func TestResizeUnknownLimit(t *testing.T) {
+	r, fs := onFUSE(t, "")
+	fs.TakeQuotas()
+	prepared(t, r)
+	s := spec(pv)
+	s.Quota = 1 << 30
+	_, err := r.Create(t.Context(), r.id, s)
+	must(t, err)
+	fs.Fail(unix.EIO, hungfs.Getxattr)
+	if err := r.Resize(t.Context(), r.id, pv, 3<<30); !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v", err)
+	}
+	fs.Fail(0, hungfs.Getxattr)
+	must(t, r.Resize(t.Context(), r.id, pv, 3<<30))
+	if got := limitOf(r); got != fmt.Sprint(3<<30) {
+		t.Errorf("the limit is %q", got)
 	}
 }
