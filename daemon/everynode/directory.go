@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/begun"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -126,7 +127,9 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 		}
 		d.reportMade(pv)
 	case verdict.Action == plan.Expand:
-		if err := d.expand(h, pv); err != nil {
+		if err := d.expand(h, pv); errors.As(err, new(*capacity.FullError)) {
+			return 0, err // another volume was promised the space meanwhile: decided again
+		} else if err != nil {
 			return 0, d.failed(pv, err)
 		}
 	case verdict.Action == plan.Note:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/begun"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -139,7 +140,7 @@ func (x *Expander) gather(ctx context.Context, p Pool, claim *corev1.PersistentV
 	if f.Closed = p.Elector.Blocked(f.Closed); f.Closed != "" || f.Silent {
 		return f, h, nil
 	}
-	if f.Room = h.Room().Free; plan.OnEveryNode(pv) {
+	if f.Room = h.Room(); plan.OnEveryNode(pv) {
 		f.Nodes = x.Controller.CountNodes(ctx)
 	}
 	var err error
@@ -202,6 +203,10 @@ func (x *Expander) expand(ctx context.Context, p Pool, h disk.Handle, f plan.Exp
 		return err
 	}
 	if err := h.Resize(f.Volume.Name, bytes); err != nil {
+		if full := new(capacity.FullError); errors.As(err, &full) {
+			f.Claim, f.Room = claim, full.Room
+			return x.tooLate(ctx, p, f)
+		}
 		return &diskError{err}
 	}
 	if f.Raises() {
@@ -213,6 +218,15 @@ func (x *Expander) expand(ctx context.Context, p Pool, h disk.Handle, f plan.Exp
 		return err
 	}
 	x.reportDone(p, f, target)
+	return nil
+}
+
+// tooLate: another volume was promised the space since the facts of this one were gathered. It is decided again with what
+// is left; of scope every-node another node may have the room, and the claim is looked at again.
+func (x *Expander) tooLate(ctx context.Context, p Pool, f plan.ExpandFacts) error {
+	if verdict := plan.ForExpansion(f); verdict.Action == plan.Infeasible {
+		return x.refuse(ctx, p, f, verdict)
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -320,6 +321,22 @@ func TestInfeasible(t *testing.T) {
 	e.request("2Gi")
 	if _, err := e.look(t, p); err != nil || e.did() != whole {
 		t.Error(err)
+	}
+}
+
+// Another volume is promised the space while this one's expansion is under way.
+func TestTooLate(t *testing.T) {
+	e, p := growing()
+	e.before["begun"] = func() {
+		if _, err := p.Disk.Account.Take("pvc-other", 95<<30/10, capacity.Space{Size: 11 << 30, Available: 11 << 30, Overcommit: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.look(t, p); err != nil || e.did() != "begun, infeasible, counted NotEnoughSpace" || e.record.Requested != 1<<30 {
+		t.Errorf("%v, recorded are %d bytes", err, e.record.Requested)
+	}
+	if after, err := e.look(t, p); err != nil || after <= 0 || e.did() != "" {
+		t.Errorf("again after %s, %v", after, err)
 	}
 }
 

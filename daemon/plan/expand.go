@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
@@ -33,7 +34,7 @@ type ExpandFacts struct {
 	Record     *record.Record           // nil: the disk has no record of it
 	Unreadable string                   // why the record cannot be read, "" if it can or there is none
 	Silent     bool                     // the pool is shared, and this daemon does not work in it
-	Room       uint64                   // bytes that the pool can still give
+	Room       capacity.Room            // for the difference
 	Nodes      int                      // that the cluster has
 	Age        time.Duration            // since this daemon first saw that the claim requests more
 }
@@ -102,18 +103,6 @@ func (f ExpandFacts) Target() resource.Quantity {
 // Raises reports whether the volume object has less than Target.
 func (f ExpandFacts) Raises() bool {
 	return larger(f.Target(), f.Volume.Spec.Capacity[corev1.ResourceStorage])
-}
-
-// kept is what the pool keeps for the volume now, in bytes. A record without a size was written for an adopted volume.
-func (f ExpandFacts) kept() int64 {
-	if f.Record.Promised > 0 {
-		return f.Record.Promised
-	}
-	if f.Record.Requested > 0 {
-		return f.Record.Requested
-	}
-	has, _ := Bytes(f.Claim.Status.Capacity[corev1.ResourceStorage])
-	return has
 }
 
 func notGrowing(f ExpandFacts) (Verdict, bool) { return Verdict{Action: Ignore}, !Growing(f.Claim) }
@@ -199,15 +188,14 @@ func noRoom(f ExpandFacts) (Verdict, bool) {
 	}
 	target := f.Target()
 	want, exact := Bytes(target)
-	more := want - f.kept()
-	if exact && (more <= 0 || uint64(more) <= f.Room) {
+	kept := f.Record.Reserved()
+	if exact && (uint64(want) <= kept || uint64(want)-kept <= f.Room.Free) {
 		return Verdict{}, false
 	}
 	if f.everyNode() && f.Age < takeOverAfter {
 		return Verdict{Action: Wait, After: takeOverAfter - f.Age}, true
 	}
-	return f.infeasible(ReasonNotEnoughSpace, fmt.Sprintf("pool %s: the claim requests %s, the volume has %s, and %s is available for new volumes",
-		f.Pool.Name, words.Name(target.String()), words.Size(uint64(max(0, f.kept()))), words.Size(f.Room))), true
+	return f.infeasible(ReasonNotEnoughSpace, spaceMissing(*f.Pool, target, f.Room)+", of which "+words.Size(kept)+" to this one"), true
 }
 
 func (f ExpandFacts) waits(reason, message string) Verdict {
@@ -227,6 +215,6 @@ func (f ExpandFacts) prefixed(message string) string {
 func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
 	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
 	has, exact := Bytes(v.Spec.Capacity[corev1.ResourceStorage])
-	return exact && !OnEveryNode(v) && rec.Place == record.InPool && rec.Requested > 0 && f.points() &&
-		has > max(rec.Requested, rec.Promised)
+	return exact && !OnEveryNode(v) && rec.Place == record.InPool && f.points() &&
+		rec.Reserved() > 0 && uint64(has) > rec.Reserved()
 }

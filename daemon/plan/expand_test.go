@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
@@ -26,7 +27,7 @@ func growing() ExpandFacts {
 	c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity = pv.Name, corev1.ClaimBound, sizeOf("1Gi")
 	ask(c, "2Gi")
 	return ExpandFacts{
-		Self: self, Claim: c, Volume: pv, Pool: &pool, Room: 10 << 30,
+		Self: self, Claim: c, Volume: pv, Pool: &pool, Room: capacity.Room{Free: 10 << 30, Available: 12 << 30, Promised: 3 << 30},
 		Record: &record.Record{PV: "pvc-u-1", Directory: "pvc-u-1", Place: record.InPool, Requested: 1 << 30},
 	}
 }
@@ -45,7 +46,7 @@ func TestExpandPrecedence(t *testing.T) {
 	}
 	has := func(size string) change { return func(f *ExpandFacts) { f.Volume.Spec.Capacity = sizeOf(size) } }
 	shut := func(f *ExpandFacts) { f.Closed = "not mounted" }
-	full := func(f *ExpandFacts) { f.Room = 0 }
+	full := func(f *ExpandFacts) { f.Room.Free = 0 }
 	away := func(f *ExpandFacts) { f.Record.Place = record.InTrash }
 	none := func(f *ExpandFacts) { f.Record = nil }
 	nowhere := func(f *ExpandFacts) { f.Pool, f.Record = nil, nil }
@@ -121,7 +122,8 @@ func TestExpandPrecedence(t *testing.T) {
 func TestExpandMessage(t *testing.T) {
 	f := growing()
 	ask(f.Claim, "1Ti")
-	want := "node node-a: the volume is not expanded: pool fast: the claim requests 1Ti, the volume has 1.0 GiB, and 10.0 GiB is available for new volumes"
+	want := "node node-a: the volume is not expanded: pool fast: the claim requests 1Ti, and 10.0 GiB is available for new volumes: " +
+		"12.0 GiB is free, and 3.0 GiB is promised to volumes, of which 1.0 GiB to this one"
 	if v := ForExpansion(f); v.Message != want {
 		t.Errorf("got %q", v.Message)
 	}

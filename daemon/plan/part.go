@@ -111,8 +111,8 @@ func partNoRoom(f PartFacts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: retryAfter, Message: fmt.Sprintf(
-		"node %s: the directory of this volume is not expanded: pool %s: the claim requests %s, the directory has %s, and %s is available for new volumes",
-		f.Node, f.Pool.Name, words.Name(want.String()), words.Size(uint64(f.Record.Requested)), words.Size(f.Room.Free))}, true
+		"node %s: the directory of this volume is not expanded: %s, of which %s to this one",
+		f.Node, spaceMissing(f.Pool, want, f.Room), words.Size(f.Record.Reserved()))}, true
 }
 
 // partSmaller: another node expanded the claim.
@@ -125,8 +125,8 @@ func partSmaller(f PartFacts) (Verdict, bool) {
 func (f PartFacts) missing() (want resource.Quantity, more int64) {
 	want = f.Volume.Spec.Capacity[corev1.ResourceStorage]
 	n, _ := Bytes(want)
-	if r := f.Record; r != nil && r.Place == record.InPool && !r.Unpublished && r.Requested > 0 {
-		more = max(0, n-r.Requested)
+	if r := f.Record; r != nil && r.Place == record.InPool && !r.Unpublished && r.Reserved() > 0 {
+		more = max(0, n-int64(r.Reserved()))
 	}
 	return want, more
 }
