@@ -256,6 +256,9 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 			return err
 		}
 		defer s.end()
+		if err := s.share(); err != nil {
+			return err
+		}
 		return p.remote(work(s))
 	}())
 }

@@ -3,6 +3,8 @@ package volume
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -69,6 +71,11 @@ func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 	if err != nil {
 		return u, err
 	}
+	if slices.ContainsFunc(all, func(u quota.Usage) bool { _, known := owners[u.ID]; return !known && s.quotas.has(u.ID) }) {
+		if owners, err = s.learn(); err != nil { // another process may have given a volume its limit (Apply)
+			return u, err
+		}
+	}
 	for _, one := range all {
 		r, known := owners[one.ID]
 		if !known {
@@ -95,6 +102,21 @@ func (s *session) owners() (map[uint32]record.Record, error) {
 		owners[id] = owner
 	}
 	return owners, nil
+}
+
+// learn is owners after the records were read anew.
+func (s *session) learn() (map[uint32]record.Record, error) {
+	var now recorded
+	if err := s.readProjects(&now); err != nil {
+		return nil, err
+	}
+	r := &s.pool.recorded
+	r.mu.Lock()
+	if r.id == now.id {
+		maps.Copy(r.held, now.held)
+	}
+	r.mu.Unlock()
+	return s.owners()
 }
 
 // mixed reports whether files without a project may be others' than the daemon's own: the pool is not the root of its

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+)
+
+func (p *program) quotaCommand() *cobra.Command {
+	var apply bool
+	c := &cobra.Command{
+		Use:               "quota POOL",
+		ValidArgsFunction: p.completePools,
+		Short:             "List the limits of volumes, or give one to those that have none",
+		Long: "Quota lists the volumes of a pool that has quota = \"project\", with their limits. With --apply the\n" +
+			"volumes that have none get one, of the size in their records: those that were adopted, or made\n" +
+			"before. Each of their files is visited; a run that was cut off is simply made again. Pods may go on.",
+		Args: args(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			pools, err := choose(cfg, args)
+			if err != nil {
+				return err
+			}
+			l, err := p.limiter(c.Context(), pools[0])
+			if err != nil {
+				return err
+			}
+			if apply {
+				return l.apply(c.Context())
+			}
+			return l.list(c.Context())
+		},
+	}
+	c.Flags().BoolVar(&apply, "apply", false, "give a limit to each volume that has none")
+	return c
+}
+
+// escaped finds files that no limit of a volume counts, in a pool that can be looked at. A process that may not ask the
+// kernel finds none: the daemon tells the node.
+func escaped(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
+	if pool.Quota != config.QuotaProject || !r.Removable() {
+		return nil
+	}
+	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+	return escapedFrom(ctx, store, r)
+}
+
+func escapedFrom(ctx context.Context, store *volume.Pool, r hostcheck.Report) []hostcheck.Finding {
+	takes, err := store.Usage(ctx, r.Identity)
+	message := volumeusage.Escaped(takes)
+	if err != nil || message == "" {
+		return nil
+	}
+	return []hostcheck.Finding{{Reason: plan.ReasonQuotaEscaped, Severity: hostcheck.Warn, Message: message}}
+}
+
+// limiter works in one pool.
+type limiter struct {
+	p     *program
+	pool  config.Pool
+	store *volume.Pool
+	id    mounts.Identity
+}
+
+// limiter looks at the pool first: a full one is fine.
+func (p *program) limiter(ctx context.Context, pool config.Pool) (*limiter, error) {
+	if pool.Quota != config.QuotaProject {
+		return nil, usageError{fmt.Errorf("pool %s: quota is %q, and only with %q volumes have limits that this command knows", pool.Name, pool.Quota, config.QuotaProject)}
+	}
+	looking, cancel := context.WithTimeout(ctx, poolDeadline)
+	defer cancel()
+	report := p.probe(looking, pool)
+	for _, f := range report.Findings {
+		if f.Severity == hostcheck.Close {
+			return nil, closedError{pool, f}
+		}
+	}
+	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+	return &limiter{p, pool, store, report.Identity}, nil
+}
+
+// volumes are the volumes in the pool, and what projects take.
+func (l *limiter) volumes(ctx context.Context) (all []record.Record, takes map[uint32]quota.Usage, err error) {
+	inventory, err := l.store.List(ctx, l.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	projects, err := l.store.Projects(ctx, l.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	takes = map[uint32]quota.Usage{}
+	for _, u := range projects {
+		takes[u.ID] = u
+	}
+	for _, v := range inventory.Volumes {
+		if v.Place == record.InPool {
+			all = append(all, v)
+		}
+	}
+	return all, takes, nil
+}
+
+func hasLimit(v record.Record, takes map[uint32]quota.Usage) bool {
+	return v.ProjectID != 0 && takes[v.ProjectID].Limit.Bytes > 0
+}
+
+func (l *limiter) list(ctx context.Context) error {
+	all, takes, err := l.volumes(ctx)
+	if err != nil {
+		return err
+	}
+	table := newTable(l.p.stdout, "VOLUME", "CLAIM", "SIZE", "PROJECT", "USED", "LIMIT")
+	for _, v := range all {
+		project, used, limit := "", "", "none"
+		if u, known := takes[v.ProjectID]; known && v.ProjectID != 0 {
+			project, used = fmt.Sprint(v.ProjectID), words.Size(u.Bytes)
+		}
+		if hasLimit(v, takes) {
+			limit = words.Size(takes[v.ProjectID].Limit.Bytes)
+		}
+		table.row(printable(v.PV), printable(v.Namespace+"/"+v.Claim), sizeOf(uint64(max(v.Requested, 0))), project, used, limit)
+	}
+	return table.flush()
+}
+
+// apply limits one volume after the other; one that cannot be does not keep the others from it.
+func (l *limiter) apply(ctx context.Context) error {
+	all, takes, err := l.volumes(ctx)
+	if err != nil {
+		return err
+	}
+	var errs error
+	limited := 0
+	for _, v := range all {
+		if hasLimit(v, takes) {
+			continue
+		}
+		done, err := l.store.Apply(ctx, l.id, v.PV)
+		if err == nil {
+			limited++
+			l.say(v, done)
+			if err = done.Err(); err != nil {
+				err = fmt.Errorf("volume %s: %w", v.PV, err)
+			}
+		}
+		errs = errors.Join(errs, err)
+		if ctx.Err() != nil || errors.Is(err, volume.ErrApplying) {
+			break
+		}
+	}
+	fmt.Fprintf(l.p.stdout, "pool %s: %s, %d got a limit\n", l.pool.Name, count(len(all), "volume"), limited)
+	return errs
+}
+
+func (l *limiter) say(v record.Record, done volume.Applied) {
+	skipped := ""
+	if done.Special > 0 {
+		skipped += fmt.Sprintf("; %s of links, FIFOs, sockets and devices skipped", count(done.Special, "inode"))
+	}
+	if done.Mounts > 0 {
+		skipped += fmt.Sprintf("; %s not entered", count(done.Mounts, "mount"))
+	}
+	fmt.Fprintf(l.p.stdout, "%s: limited to %s, %d entries counted%s\n", printable(v.PV), words.Size(uint64(max(v.Requested, v.Promised))), done.Seen-done.Special-done.Left, skipped)
+}
