@@ -42,6 +42,7 @@ func (p *play) quota() {
 	for _, pool := range []string{"fast", "big"} {
 		p.limited(pool)
 	}
+	p.applied()
 	p.told()
 	p.killedInTheMiddle()
 	for _, pool := range []string{"fast", "big"} {
@@ -121,7 +122,7 @@ func (p *play) limited(pool string) {
 	})
 	p.step("on "+pool+": inodes are limited, too", func() (string, error) {
 		defer p.do("rm -rf " + dir + "/many")
-		n, err := p.number(asUser + "sh -c 'mkdir " + dir + "/many; cd " + dir + "/many; i=0; while : > $i; do i=$((i+1)); done 2>/dev/null; echo $i'")
+		n, err := p.number(asUser + "sh -c 'mkdir " + dir + "/many; cd " + dir + "/many; i=0; while touch $i 2>/dev/null; do i=$((i+1)); done; echo $i'")
 		if err == nil && n != quotaInodes-2 {
 			err = fmt.Errorf("%d files, want %d", n, quotaInodes-2)
 		}
@@ -251,6 +252,23 @@ func (p *play) switchedOff(pool string) {
 			return "", err
 		}
 		return p.opens(pool)
+	})
+}
+
+// applied gives a limit to the volume of pool fast that was made before there were any.
+func (p *play) applied() {
+	const find = "dir=$(hostpath-provisioner quota fast | awk '$NF == \"none\" {print \"/srv/fast/\" $1}'); "
+	p.need("a volume that was made before has no limit, and files", func() (string, error) {
+		return p.expect(find+"mkdir -p $dir/sub/deep && dd if=/dev/zero of=$dir/sub/deep/file bs=64k count=8 2>/dev/null && mkfifo $dir/fifo && echo $dir > /root/before; hostpath-provisioner quota fast", " none\n")
+	})
+	p.step("quota --apply gives it one, and counts what it has", func() (string, error) {
+		if _, err := p.expect("hostpath-provisioner quota fast --apply", "limited to 1.0 MiB, 4 entries counted; 1 inode of links", "1 got a limit"); err != nil {
+			return "", err
+		}
+		return p.expect("hostpath-provisioner quota fast; df -B1 $(cat /root/before) | tail -n 1", "!none", " 1048576 ")
+	})
+	p.step("then it is kept to that", func() (string, error) {
+		return p.expect(asRoot+"dd if=/dev/zero of=$(cat /root/before)/more bs=64k count=32 2>&1", "Disk quota exceeded")
 	})
 }
 
