@@ -5,6 +5,8 @@
 package begun
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -46,6 +48,19 @@ func (s *Set) Since(key string) time.Duration {
 		return time.Since(at)
 	}
 	return 0
+}
+
+// Under returns what follows prefix in the keys that begin with it, sorted.
+func (s *Set) Under(prefix string) (rest []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.times {
+		if after, is := strings.CutPrefix(key, prefix); is {
+			rest = append(rest, after)
+		}
+	}
+	slices.Sort(rest)
+	return rest
 }
 
 // End forgets it.

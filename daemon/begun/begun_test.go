@@ -1,6 +1,7 @@
 package begun
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,13 @@ func TestSet(t *testing.T) {
 		if s.Begin("k"); s.Since("k") != time.Minute {
 			t.Errorf("begun %s ago, want a minute", s.Since("k"))
 		}
+		s.Begin("purge/b")
+		s.Begin("purge/a")
+		if got := s.Under("purge/"); !slices.Equal(got, []string{"a", "b"}) || s.Under("x") != nil {
+			t.Errorf("under purge/: %q", got)
+		}
+		s.End("purge/a")
+		s.End("purge/b")
 		if s.End("k"); s.Has("k") || s.Since("k") != 0 || len(s.times) != 0 {
 			t.Error("it ended, and is remembered")
 		}

@@ -179,6 +179,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		w.purges.ShutDown()
 	}
 	waitFor(&all, grace)
+	c.finishLetGo(ctx)
 	for _, w := range c.workers {
 		w.elector.Resign()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,5 +129,52 @@ func TestPurgeFails(t *testing.T) {
 	disk.err = nil
 	if after, err := c.purge(t.Context(), w, "pvc-a"); after != 0 || err != nil || c.begun.Has("purge/pvc-a") {
 		t.Errorf("done: again after %s, %v", after, err)
+	}
+}
+
+// awayFor is an API without objects, that responds again after so many requests for volumes.
+type awayFor struct {
+	api
+	left int
+}
+
+func (a *awayFor) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
+	if a.left--; a.left >= 0 {
+		return nil, errAway
+	}
+	return a.volume, nil
+}
+
+// A daemon that is told to end, or to take another configuration, first finds out what became of the objects that it let
+// go without a response: the next one cannot know that they went by its hand, and would keep their directories for ever.
+func TestLetGoIsFinishedAtTheEnd(t *testing.T) {
+	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
+	for name, c := range map[string]struct {
+		letGo, want bool
+		api         awayFor
+		longest     time.Duration
+	}{
+		"the object is gone":                {letGo: true, want: true},
+		"the API is away for some tries":    {letGo: true, want: true, api: awayFor{left: 5}, longest: time.Second},
+		"the API is away":                   {letGo: true, api: awayFor{left: 1e6}, longest: grace},
+		"the object is there, and stays":    {letGo: true, api: awayFor{api: api{volume: bound}}},
+		"another process let the object go": {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctl, _, disk := flappingClaim(t, &audience{})
+			ctl.API = &c.api
+			ctl.look(t.Context(), ctl.workers["fast"])
+			disk.records = []record.Record{{PV: "pvc-a", ClaimUID: "u", Directory: "pvc-a", Place: record.InTrash}}
+			if c.letGo {
+				ctl.begun.Begin(letGoKey("pvc-a"))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			began := time.Now()
+			ctl.Run(ctx, make(chan struct{}), make(chan struct{}))
+			if took := time.Since(began); (len(disk.discarded) > 0) != c.want || took > c.longest {
+				t.Errorf("%s: after %s discarded %q", name, took, disk.discarded)
+			}
+		})
 	}
 }

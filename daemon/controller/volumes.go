@@ -186,7 +186,8 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 //	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
 //	discarded           a directory whose files may go: purged
 //
-// A daemon that is told to end does all of it first. What it did without a response is remembered.
+// A daemon that is told to end does all of it first. What it did without a response is remembered, and looked at again
+// before it ends (finishLetGo).
 func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
