@@ -13,8 +13,8 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "quota", "selinux", "systemd"},
-	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "quota", "selinux", "systemd"},
+	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/expansion":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
-	"daemon/kube":              {"daemon/leadership", "daemon/plan", "daemon/words"},
+	"daemon/kube":              {"daemon/leadership", "daemon/plan", "daemon/storagecapacity", "daemon/words"},
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "hostcheck"},
 	"daemon/mountpoint":        {"hostcheck", "hostcheck/openat", "quota"},
@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"daemon/record":            {},
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
+	"daemon/storagecapacity":   {"daemon/plan"},
 	"daemon/usage":             {"daemon/words", "quota"},
 	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},

@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -39,6 +40,7 @@ type generation struct {
 	client     *kube.Client
 	gate       *gate.Gate
 	controller *controller.Controller
+	publisher  *storagecapacity.Publisher
 	mounts     chan struct{}
 
 	claims  *kube.Informer[*corev1.PersistentVolumeClaim]
@@ -92,12 +94,17 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	})
 	g.classes = g.client.Classes(g.classChanged)
 	g.watchVolumes()
-	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) { g.controller.NodeChanged(was, now); signal(d.changed) })
+	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) {
+		g.controller.NodeChanged(was, now)
+		signal(d.changed)
+		g.publisher.Changed()
+	})
+	g.publisher = g.newPublisher()
 	g.controller = controller.New(controller.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node),
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
-		API:     g.client, Events: g.client, Metrics: observer{d.metrics, d.changed}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		API:     g.client, Events: g.client, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	})
 	return g, nil
@@ -121,6 +128,7 @@ func (g *generation) run(ctx context.Context) {
 	}
 	checked, started := make(chan struct{}), make(chan struct{})
 	all.Go(func() { g.becomeReady(ctx, checked, started) })
+	all.Go(func() { g.publish(ctx, started) })
 	g.controller.Run(ctx, checked, started)
 	// What was said and not yet written still reaches the claims, if the API server responds.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -3,9 +3,7 @@ package daemon
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -80,15 +78,4 @@ func hostID(p config.Pool, node string) string {
 		return ""
 	}
 	return leadership.HostID(node)
-}
-
-// observer counts, and lets the status be written anew.
-type observer struct {
-	*metrics.Metrics
-	changed chan struct{}
-}
-
-func (o observer) Pool(s gate.State) {
-	o.Metrics.Pool(s)
-	signal(o.changed)
 }

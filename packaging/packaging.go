@@ -7,6 +7,8 @@ import (
 	"cmp"
 	_ "embed"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Config is the example of /etc/hostpath-provisioner/config.toml, with every key explained.
@@ -74,6 +76,21 @@ volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Retain
 allowVolumeExpansion: true`
 
+const driverObject = `---
+# Not a CSI driver: kube-scheduler looks here whether the provisioner publishes what its classes can still get on each node.
+# A daemon that has published sets storageCapacity. It comes first, so that "kubectl delete -f -" removes it before the rest:
+# without objects to compare, and with storageCapacity, no pod of these classes would be scheduled.
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata:
+  name: PROVISIONER
+  labels:
+    app.kubernetes.io/managed-by: hostpath-provisioner
+spec:
+  attachRequired: false
+  podInfoOnMount: false
+  fsGroupPolicy: None`
+
 // ClassPrefix returns the default of Options.ClassPrefix, which carries the provisioner's name: two
 // provisioners of a cluster never share a class, whose provisioner field is immutable.
 func ClassPrefix(provisioner string) string {
@@ -87,7 +104,10 @@ func ClassPrefix(provisioner string) string {
 
 // Manifests is the YAML that a cluster administrator applies, with instructions as comments.
 func Manifests(o Options) string {
-	token, secret, namespace, classes := boundToken, "", namespaceObject, classObjects
+	token, secret, namespace, classes, driver := boundToken, "", namespaceObject, classObjects, driverObject
+	if len(o.Provisioner) > 63 || len(validation.IsDNS1123Subdomain(o.Provisioner)) > 0 {
+		driver = "" // no CSIDriver can have the name
+	}
 	if o.TokenSecret {
 		token, secret = secretToken, secretObject
 	}
@@ -97,7 +117,7 @@ func Manifests(o Options) string {
 	if o.NoClasses {
 		classes = ""
 	}
-	text := strings.NewReplacer("@TOKEN@", token, "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(manifests)
+	text := strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(manifests)
 	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))).Replace(text)
 }
 

@@ -87,6 +87,7 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 			"rbac.authorization.k8s.io/v1/Role":               &rbacv1.Role{},
 			"rbac.authorization.k8s.io/v1/RoleBinding":        &rbacv1.RoleBinding{},
 			"storage.k8s.io/v1/StorageClass":                  &storagev1.StorageClass{},
+			"storage.k8s.io/v1/CSIDriver":                     &storagev1.CSIDriver{},
 		}
 		kind := meta.APIVersion + "/" + meta.Kind
 		if meta.Kind == "" {
@@ -108,9 +109,9 @@ func TestManifests(t *testing.T) {
 		prefix string
 		want   string
 	}{
-		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner", "Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
+		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner", "CSIDriver hostpath-provisioner, Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
 		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "torchbox.com-hostpath", "ServiceAccount kube-system/hostpath-provisioner, "},
-		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast", "Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
+		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast", "CSIDriver p, Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
 	} {
 		text := Manifests(c.o)
 		list, all := objects(t, text)
@@ -163,8 +164,10 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [namespaces] [kube-system] [] [get]", // its UID is the cluster's
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
-		"[storage.k8s.io] [csinodes] [] [] [get]",                                    // of the driver whose volumes are adopted
+		"[storage.k8s.io] [csinodes] [] [] [get]", // of the driver whose volumes are adopted
+		"[storage.k8s.io] [csidrivers] [p] [] [get patch]",
 		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace
+		"[storage.k8s.io] [csistoragecapacities] [] [] [list create patch delete]",   // in its namespace
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

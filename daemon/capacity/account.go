@@ -10,10 +10,21 @@ import (
 type Book struct {
 	mu       sync.Mutex
 	accounts map[string]*Account
+	changed  chan struct{}
 }
 
 // NewBook returns a Book without accounts.
-func NewBook() *Book { return &Book{accounts: map[string]*Account{}} }
+func NewBook() *Book { return &Book{accounts: map[string]*Account{}, changed: make(chan struct{}, 1)} }
+
+// Changed is sent to after what is promised changed.
+func (b *Book) Changed() <-chan struct{} { return b.changed }
+
+func (b *Book) tell() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
 
 // Account returns the account with this key, a new one if there is none.
 func (b *Book) Account(key string) *Account {
@@ -140,6 +151,7 @@ func (a *Account) set(volume string, p Promise) {
 func (a *Account) replace(volume string, p Promise) {
 	before := a.volumes[volume].all()
 	a.set(volume, p)
+	a.book.tell()
 	if sum := plus(less(a.sum, before), p.all()); a.sum != ^uint64(0) && sum != ^uint64(0) {
 		a.sum = sum
 		return

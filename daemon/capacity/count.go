@@ -67,5 +67,6 @@ func (c *Count) Done(read map[string]Promise, unreadable ...string) {
 	}
 	a.volumes, a.known, a.of = now, true, c.of
 	a.total()
+	a.book.tell()
 	c.end()
 }

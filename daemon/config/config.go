@@ -58,8 +58,10 @@ type Config struct {
 	Metrics     string   // host:port to listen on, "" for none
 	// VolumeMetrics is how many volumes have metrics of their own at most, 0 for none.
 	VolumeMetrics int
-	Confine       bool   // take from the daemon what it does not need
-	Pools         []Pool // at least one, sorted by name
+	// PublishCapacity: the scheduler is told what each class can still get on this node.
+	PublishCapacity bool
+	Confine         bool   // take from the daemon what it does not need
+	Pools           []Pool // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }
@@ -114,12 +116,13 @@ type Pool struct {
 // and the pools, for which there is no default.
 func Default() Config {
 	return Config{
-		Provisioner:   "hostpath-provisioner",
-		Kubeconfig:    "/etc/hostpath-provisioner/kubeconfig",
-		Namespace:     "hostpath-provisioner",
-		Metrics:       "127.0.0.1:9812",
-		Confine:       true,
-		VolumeMetrics: 1000,
+		Provisioner:     "hostpath-provisioner",
+		Kubeconfig:      "/etc/hostpath-provisioner/kubeconfig",
+		Namespace:       "hostpath-provisioner",
+		Metrics:         "127.0.0.1:9812",
+		Confine:         true,
+		VolumeMetrics:   1000,
+		PublishCapacity: true,
 	}
 }
 

@@ -86,7 +86,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:28: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:35: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:29: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:36: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")

@@ -35,6 +35,12 @@ func (p *Pool) Room() (room capacity.Room, own uint64, ok bool) {
 	return p.Account.Room(h.space()), own, ok
 }
 
+// RoomWith is what the pool would have if so much were promised on its filesystem.
+func (p *Pool) RoomWith(promised uint64) capacity.Room {
+	h, _ := p.handle(context.Background(), p.Gate.State(p.Name), nil)
+	return h.space().Room(promised)
+}
+
 // space is what the pool's account is asked with: the filesystem as it was when the handle was opened.
 func (h Handle) space() capacity.Space {
 	r := h.State.Report

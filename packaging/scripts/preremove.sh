@@ -14,6 +14,11 @@ else
 	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
 fi
 
+# The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
+if [ -x /usr/bin/hostpath-provisioner ]; then
+	timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
+fi
+
 module=/usr/libexec/hostpath-provisioner/selinux-module
 if [ -x $module ]; then
 	$module remove || true

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
+)
+
+// withdrawCommand is called when the package is removed: what the scheduler was told of this node is taken back. The last
+// node has it compare nothing any more.
+func (p *program) withdrawCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "withdraw-capacity", Short: "Take back what the scheduler was told of this node's capacity", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			client, err := kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()})
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), apiDeadline)
+			defer cancel()
+			return storagecapacity.New(storagecapacity.Options{
+				Provisioner: cfg.Provisioner, Node: plan.NodeLabelValue(cfg.Node), API: client,
+				Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
+			}).Withdraw(ctx, false)
+		},
+	}
+}

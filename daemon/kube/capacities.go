@@ -1,0 +1,199 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+)
+
+const (
+	// driverLabel is external-provisioner's label of CSIStorageCapacity objects, with the driver's name.
+	driverLabel = "csi.storage.k8s.io/drivername"
+	// managerLabel tells whose the objects are; external-provisioner leaves those of others alone.
+	managerLabel = "csi.storage.k8s.io/managed-by"
+
+	// driverReviewed has the time of the last review of the nodes that publish nothing, RFC 3339.
+	driverReviewed = "hostpath-provisioner/reviewed"
+	// driverStrict is "true" if an administrator says that every node with a daemon publishes.
+	driverStrict = "hostpath-provisioner/every-node-publishes"
+	// driverManaged labels the CSIDriver of our manifests.
+	driverManaged = "app.kubernetes.io/managed-by"
+)
+
+// pageOfCapacities is how many objects are read at once.
+const pageOfCapacities = 500
+
+// Capacities is part of storagecapacity.API.
+func (c *Client) Capacities(ctx context.Context, node string) (all []storagecapacity.Object, err error) {
+	labels := managerLabel + "=" + component + "," + driverLabel + "=" + c.options.Provisioner
+	if node != "" {
+		labels += "," + plan.NodeLabel + "=" + node
+	}
+	for more := ""; ; {
+		page := &storagev1.CSIStorageCapacityList{}
+		err := c.storage.Get().Namespace(c.options.Namespace).Resource("csistoragecapacities").
+			VersionedParams(&metav1.ListOptions{LabelSelector: labels, Limit: pageOfCapacities, Continue: more}, c.params).
+			Timeout(callTimeout).Do(ctx).Into(page)
+		if err != nil {
+			return nil, fmt.Errorf("list the capacities: %w", err)
+		}
+		for i := range page.Items {
+			all = append(all, capacityOf(&page.Items[i]))
+		}
+		if more = page.Continue; more == "" {
+			return all, nil
+		}
+	}
+}
+
+func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
+	is := storagecapacity.Object{Name: o.Name, Class: o.StorageClassName, Node: o.Labels[plan.NodeLabel]}
+	if o.MaximumVolumeSize != nil && o.Capacity != nil {
+		is.Bytes = o.MaximumVolumeSize.Value()
+	} else {
+		is.Bytes = -1 // damaged: it is written anew
+	}
+	return is
+}
+
+// CreateCapacity is part of storagecapacity.API. Of an object that has the name the size is set.
+func (c *Client) CreateCapacity(ctx context.Context, o storagecapacity.Object) error {
+	err := c.storage.Post().Namespace(c.options.Namespace).Resource("csistoragecapacities").
+		Body(c.capacityObject(o)).Timeout(callTimeout).Do(ctx).Error()
+	if apierrors.IsAlreadyExists(err) {
+		_, err = c.UpdateCapacity(ctx, o)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the capacity of class %s: %w", o.Class, err)
+	}
+	return nil
+}
+
+// capacityObject always has a capacity: kube-scheduler 1.37 scores by it without a look whether it is there
+// (volumebinding, Score). That of the nodes that publish nothing is 0 beside an unbounded size, so that they are chosen last.
+func (c *Client) capacityObject(o storagecapacity.Object) *storagev1.CSIStorageCapacity {
+	labels := map[string]string{managerLabel: component, driverLabel: c.options.Provisioner}
+	owner := metav1.OwnerReference{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Name: o.Owner.Name, UID: types.UID(o.Owner.UID)}
+	if o.Node != "" {
+		labels[plan.NodeLabel] = o.Node
+		owner.APIVersion, owner.Kind = "v1", "Node"
+	}
+	capacity, size := sizesOf(o)
+	return &storagev1.CSIStorageCapacity{
+		ObjectMeta:       metav1.ObjectMeta{Name: o.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}},
+		StorageClassName: o.Class, Capacity: &capacity, MaximumVolumeSize: &size,
+		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: o.Hostnames},
+		}},
+	}
+}
+
+func sizesOf(o storagecapacity.Object) (capacity, size resource.Quantity) {
+	size = *resource.NewQuantity(o.Bytes, resource.BinarySI)
+	if o.Node == "" {
+		return *resource.NewQuantity(0, resource.BinarySI), size
+	}
+	return size, size
+}
+
+// UpdateCapacity is part of storagecapacity.API.
+func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (found bool, err error) {
+	capacity, size := sizesOf(o)
+	patch, err := json.Marshal(map[string]any{"capacity": capacity, "maximumVolumeSize": size})
+	if err != nil {
+		return false, err
+	}
+	err = c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).Resource("csistoragecapacities").Name(o.Name).
+		Body(patch).Timeout(callTimeout).Do(ctx).Error()
+	switch {
+	case absent(err, o.Name):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("publish the capacity of class %s: %w", o.Class, err)
+	}
+	return true, nil
+}
+
+// DeleteCapacity is part of storagecapacity.API.
+func (c *Client) DeleteCapacity(ctx context.Context, name string) error {
+	err := c.storage.Delete().Namespace(c.options.Namespace).Resource("csistoragecapacities").Name(name).
+		Body(&metav1.DeleteOptions{}).Timeout(callTimeout).Do(ctx).Error()
+	if err != nil && !absent(err, name) {
+		return fmt.Errorf("delete capacity %s: %w", name, err)
+	}
+	return nil
+}
+
+// Driver is part of storagecapacity.API. The right to read it is of the manifests that have one.
+func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
+	driver := &storagev1.CSIDriver{}
+	err := c.storage.Get().Resource("csidrivers").Name(c.options.Provisioner).Timeout(callTimeout).Do(ctx).Into(driver)
+	switch {
+	case absent(err, c.options.Provisioner), apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read CSIDriver %s: %w", c.options.Provisioner, err)
+	}
+	d := &storagecapacity.Driver{
+		UID: string(driver.UID), Version: driver.ResourceVersion, Ours: driver.Labels[driverManaged] == component,
+		Enabled: driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity, Strict: driver.Annotations[driverStrict] == "true",
+	}
+	d.Reviewed, _ = time.Parse(time.RFC3339, driver.Annotations[driverReviewed])
+	return d, nil
+}
+
+// SetDriver is part of storagecapacity.API.
+func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won bool, err error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": d.UID, "resourceVersion": d.Version,
+			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339)},
+		},
+		"spec": map[string]any{"storageCapacity": d.Enabled},
+	})
+	if err != nil {
+		return false, err
+	}
+	err = c.storage.Patch(types.MergePatchType).Resource("csidrivers").Name(c.options.Provisioner).Body(patch).
+		Timeout(callTimeout).Do(ctx).Error()
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("write CSIDriver %s: %w", c.options.Provisioner, err)
+	}
+	return true, nil
+}
+
+// Hostnames is part of storagecapacity.API.
+func (c *Client) Hostnames(ctx context.Context) (map[string]string, error) {
+	all := map[string]string{}
+	for more := ""; ; {
+		page := &metav1.PartialObjectMetadataList{}
+		err := c.core.Get().Resource("nodes").SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
+			VersionedParams(&metav1.ListOptions{Limit: pageOfCapacities, Continue: more}, c.params).
+			Timeout(callTimeout).Do(ctx).Into(page)
+		if err != nil {
+			return nil, fmt.Errorf("list the nodes: %w", err)
+		}
+		for _, node := range page.Items {
+			if hostname := node.Labels[corev1.LabelHostname]; hostname != "" {
+				all[node.Name] = hostname
+			}
+		}
+		if more = page.Continue; more == "" {
+			return all, nil
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+)
+
+func (g *generation) newPublisher() *storagecapacity.Publisher {
+	return storagecapacity.New(storagecapacity.Options{
+		Provisioner: g.cfg.Provisioner, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
+		API: g.client, Log: g.d.Log, Wanted: g.capacities, Classes: g.ownClasses,
+	})
+}
+
+// publish tells the scheduler what there is, once the work has begun.
+func (g *generation) publish(ctx context.Context, started <-chan struct{}) {
+	if !await(ctx, started) {
+		return
+	}
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-g.d.promises.Changed():
+				g.publisher.Changed()
+			}
+		}
+	}()
+	g.publisher.Run(ctx)
+}
+
+// ownClasses are the names of the classes of the daemon's own provisioner. The CSIDriver of an alias is another program's.
+func (g *generation) ownClasses() (names []string) {
+	for _, class := range g.classes.List() {
+		if class.Provisioner == g.cfg.Provisioner {
+			names = append(names, class.Name)
+		}
+	}
+	return names
+}
+
+// capacities are the objects that this node is to publish. Without its Node object there are none.
+func (g *generation) capacities() (all []storagecapacity.Object, known bool) {
+	node, there := g.nodes.Get(g.cfg.Node)
+	if !there || node.Labels[plan.HostnameLabel] == "" {
+		return nil, there
+	}
+	owner := storagecapacity.Owner{Name: node.Name, UID: string(node.UID)}
+	for _, class := range g.classes.List() {
+		if class.Provisioner != g.cfg.Provisioner {
+			continue
+		}
+		bytes, known := g.controller.Capacity(class)
+		if !known {
+			return nil, false
+		}
+		all = append(all, storagecapacity.NodeObject(g.cfg.Provisioner, plan.NodeLabelValue(g.cfg.Node), node.Labels[plan.HostnameLabel], class.Name, owner, bytes))
+	}
+	return all, true
+}
+
+// observer counts, lets the status be written anew, and has the scheduler told what changed.
+type observer struct {
+	*metrics.Metrics
+	changed   chan struct{}
+	publisher *storagecapacity.Publisher
+}
+
+// Pool is part of controller.Metrics.
+func (o observer) Pool(s gate.State) {
+	o.Metrics.Pool(s)
+	signal(o.changed)
+	o.publisher.Changed()
+}
+
+// Claim is part of controller.Metrics. A claim that there is no room for was sent here by what was published, perhaps.
+func (o observer) Claim(pool, reason string, took time.Duration) {
+	o.Metrics.Claim(pool, reason, took)
+	if reason == plan.ReasonNotEnoughSpace {
+		o.publisher.Refused()
+	}
+}

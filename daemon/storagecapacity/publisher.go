@@ -1,0 +1,252 @@
+package storagecapacity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Options are a Publisher's. All fields are needed.
+type Options struct {
+	Provisioner string
+	Node        string // this node's label value
+	Enabled     bool   // false: what was published is withdrawn
+	API         API
+	Log         *slog.Logger
+	// Wanted returns an object for each class, ok is false as long as one of them is not known.
+	Wanted func() (all []Object, ok bool)
+	// Classes returns the names of the classes of the provisioner.
+	Classes func() []string
+}
+
+// Publisher keeps a node's objects. Its methods can be called concurrently, and do not block.
+type Publisher struct {
+	Options
+	changed chan struct{}
+	urgent  atomic.Bool
+
+	// Of the goroutine of Run alone.
+	budget    budget
+	published map[string]int64 // by name; nil: not read
+	high      time.Time        // since when an object is too high; zero: none is
+	reviewed  time.Time        // when a review was done, by this daemon or another one
+	tried     time.Time        // when the driver was looked at last
+	classes   []string
+	due       time.Time // what was reviewed before counts for nothing: this node or the classes were not known
+}
+
+// New makes a Publisher; nothing happens before Run.
+func New(o Options) *Publisher { return &Publisher{Options: o, changed: make(chan struct{}, 1)} }
+
+// Changed has the objects compared with what is wanted now.
+func (p *Publisher) Changed() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Refused is called when a claim was refused that the scheduler sent here: an object that is too high does not wait.
+func (p *Publisher) Refused() {
+	p.urgent.Store(true)
+	p.Changed()
+}
+
+const (
+	// reviewEvery is how often the CSIDriver is looked at, and the nodes that publish nothing.
+	reviewEvery = 5 * time.Minute
+	// failedWait is the pause after an error of the API.
+	failedWait = 10 * time.Second
+)
+
+// Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose other nodes.
+func (p *Publisher) Run(ctx context.Context) {
+	if !Possible(p.Provisioner) {
+		return
+	}
+	for ctx.Err() == nil {
+		wait, err := p.turn(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.published = nil
+			p.Log.Debug("the capacity was not published: " + err.Error())
+			wait = failedWait
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-p.wake(err):
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// wake is what ends a pause early: nothing, after an error.
+func (p *Publisher) wake(err error) <-chan struct{} {
+	if err != nil || p.published == nil {
+		return nil
+	}
+	return p.changed
+}
+
+// turn does what is due and returns when to look again without a change.
+func (p *Publisher) turn(ctx context.Context) (time.Duration, error) {
+	if p.published == nil {
+		driver, err := p.API.Driver(ctx)
+		if err != nil || driver == nil || !driver.Ours {
+			return reviewEvery, err // no administrator asks for it
+		}
+		if !p.Enabled {
+			return reviewEvery, p.Withdraw(ctx, true)
+		}
+		if err := p.read(ctx); err != nil {
+			return 0, err
+		}
+	}
+	wanted, ok := p.Wanted()
+	if !ok {
+		return time.Second, nil
+	}
+	if wait, err := p.sync(ctx, wanted); wait > 0 || err != nil {
+		return wait, err
+	}
+	return p.review(ctx)
+}
+
+func (p *Publisher) read(ctx context.Context) error {
+	all, err := p.API.Capacities(ctx, p.Node)
+	if err != nil {
+		return err
+	}
+	p.published = map[string]int64{}
+	for _, o := range all {
+		p.published[o.Name] = o.Bytes
+	}
+	return nil
+}
+
+// sync sends requests as long as something is due and the budget has some, and returns how long to wait if it has not.
+func (p *Publisher) sync(ctx context.Context, wanted []Object) (time.Duration, error) {
+	for {
+		s, found := next(p.published, wanted)
+		now := time.Now()
+		if !found || !s.lowers {
+			p.high = time.Time{}
+		}
+		switch {
+		case !found:
+			p.urgent.Store(false)
+			return 0, nil
+		case s.lowers && p.high.IsZero():
+			p.high = now
+		}
+		if early := lowerAfter - now.Sub(p.high); s.lowers && early > 0 && !p.urgent.Load() {
+			return early, nil
+		}
+		if wait := p.budget.take(now); wait > 0 {
+			return wait, nil
+		}
+		if err := p.send(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (p *Publisher) send(ctx context.Context, s step) error {
+	if s.remove {
+		delete(p.published, s.object.Name)
+		return p.API.DeleteCapacity(ctx, s.object.Name)
+	}
+	if _, there := p.published[s.object.Name]; there {
+		found, err := p.API.UpdateCapacity(ctx, s.object)
+		if err != nil {
+			return err
+		}
+		if found {
+			p.published[s.object.Name] = s.object.Bytes
+			return nil
+		}
+	}
+	if err := p.API.CreateCapacity(ctx, s.object); err != nil {
+		return err
+	}
+	p.published[s.object.Name] = s.object.Bytes
+	return nil
+}
+
+// review looks at the driver now and then, at a moment that differs from node to node. When this node has published for the
+// first time, or the classes are others, a review has to come after that: by this daemon, or by another one.
+func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
+	if classes := slices.Sorted(slices.Values(p.Classes())); p.due.IsZero() || !slices.Equal(classes, p.classes) {
+		p.classes, p.due = classes, time.Now()
+	}
+	if wait := reviewEvery - time.Since(p.reviewed); wait > 0 && p.reviewed.After(p.due) {
+		return wait, nil
+	}
+	if wait := reviewGap - time.Since(p.tried); wait > 0 {
+		return wait, nil
+	}
+	p.tried = time.Now()
+	driver, err := p.API.Driver(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case driver == nil || !driver.Ours:
+		p.published = nil // it was taken away
+		return reviewEvery, nil
+	}
+	if fresh := reviewEvery - time.Since(driver.Reviewed); driver.Enabled && fresh > 0 && driver.Reviewed.After(p.due) {
+		p.reviewed = driver.Reviewed.Add(jitter())
+		return fresh, nil
+	}
+	done, err := Review(ctx, ReviewOptions{Provisioner: p.Provisioner, Classes: p.classes, API: p.API}, *driver, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	if !done {
+		return reviewGap, nil
+	}
+	p.reviewed = time.Now().Add(jitter())
+	return reviewEvery, nil
+}
+
+// jitter keeps the daemons of a cluster from reading the driver at the same moment.
+func jitter() time.Duration { return rand.N(reviewEvery / 4) }
+
+// Withdraw removes this node's objects. Where the node stays, stays is true: then it can be chosen as before. The last
+// node that publishes has the scheduler compare nothing any more, before its objects go.
+func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
+	own, err := p.API.Capacities(ctx, p.Node)
+	if err != nil || len(own) == 0 {
+		return err
+	}
+	if err := p.leave(ctx, stays); err != nil {
+		return err
+	}
+	for _, object := range own {
+		if err := p.API.DeleteCapacity(ctx, object.Name); err != nil {
+			return err
+		}
+	}
+	p.Log.Info("withdrew what was published of this node's capacity")
+	return nil
+}
+
+// leave reviews as if this node published nothing. Another daemon's review may be going on: then it is tried again.
+func (p *Publisher) leave(ctx context.Context, stays bool) error {
+	for range wonTries {
+		driver, err := p.API.Driver(ctx)
+		if err != nil || driver == nil || !driver.Ours {
+			return err
+		}
+		o := ReviewOptions{Provisioner: p.Provisioner, API: p.API, Leaving: p.Node, Stays: stays}
+		if done, err := Review(ctx, o, *driver, time.Now()); done || err != nil {
+			return err
+		}
+	}
+	return errors.New("the CSIDriver changes all the time")
+}

@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// driver makes the CSIDriver that the manifests have, and the right to it, for the test's own provisioner.
+func (w *environment) driver() {
+	w.Helper()
+	no := false
+	_, err := w.Client().StorageV1().CSIDrivers().Create(w.Ctx, &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Provisioner, Labels: map[string]string{"app.kubernetes.io/managed-by": "hostpath-provisioner"}},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &no},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	name := "csidriver-" + w.Provisioner
+	_, err = w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{w.Provisioner}, Verbs: []string{"get", "patch"}}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "hostpath-provisioner", Name: "hostpath-provisioner"}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+}
+
+// quiet has the daemon publish nothing.
+func (h *host) quiet() *host {
+	h.w.Helper()
+	file := h.Path("etc", "config.toml")
+	text, err := os.ReadFile(file)
+	h.w.Must(err)
+	h.w.Must(h.Configure("publish_capacity = false\n" + string(text)))
+	return h
+}
+
+// compared reports whether the scheduler compares the provisioner's capacities.
+func (w *environment) compared() bool {
+	w.Helper()
+	d, err := w.Client().StorageV1().CSIDrivers().Get(w.Ctx, w.Provisioner, metav1.GetOptions{})
+	w.Must(err)
+	return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
+}
+
+// published are the sizes in MiB that are published for a class, by node; those of the nodes that publish nothing are "".
+func (w *environment) published(class string) map[string]int64 {
+	w.Helper()
+	list, err := w.Client().StorageV1().CSIStorageCapacities("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	all := map[string]int64{}
+	for _, o := range list.Items {
+		if o.StorageClassName == class {
+			if o.Capacity == nil || o.MaximumVolumeSize == nil || o.NodeTopology == nil {
+				w.Errorf("%s lacks a field: %+v", o.Name, o)
+			}
+			all[o.Labels["hostpath-provisioner/node"]] = o.MaximumVolumeSize.Value() >> 20
+		}
+	}
+	return all
+}
+
+func (w *environment) awaitPublished(class string, is func(map[string]int64) bool) {
+	w.Helper()
+	defer func() {
+		if w.Failed() {
+			w.Logf("published for %s: %v", class, w.published(class))
+		}
+	}()
+	w.Eventually("the capacities are published", func() bool { return is(w.published(class)) })
+}
+
+// The scheduler chooses the node that has the room, and does not try the one without. A node whose disk is not mounted is
+// not chosen either. A node whose daemon publishes nothing can be chosen as before. Without the driver nothing is compared.
+func TestSchedulerKnowsTheCapacity(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	class := w.Class("c", wait)
+	small := w.newHost("small").run()
+	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "large").run()
+	w.Eventually("the scheduler compares", w.compared)
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[small.node] > 60 && all[large.node] > 180 })
+	w.claim("data", class, "120Mi")
+	w.pod("user", []string{small.node, large.node}, "data")
+	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
+		t.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
+	}
+	if strings.Contains(small.Log(), "NotEnoughSpace") {
+		t.Error("the node without room was tried")
+	}
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] < 120 })
+
+	hosttest.Unmount(t, large.mount)
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] == 0 && all[small.node] > 60 })
+	w.claim("other", class, "10Mi")
+	w.pod("another", []string{small.node, large.node}, "other")
+	if pv := w.Bound("other"); pv.Labels["hostpath-provisioner/node"] != small.node {
+		t.Errorf("the volume is on %s, whose disk is not mounted", pv.Labels["hostpath-provisioner/node"])
+	}
+
+	// A pod that waits for space is woken when there is some.
+	w.claim("waits", class, "65Mi")
+	w.pod("waiting", []string{small.node}, "waits")
+	w.deletePod("another")
+	w.DeleteClaim("other")
+	w.Bound("waits")
+}
+
+// A node of an earlier version, or one that does not publish, gets volumes as before; and when no node publishes any more
+// nothing is compared.
+func TestNodeThatPublishesNothing(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	class := w.Class("c", wait)
+	silent := w.newHost("silent").quiet().run()
+	speaks := w.newHost("speaks").run()
+	w.Eventually("the scheduler compares", w.compared)
+	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 2 && all[""] > 1<<40 && all[speaks.node] > 0 })
+	w.claim("data", class, "10Mi")
+	w.pod("user", []string{silent.node}, "data")
+	w.Bound("data")
+	speaks.Kill()
+	speaks.quiet().run()
+	w.Eventually("the scheduler compares nothing any more", func() bool { return !w.compared() })
+	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 0 })
+	w.claim("later", class, "10Mi")
+	w.pod("last", []string{speaks.node}, "later")
+	w.Bound("later")
+}
+
+// Thirty claims race for the last space of three nodes: each is bound, or its pod waits for a reason, and no node is promised more
+// than it has.
+func TestRaceForTheLastSpace(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	class := w.Class("c", wait)
+	var hosts []*host
+	var nodes []string
+	for _, name := range []string{"a", "b", "c"} {
+		h := w.newHost(name).run()
+		hosts, nodes = append(hosts, h), append(nodes, h.node)
+	}
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[nodes[0]] > 0 && all[nodes[1]] > 0 && all[nodes[2]] > 0 })
+	w.Eventually("the scheduler compares", w.compared)
+	for i := range 30 {
+		name := fmt.Sprint("data-", i)
+		w.claim(name, class, "20Mi")
+		w.pod("user-"+fmt.Sprint(i), nodes, name)
+	}
+	bound := func() (n int) {
+		list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		w.Must(err)
+		for _, c := range list.Items {
+			if c.Status.Phase == corev1.ClaimBound {
+				n++
+			}
+		}
+		return n
+	}
+	w.Eventually("each node has three volumes of 20 MiB in its 73 MiB", func() bool { return bound() == 9 })
+	w.Eventually("the other pods wait for storage", func() bool {
+		list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		w.Must(err)
+		waiting := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+			return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "did not have enough free storage")
+			})
+		})
+		return len(waiting) == 21
+	})
+	if n := bound(); n != 9 {
+		t.Errorf("%d claims are bound", n)
+	}
+	for _, h := range hosts {
+		w.Eventually("three volumes are promised", func() bool { return h.promised() == 60<<20 })
+	}
+}
