@@ -21,9 +21,6 @@ const (
 	Infeasible Action = "infeasible" // write in the claim's status that its request cannot be met
 )
 
-// expandAgain is when a claim is looked at again whose request cannot be met. The look costs no request of the API.
-const expandAgain = time.Minute
-
 // ExpandFacts is everything that a decision about such a claim depends on.
 type ExpandFacts struct {
 	Self
@@ -203,7 +200,7 @@ func (f ExpandFacts) waits(reason, message string) Verdict {
 }
 
 func (f ExpandFacts) infeasible(reason, message string) Verdict {
-	return Verdict{Action: Infeasible, Reason: reason, After: expandAgain, Message: f.prefixed(message)}
+	return Verdict{Action: Infeasible, Reason: reason, After: retryAfter, Message: f.prefixed(message)}
 }
 
 func (f ExpandFacts) prefixed(message string) string {

@@ -118,6 +118,35 @@ func TestExpandInfeasible(t *testing.T) {
 	}
 }
 
+// What a claim grew by is promised, on an empty disk, too: another one does not get it, and gets it when the first one goes.
+func TestExpandReserves(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run() // has 73 MiB for volumes
+	class := w.Class("c", immediate, fixture.Expandable)
+	for _, name := range []string{"first", "second"} {
+		w.claim(name, class, "10Mi")
+		w.Bound(name)
+	}
+	w.Must(w.Request("first", "40Mi"))
+	w.Sized("first", "40Mi")
+	w.Must(w.Request("second", "50Mi"))
+	claim := w.claimUntil("second", func(c *corev1.PersistentVolumeClaim) bool {
+		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
+	})
+	if said := w.refused(claim, "NotEnoughSpace"); !strings.Contains(said, "50.0 MiB is promised to volumes, of which 10.0 MiB to this one") {
+		t.Errorf("event %q", said)
+	}
+	h.Kill()
+	h.run() // counts what the records say
+	late := w.claim("late", class, "30Mi")
+	if said := w.refused(late, "NotEnoughSpace"); !strings.Contains(said, "50.0 MiB is promised to volumes") {
+		t.Errorf("event %q", said)
+	}
+	w.DeleteClaim("late")
+	w.DeleteClaim("first")
+	w.Sized("second", "50Mi")
+}
+
 // A claim whose class does not allow it is not expanded: the API server refuses the request.
 func TestExpandClassForbids(t *testing.T) {
 	w := newEnvironment(t)
