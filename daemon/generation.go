@@ -85,7 +85,8 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		return nil, err
 	}
 	g.gate = gate.New(g.poolNames()...)
-	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) })
+	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
+		func(name string) bool { _, watched := g.allVolumes().Get(name); return watched })
 	g.claims = g.client.Claims(g.filter.Keep, func(was, now *corev1.PersistentVolumeClaim) {
 		if g.filter.Changed(was, now) {
 			g.claims.Relist()
@@ -192,6 +193,9 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	}
 	if !await(ctx, synced...) || !g.controller.Identify(ctx) {
 		return
+	}
+	if g.filter.Early() {
+		g.claims.Relist()
 	}
 	g.ready.Store(true)
 	close(started)

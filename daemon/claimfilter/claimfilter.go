@@ -5,6 +5,7 @@ package claimfilter
 
 import (
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,15 +18,18 @@ type Filter struct {
 	self    plan.Self
 	pools   []plan.Pool
 	classes func(name string) (*storagev1.StorageClass, bool)
-	common  bool // a pool is not of one node
+	volumes func(name string) bool
+	common  bool        // a pool is not of one node
+	early   atomic.Bool // a claim grows whose volume was not watched
 
 	others  *room // claims of other nodes that have no volume yet
 	growing *room // claims that request more than they have, and may be any node's
 }
 
-// New returns a Filter that holds no claim of another node yet. classes returns the StorageClass of this name.
-func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev1.StorageClass, bool)) *Filter {
-	f := &Filter{self: self, pools: pools, classes: classes, common: slices.ContainsFunc(pools, plan.Pool.OfAllNodes)}
+// New returns a Filter that holds no claim of another node yet. classes returns the StorageClass of this name, and volumes
+// reports whether a volume of this name is this node's.
+func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev1.StorageClass, bool), volumes func(name string) bool) *Filter {
+	f := &Filter{self: self, pools: pools, classes: classes, volumes: volumes, common: slices.ContainsFunc(pools, plan.Pool.OfAllNodes)}
 	f.others = newRoom(self.KeepClaimOfOther)
 	f.growing = newRoom(func(c *corev1.PersistentVolumeClaim) bool { return self.KeepGrowingOfAll(c, f.ofAllNodes(c)) })
 	return f
@@ -34,8 +38,25 @@ func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev
 // Keep reports whether a claim is held.
 func (f *Filter) Keep(c *corev1.PersistentVolumeClaim) bool {
 	return f.self.KeepClaim(c) || f.ofAllNodes(c) && f.self.KeepClaimOfAll(c) || f.others.admit(c) ||
-		f.self.KeepGrowing(c) || f.growing.admit(c)
+		f.self.KeepGrowing(c) || f.growing.admit(c) || f.here(c)
 }
+
+// here reports whether a claim grows whose volume is this node's, whichever node the claim names: the node may have had
+// another name.
+func (f *Filter) here(c *corev1.PersistentVolumeClaim) bool {
+	if !plan.Growing(c) {
+		return false
+	}
+	here := f.volumes(c.Spec.VolumeName)
+	if !here {
+		f.early.Store(true)
+	}
+	return here
+}
+
+// Early reports whether the claims have to be read again once the volumes are known: of one that grows it was not known
+// whether its volume is this node's.
+func (f *Filter) Early() bool { return f.early.Swap(false) }
 
 // ofAllNodes reports whether a claim's class leads to a pool whose claims concern every daemon.
 func (f *Filter) ofAllNodes(c *corev1.PersistentVolumeClaim) bool {

@@ -36,7 +36,7 @@ func withClasses(scopes ...string) *Filter {
 		pools = append(pools, plan.Pool{Name: scope, Path: "/srv/" + scope, Scope: scope, Source: plan.SourceHostPath})
 		classes[scope] = class(scope, scope)
 	}
-	return New(self, pools, func(name string) (*storagev1.StorageClass, bool) { c, known := classes[name]; return c, known })
+	return New(self, pools, func(name string) (*storagev1.StorageClass, bool) { c, known := classes[name]; return c, known }, func(name string) bool { return name == "ours" })
 }
 
 // Of a pool that is not one node's each claim is held, however many there are: it concerns every daemon until
@@ -176,5 +176,24 @@ func TestGrowingClaims(t *testing.T) {
 	}
 	if again != 1 || len(f.growing.held) != 0 {
 		t.Errorf("read again %d times, %d are held", again, len(f.growing.held))
+	}
+}
+
+// A claim that grows is held if its volume is this node's, whichever node it names. If that was not known yet, the
+// claims are to be read again.
+func TestGrowingClaimOfOwnVolume(t *testing.T) {
+	f := withClasses(plan.ScopeNode)
+	claim := grows("a", 0)
+	claim.Annotations[plan.SelectedNode] = "another-name"
+	if f.Keep(claim) || !f.Early() || f.Early() {
+		t.Error("a claim of another node's volume is held, or not looked for again, or again and again")
+	}
+	claim.Spec.VolumeName = "ours"
+	if !f.Keep(claim) || f.Early() {
+		t.Error("the claim of an own volume is not held")
+	}
+	claim.Status.Capacity = claim.Spec.Resources.Requests
+	if f.Keep(claim) {
+		t.Error("one is held that has what it requests")
 	}
 }

@@ -184,6 +184,23 @@ func TestExpandWaits(t *testing.T) {
 	w.Sized("data", "30Mi")
 }
 
+// A claim that names its node by an old name is expanded by the node that has its volume, also if it grew while no daemon ran.
+func TestExpandOnARenamedNode(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	w.Bound("data")
+	patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"old-name"}}}`)
+	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{})
+	w.Must(err)
+	w.Must(w.Request("data", "20Mi"))
+	w.Sized("data", "20Mi")
+	h.Kill()
+	w.Must(w.Request("data", "30Mi"))
+	h.run()
+	w.Sized("data", "30Mi")
+}
+
 // A record that says less than its volume, as a daemon leaves it that was paused in the middle of an expansion and wrote after
 // the next one, gets the volume's size again.
 func TestExpandRecordSmaller(t *testing.T) {
