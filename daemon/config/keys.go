@@ -29,7 +29,7 @@ var (
 		"kubeconfig":       text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
 		"namespace":        text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
 		"metrics":          text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
-		"volume_metrics":   setVolumeMetrics,
+		"volume_metrics":   number(mostMetrics, func(c *Config, n int64) { c.VolumeMetrics = int(n) }),
 		"confine":          truth(func(c *Config, b bool) { c.Confine = b }),
 		"publish_capacity": truth(func(c *Config, b bool) { c.PublishCapacity = b }),
 	}
@@ -66,7 +66,7 @@ var (
 			return oneOf(s, QuotaOff, QuotaProject, QuotaCeph)
 		}),
 		"quota_ids":      setQuotaIDs,
-		"inodes_per_gib": setInodes,
+		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
 		"reserve":        text(setReserve),
 		"overcommit":     setOvercommit,
 		"default":        truth(func(p *Pool, b bool) { p.Default = b }),

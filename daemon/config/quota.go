@@ -36,25 +36,19 @@ func setQuotaIDs(p *Pool, v any) error {
 // mostInodes bounds inodes_per_gib: ext4 and xfs have no more inodes than blocks of at least 1 KiB.
 const mostInodes = 1 << 20
 
-func setInodes(p *Pool, v any) error {
-	n, ok := v.(int64)
-	if !ok || n < 0 || n > mostInodes {
-		return fmt.Errorf("want a number from 0 to %d, got %s", mostInodes, typeName(v))
-	}
-	p.InodesPerGiB = uint64(n)
-	return nil
-}
-
 // mostMetrics bounds volume_metrics: four series for each volume.
 const mostMetrics = 100_000
 
-func setVolumeMetrics(c *Config, v any) error {
-	n, ok := v.(int64)
-	if !ok || n < 0 || n > mostMetrics {
-		return fmt.Errorf("want a number from 0 to %d, got %s", mostMetrics, typeName(v))
+// number takes a whole number from 0 on.
+func number[T any](most int64, take func(*T, int64)) func(*T, any) error {
+	return func(t *T, v any) error {
+		n, ok := v.(int64)
+		if !ok || n < 0 || n > most {
+			return fmt.Errorf("want a number from 0 to %d, got %s", most, typeName(v))
+		}
+		take(t, n)
+		return nil
 	}
-	c.VolumeMetrics = int(n)
-	return nil
 }
 
 // finishQuota checks the keys of quotas together.
