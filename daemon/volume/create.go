@@ -125,13 +125,17 @@ var errBegun = errors.New("it was begun already")
 //	pool durable        a volume without an object: published, or Undo
 //
 // A power cut can undo the last steps, but a reader that sees "renamed" sees "durable" (TestPowerCut).
-func (s *session) make(spec Spec) error {
-	done, err := s.assign(&spec)
-	if err != nil {
-		return err
+func (s *session) make(spec Spec) (err error) {
+	for range 3 {
+		done, assignErr := s.assign(&spec)
+		if assignErr != nil {
+			return assignErr
+		}
+		err = s.makeAssigned(spec)
+		if done(err == nil); !errors.Is(err, errTaken) {
+			break
+		}
 	}
-	err = s.makeAssigned(spec)
-	done(err == nil)
 	return err
 }
 

@@ -17,7 +17,8 @@ import (
 // A volume that is limited by a project quota has a project of its own: a number of the pool's range that no
 // other file, limit or record has. The number is in the record before anything on the disk has it, and then:
 //
-//	project set    staging/<pv> has the number and hands it down: no other volume is given it
+//	project set    staging/<pv> has the number and hands it down: no other volume is given it, and what was given it
+//	               by another process at the same moment is seen now (alone)
 //	quota set      the project has its limit; what is written from here on is counted and limited
 //	renamed        the volume is seen, limited from its first byte on
 //	removed        the directory is gone: the limit is cleared, then the record goes
@@ -216,11 +217,28 @@ func (s *session) project(dir int, r record.Record) error {
 	}
 	err := quota.SetProject(dir, quota.Project{ID: r.ProjectID, Inherits: true})
 	s.pool.crashPoint("project set")
+	if err == nil {
+		err = s.alone(dir, r.ProjectID)
+	}
 	return wrap(fmt.Sprintf("setting project %d", r.ProjectID), err)
 }
 
-// dropStaged removes a directory from staging, and before it the limit of the project that it has: while it is
-// there, no other volume has that project.
+// errTaken: another process gave the project away at the same moment.
+var errTaken = errors.New("something else has had it since it was free")
+
+// alone makes sure that a directory is all that has its project, and takes it back if not: another daemon of the host, with
+// a pool of its own on the filesystem, may have seen that it is free at the same time. Of two directories at least the
+// later one is seen here, before it has a limit.
+func (s *session) alone(dir int, id uint32) error {
+	u, err := s.quotas.Kernel.Get(s.root, id)
+	if err != nil || u.Inodes <= 1 && u.Limit == (quota.Limit{}) {
+		return err
+	}
+	return errors.Join(errTaken, quota.SetProject(dir, quota.Project{}))
+}
+
+// dropStaged removes a directory from staging, and before it the limit of the project that it has, unless something else
+// has that project as well.
 func (s *session) dropStaged(pv string) error {
 	staging, err := s.dir(stagingDir)
 	if err != nil {
@@ -246,6 +264,10 @@ func (s *session) clearStaged(staging int, pv string) error {
 	p := quota.ProjectOf(fd)
 	if !p.Inherits || !s.quotas.has(p.ID) {
 		return nil
+	}
+	u, err := s.quotas.Kernel.Get(s.root, p.ID)
+	if err != nil || u.Inodes > 1 {
+		return wrap(fmt.Sprintf("asking for project %d", p.ID), err)
 	}
 	return s.clear(p.ID)
 }

@@ -392,3 +392,43 @@ func TestCrowdedProjects(t *testing.T) {
 		t.Errorf("the second took %d requests", full.requests)
 	}
 }
+
+// beside lets another process work after the first look at a project that is free.
+type beside struct {
+	*kernel
+	other func()
+}
+
+func (k *beside) Get(root int, id uint32) (quota.Usage, error) {
+	u, err := k.kernel.Get(root, id)
+	if other := k.other; other != nil && u.Free() {
+		k.other = nil
+		other()
+	}
+	return u, err
+}
+
+// Two daemons of a host with a pool each on one filesystem see at the same time that a project is free. The volumes have
+// different ones, and what one of them leaves when it dies takes no limit from the other's.
+func TestProjectOfTwoProcesses(t *testing.T) {
+	dir := mounted(t, "xfs", 320)
+	k := &kernel{path: dir, limits: map[uint32]quota.Limit{}}
+	must(t, unix.Mkdir(dir+"/a", 0o700))
+	must(t, unix.Mkdir(dir+"/b", 0o700))
+	for n, stop := range []string{"", "project set"} {
+		a, b := withQuotas(t, dir+"/a", &BegunProjects{}, k), withQuotas(t, dir+"/b", &BegunProjects{}, k)
+		mine, theirs := fmt.Sprint("pvc-a", n), fmt.Sprint("pvc-b", n)
+		both := *a.quotas.Load()
+		both.Kernel = &beside{k, func() { b.limited(t, theirs) }}
+		a.SetQuotas(&both)
+		_, err := stopAt(a, stop, func() error { _, err := a.Create(t.Context(), a.id, limitedSpec(mine)); return err })
+		must(t, err)
+		again := withQuotas(t, dir+"/a", &BegunProjects{}, k)
+		_, err = again.Sweep(t.Context(), again.id)
+		must(t, err)
+		got, other := again.limited(t, mine).ProjectID, b.lookup(t, theirs).ProjectID
+		if got == other || k.limits[got] == (quota.Limit{}) || k.limits[other] == (quota.Limit{}) || len(k.limits) != 2*n+2 {
+			t.Errorf("%q: they have %d and %d, limits are %v", stop, got, other, k.limits)
+		}
+	}
+}
