@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
 )
 
-// Projects returns all projects of which the pool's filesystem knows something, in their order; none where the pool has
-// no project quotas. No file of a volume is looked at.
+// Projects returns the projects of which the pool's filesystem knows something, in their order: of those that are not in
+// the pool's range a bounded number. There are none where the pool has no project quotas. No file of a volume is looked at.
 func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Usage, err error) {
 	s, err := p.begin(ctx, id, "reading what volumes take")
 	if err != nil {
@@ -28,24 +29,51 @@ func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Us
 	return all, nil
 }
 
+// How many projects are read at a time. The owners of files can give them any number of projects, which are in no range.
+const (
+	mostOurs   = 1 << 17 // of the range that volumes have
+	mostOthers = 1 << 12 // below it, and above it
+)
+
 func (s *session) projects(ctx context.Context) (all []quota.Usage, err error) {
-	if s.quotas == nil {
+	of := s.quotas
+	if of == nil {
 		return nil, nil
 	}
-	for next := uint32(0); ; {
+	for _, part := range []struct {
+		first, last uint32
+		most        int
+	}{
+		{0, of.First - 1, mostOthers}, {of.First, of.Last, mostOurs}, {of.Last + 1, math.MaxUint32, mostOthers},
+	} {
+		some, err := s.projectsOf(ctx, part.first, part.last, part.most)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// projectsOf are the projects from one to another, and not many more than most of them.
+func (s *session) projectsOf(ctx context.Context, next, last uint32, most int) (all []quota.Usage, err error) {
+	for len(all) < most {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		s.pool.progress(s.call)
 		some, err := s.quotas.Kernel.From(s.root, next)
-		if err != nil || len(some) == 0 {
+		for _, u := range some {
+			if u.ID <= last {
+				all = append(all, u)
+			}
+		}
+		if err != nil || len(some) == 0 || some[len(some)-1].ID >= last {
 			return all, err
 		}
-		all = append(all, some...)
-		if next = some[len(some)-1].ID + 1; next == 0 {
-			return all, nil
-		}
+		next = some[len(some)-1].ID + 1
 	}
+	return all, nil
 }
 
 // Usage returns what the pool's volumes take, by their projects. Volumes without one are not in it.

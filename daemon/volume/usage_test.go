@@ -52,3 +52,34 @@ func TestUsageOfMixedPool(t *testing.T) {
 		must(t, unix.Rename(filepath.Join(r.path, name), r.meta("trash", name)))
 	}
 }
+
+// throng has millions of projects beside those of the kernel, and counts the requests.
+type throng struct {
+	*kernel
+	requests int
+}
+
+func (k *throng) From(root int, from uint32) (some []quota.Usage, err error) {
+	if k.requests++; first <= from && from <= last {
+		return k.kernel.From(root, from)
+	}
+	for id := from; id < 2_000_000 && len(some) < 256; id++ {
+		some = append(some, quota.Usage{ID: id, Inodes: 1})
+	}
+	return some, nil
+}
+
+// The owner of a volume has given its files millions of projects: what volumes take is read all the same, and what
+// is read of the others is bounded.
+func TestUsageInAThrong(t *testing.T) {
+	r, k := onXFS(t)
+	r.limited(t, pv)
+	many := *r.quotas.Load()
+	throng := &throng{kernel: k}
+	many.Kernel = throng
+	r.SetQuotas(&many)
+	u, err := r.Usage(t.Context(), r.id)
+	if err != nil || len(u.Volumes) != 1 || len(u.Others) > 2*mostOthers+256 || throng.requests > 50 {
+		t.Errorf("%v: %d volumes, %d others, %d requests", err, len(u.Volumes), len(u.Others), throng.requests)
+	}
+}
