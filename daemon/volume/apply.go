@@ -80,20 +80,26 @@ func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done A
 			return err
 		}
 		s.pool.crashPoint("walked")
-		return s.finishApply(dir, r)
+		return s.finishApply(ctx, dir, r)
 	}())
 	return done, err
 }
 
-// finishApply sets the limit, and clears it again if the volume was removed while it was walked.
-func (s *session) finishApply(dir int, r record.Record) error {
-	if err := s.limit(dir, r, max(r.Requested, r.Promised)); err != nil {
+// finishApply sets the limit, by the record of now: the daemon may have made the volume larger while it was walked, or
+// removed it, and given its project away.
+func (s *session) finishApply(ctx context.Context, dir int, was record.Record) error {
+	if err := s.exclude(ctx); err != nil {
 		return err
 	}
-	if _, err := s.load(r.PV); errors.Is(err, ErrNotRecorded) {
-		return errors.Join(err, s.clear(r.ProjectID))
+	defer s.admit()
+	now, err := s.load(was.PV)
+	switch {
+	case err != nil:
+		return err
+	case now.ProjectID != was.ProjectID:
+		return fmt.Errorf("%w: its record has another project now", ErrConflict)
 	}
-	return nil
+	return s.limit(dir, now, max(now.Requested, now.Promised))
 }
 
 // only keeps a second process out for as long as the session lasts: the kernel ends the lock with the process.

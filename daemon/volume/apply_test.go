@@ -101,3 +101,43 @@ func TestApplyRefuses(t *testing.T) {
 	must(t, r.Trash(t.Context(), r.id, pv))
 	refused("in the trash", pv, ErrPlace)
 }
+
+// The daemon makes the volume larger while its files get the project: the limit is that of the larger one.
+func TestApplyWhileGrowing(t *testing.T) {
+	r, k, _ := unlimited(t)
+	daemon := withQuotas(t, r.path, &BegunProjects{}, k)
+	r.atCrashPoint = func(name string) {
+		if name == "walked" {
+			must(t, daemon.Resize(t.Context(), r.id, pv, 3<<30))
+		}
+	}
+	_, err := r.Apply(t.Context(), r.id, pv)
+	must(t, err)
+	if got := r.lookup(t, pv); got.Requested != 3<<30 || k.limits[got.ProjectID].Bytes != 3<<30 {
+		t.Errorf("%d bytes are recorded, limits are %v", got.Requested, k.limits)
+	}
+}
+
+// The daemon removes the volume while its files get the project, and gives the project to another volume: that keeps
+// its limit.
+func TestApplyWhileRemoved(t *testing.T) {
+	r, k, _ := unlimited(t)
+	daemon := withQuotas(t, r.path, &BegunProjects{}, k)
+	daemon.quotas.Load().First = last // there is no other project
+	r.atCrashPoint = func(name string) {
+		if name != "walked" {
+			return
+		}
+		must(t, daemon.Trash(t.Context(), r.id, pv))
+		must(t, daemon.Discard(t.Context(), r.id, pv))
+		_, err := daemon.Pool.Purge(t.Context(), r.id, pv)
+		must(t, err)
+		daemon.limited(t, "pvc-new")
+	}
+	if _, err := r.Apply(t.Context(), r.id, pv); !errors.Is(err, ErrNotRecorded) {
+		t.Errorf("got %v", err)
+	}
+	if r.lookup(t, "pvc-new").ProjectID != last || k.limits[last].Bytes != 1<<30 {
+		t.Errorf("limits are %v", k.limits)
+	}
+}
