@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -185,5 +186,39 @@ func TestRaceForTheLastSpace(t *testing.T) {
 	}
 	for _, h := range hosts {
 		w.Eventually("three volumes are promised", func() bool { return h.promised() == 60<<20 })
+	}
+}
+
+// With the gate StorageCapacityScoring, which 1.37 has on, the scheduler prefers the node with the most room, and takes one that
+// publishes nothing last.
+func TestSchedulerScoresByCapacity(t *testing.T) {
+	t.Parallel()
+	own, err := fixture.StartPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &environment{fixture.New(t, own, "scoring-")}
+	w.driver()
+	class := w.Class("c", wait)
+	silent := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "silent").quiet().run()
+	small := w.newHost("small").run()
+	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 192), "large").run()
+	nodes := []string{silent.node, small.node, large.node}
+	w.Eventually("the scheduler compares", w.compared)
+	w.awaitPublished(class, func(all map[string]int64) bool {
+		return all[small.node] > 60 && all[large.node] > 120 && all[""] > 1<<40
+	})
+	for i, want := range []string{large.node, large.node, large.node} {
+		name := fmt.Sprint("data-", i)
+		w.claim(name, class, "10Mi")
+		w.pod("user-"+name, nodes, name)
+		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] != want {
+			t.Errorf("%s is on %s, want %s", name, pv.Labels["hostpath-provisioner/node"], want)
+		}
 	}
 }
