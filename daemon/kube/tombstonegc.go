@@ -23,13 +23,16 @@ const (
 	TombstoneTTL = 90 * 24 * time.Hour
 	// TombstonesKept is how many tombstones of one namespace and class are kept: the newest.
 	TombstonesKept = 100
-	// tombstoneMinAge is the age below which TombstonesKept does not apply. Within it each running node has seen that
-	// the volume object went and has read the tombstone, also if a namespace with many claims was deleted at once.
-	tombstoneMinAge = time.Minute
+	// tombstoneMinAge is the age below which TombstonesKept does not apply. It is longer than a node takes to start
+	// anew, and than the 10 minutes within which a running node compares each record with the API. A node whose watch was
+	// broken for a minute would otherwise keep what a namespace with many claims had, if those were deleted at once.
+	tombstoneMinAge = 15 * time.Minute
 	// tombstonesMax is the limit for one namespace and class whatever the age.
 	tombstonesMax = 1000
 	// tombstoneGCInterval is the shortest time between two collections of one daemon.
 	tombstoneGCInterval = 15 * time.Second
+	// tombstoneGCAgain is the shortest time until a group is collected again of which no more was written.
+	tombstoneGCAgain = 3 * time.Minute
 )
 
 // tombstoneGC holds the groups (namespace and class) in which tombstones may have to be collected. Times are those
@@ -38,20 +41,20 @@ type tombstoneGC struct {
 	wake chan struct{}
 
 	mu          sync.Mutex
-	groups      map[string]bool // with a tombstone that this process wrote, or with too many at the last collection
-	latest      time.Time       // when the last tombstone was written
-	latestLocal time.Time       // the same by the clock of this host
-	collected   time.Time       // when all groups were collected
+	groups      map[string]time.Time // when each is due: those that this process wrote to, at once; zero is at once
+	latest      time.Time            // when the last tombstone was written
+	latestLocal time.Time            // the same by the clock of this host
+	collected   time.Time            // when all groups were collected
 }
 
 func newTombstoneGC() *tombstoneGC {
-	return &tombstoneGC{wake: make(chan struct{}, 1), groups: map[string]bool{}}
+	return &tombstoneGC{wake: make(chan struct{}, 1), groups: map[string]time.Time{}}
 }
 
 // added records a tombstone of a group that was written at a time of the server's clock, and at local of this host's.
 func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
-	g.groups[group], g.latest, g.latestLocal = true, at, local
+	g.groups[group], g.latest, g.latestLocal = time.Time{}, at, local
 	g.mu.Unlock()
 	select {
 	case g.wake <- struct{}{}:
@@ -68,19 +71,25 @@ func (g *tombstoneGC) due(local time.Time) (groups []string, now time.Time, all 
 	if all = now.Sub(g.collected) > 24*time.Hour; all {
 		g.collected = now
 	}
-	groups = slices.Sorted(maps.Keys(g.groups))
-	g.groups = map[string]bool{}
+	for _, group := range slices.Sorted(maps.Keys(g.groups)) {
+		if !g.groups[group].After(now) {
+			groups = append(groups, group)
+			delete(g.groups, group)
+		}
+	}
 	return groups, now, all
 }
 
-// retry makes a group due again.
-func (g *tombstoneGC) retry(group string) {
+// retry makes a group due again, unless it is due before.
+func (g *tombstoneGC) retry(group string, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.groups[group] = true
+	if was, known := g.groups[group]; !known || at.Before(was) {
+		g.groups[group] = at
+	}
 }
 
-// pending reports whether a group is due.
+// pending reports whether a group is due, now or later.
 func (g *tombstoneGC) pending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,8 +119,8 @@ func (c *Client) collectTombstones(ctx context.Context, local time.Time) {
 	groups, now, all := c.tombstones.due(local)
 	for _, group := range groups {
 		// An error is not reported, because an operator can do nothing about it. The group is collected again.
-		if left, err := c.deleteSurplusTombstones(ctx, group, now); err != nil || left > TombstonesKept {
-			c.tombstones.retry(group)
+		if again, err := c.deleteSurplusTombstones(ctx, group, now); err != nil || !again.IsZero() {
+			c.tombstones.retry(group, again)
 		}
 	}
 	if all {
@@ -126,19 +135,26 @@ type tombstone struct {
 	created time.Time
 }
 
-// deleteSurplusTombstones deletes the surplus tombstones of a group, and returns how many are left.
-func (c *Client) deleteSurplusTombstones(ctx context.Context, group string, now time.Time) (left int, err error) {
+// deleteSurplusTombstones deletes the surplus tombstones of a group, and returns when others will be surplus, zero for
+// never.
+func (c *Client) deleteSurplusTombstones(ctx context.Context, group string, now time.Time) (again time.Time, err error) {
 	var all []tombstone
 	err = c.eachTombstone(ctx, tombstoneGroup+"="+group, func(t tombstone, _ string) { all = append(all, t) })
 	if err != nil {
-		return 0, err
+		return again, err
 	}
 	surplus := surplusTombstones(all, now)
-	return len(all) - len(surplus), c.deleteTombstones(ctx, surplus)
+	if left := all[:len(all)-len(surplus)]; len(left) > TombstonesKept {
+		again = left[len(left)-1].created.Add(tombstoneMinAge + time.Second) // of whole seconds
+		if soon := now.Add(tombstoneGCAgain); again.Before(soon) {
+			again = soon
+		}
+	}
+	return again, c.deleteTombstones(ctx, surplus)
 }
 
 // surplusTombstones returns those of a group that exceed TombstonesKept and are older than tombstoneMinAge, or exceed
-// tombstonesMax. It sorts all.
+// tombstonesMax. It sorts all, so that these are the last.
 func surplusTombstones(all []tombstone, now time.Time) []tombstone {
 	slices.SortFunc(all, func(a, b tombstone) int {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(a.name, b.name))

@@ -117,6 +117,9 @@ func TestTombstonesAreBounded(t *testing.T) {
 	if n := len(tombstonesOf(t, "busy/data")); n != TombstonesKept+22 {
 		t.Errorf("%d left, want all while they are fresh", n)
 	}
+	if groups, _, _ := c.tombstones.due(time.Now().Add(tombstoneMinAge - time.Minute)); len(groups) > 0 {
+		t.Errorf("%q are due while all are fresh: each collection reads all of a group", groups)
+	}
 	c.collectTombstones(ctx, time.Now().Add(2*tombstoneMinAge)) // was not forgotten
 	left := tombstonesOf(t, "busy/data")
 	if len(left) != TombstonesKept+1 || slices.Contains(left, "pvc-first") || !slices.Contains(left, "pvc-class") {
@@ -152,6 +155,39 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	}
 	if n := len(surplusTombstones(all, time.Time{})); n != 5 {
 		t.Errorf("of %d fresh ones %d go, want 5", len(all), n)
+	}
+}
+
+// A node that starts anew, or whose watch is broken for minutes, finds the tombstones of a namespace that was deleted at
+// once. A minute was too short: what such a node had was kept for ever.
+func TestTombstonesStayForANodeThatIsAway(t *testing.T) {
+	now := time.Now()
+	for age, want := range map[time.Duration]int{0: 0, 11 * time.Minute: 0, 20 * time.Minute: 400} {
+		var all []tombstone
+		for i := range TombstonesKept + 400 {
+			all = append(all, tombstone{name: fmt.Sprint(i), created: now.Add(-age)})
+		}
+		if got := surplusTombstones(all, now); len(got) != want {
+			t.Errorf("of %d that are %s old %d go, want %d", len(all), age, len(got), want)
+		}
+	}
+}
+
+// A group is collected again at the time that was said, and at once when a tombstone was written.
+func TestTombstoneGroupsAreDue(t *testing.T) {
+	g, start := newTombstoneGC(), time.Now()
+	due := func(after time.Duration) []string {
+		groups, _, _ := g.due(start.Add(after))
+		return groups
+	}
+	g.added("a", start, start)
+	if got := due(0); !slices.Equal(got, []string{"a"}) || g.pending() {
+		t.Errorf("%q are due when one was written", got)
+	}
+	g.retry("a", start.Add(time.Minute))
+	g.retry("a", start.Add(time.Hour))
+	if early, late := due(59*time.Second), due(time.Minute); len(early) > 0 || !slices.Equal(late, []string{"a"}) {
+		t.Errorf("%q are due before the time, %q then", early, late)
 	}
 }
 
