@@ -373,3 +373,18 @@ func TestProof(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that stands by says nothing of a directory that is whole in the trash: the one that works in the pool removed
+// its object just now, and discards it next. The one that works there does, of what it did not remove.
+func TestStandbySaysNothingOfTheTrash(t *testing.T) {
+	for name, leads := range map[string]bool{"leader": true, "standby": false} {
+		c, w, api, drawer := fenced()
+		api.volume, drawer.record.Place = nil, record.InTrash
+		if !leads {
+			lost["it was asleep for longer than it trusts"](api)
+		}
+		if _, err := c.volume(t.Context(), w, "pvc-u"); err != nil || c.said.Written("orphan/pvc-u") != leads {
+			t.Errorf("%s: %v, and it was said: %t", name, err, c.said.Written("orphan/pvc-u"))
+		}
+	}
+}

@@ -78,6 +78,8 @@ func (c *Controller) vanished(ctx context.Context, w *poolWorker, name string) e
 		return err
 	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
 		return c.discard(ctx, w, name)
+	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
+		// The daemon that works in the pool may be about to discard it. This one looks at all records when it leads.
 	case rec != nil && rec.Place == record.InTrash:
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return err
