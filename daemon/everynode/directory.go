@@ -89,7 +89,8 @@ func (d *Directory) Look(ctx context.Context, name string) (done bool, after tim
 	pv, watched := d.Volumes.Watched(name)
 	switch {
 	case !watched && d.Scope == plan.ScopeEveryNode:
-		return true, 0, d.lookWithoutObject(ctx, name)
+		after, err = d.lookWithoutObject(ctx, name)
+		return true, after, err
 	case !watched || !plan.OnEveryNode(pv):
 		return false, 0, nil
 	case !plan.InUse(pv):
@@ -210,25 +211,31 @@ func (d *Directory) putBack(ctx context.Context, h disk.Handle, pv *corev1.Persi
 	return nil
 }
 
+// inFlightAgain is when a volume without an object is looked at again whose claim is being provisioned here. The object
+// may have come and gone meanwhile without an event: a watch that was broken brings neither.
+const inFlightAgain = 10 * time.Second
+
 // lookWithoutObject looks at a volume whose object the watch does not have any more, if this node still has
 // its directory: it was slower than the others, or its pool was closed.
-func (d *Directory) lookWithoutObject(ctx context.Context, pv string) error {
+func (d *Directory) lookWithoutObject(ctx context.Context, pv string) (after time.Duration, err error) {
 	h, ok := d.Disk.Open(ctx)
 	if !ok {
-		return nil // the records are gone through when it opens
+		return 0, nil // the records are gone through when it opens
 	}
 	rec, err := h.Lookup(pv)
 	if err != nil && !errors.Is(err, record.ErrDamaged) {
-		return err
+		return 0, err
 	}
 	switch {
-	case rec == nil || d.Volumes.InFlight(rec.ClaimUID):
-		return nil
+	case rec == nil:
+		return 0, nil
+	case d.Volumes.InFlight(rec.ClaimUID):
+		return inFlightAgain, nil
 	case rec.Place == record.Emptying, rec.Place == record.InArchive:
 		d.Volumes.Purge(pv) // the response to the removal of the object was lost
-		return nil
+		return 0, nil
 	case rec.Place != record.InPool && rec.Place != record.InTrash:
-		return nil
+		return 0, nil
 	}
-	return d.Volumes.Compare(ctx, h, *rec, h.State.Report.Mark)
+	return 0, d.Volumes.Compare(ctx, h, *rec, h.State.Report.Mark)
 }

@@ -262,6 +262,21 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// A volume whose object went within seconds of its claim's provisioning here is looked at again: no further event tells
+// of it, and its tombstone does not stay for ever.
+func TestLookAgainWhileInFlight(t *testing.T) {
+	n := newNode()
+	n.watched, n.object, n.busy = nil, nil, true
+	n.record = &record.Record{PV: "pvc-u", ClaimUID: "u", Scope: plan.ScopeEveryNode, Directory: "pvc-u", Place: record.InPool}
+	if _, after := n.look(t); after <= 0 || n.did() != "" {
+		t.Errorf("while its claim is in flight: looked at again after %s", after)
+	}
+	n.busy = false
+	if _, after := n.look(t); after != 0 || n.did() != "compare" {
+		t.Errorf("then: looked at again after %s, and it was not compared", after)
+	}
+}
+
 // A volume that is released, and one of another scope, is not for Look.
 func TestNotForLook(t *testing.T) {
 	n := newNode()
