@@ -15,7 +15,7 @@ import (
 
 // expansion: kubelet has a no-op expansion of its own for local volumes, and none for hostPath. It runs beside the
 // daemon's, whichever is first, and the pods run on.
-func expansion(ctx context.Context, w *world) {
+func expansion(ctx context.Context, w *environment) {
 	for claim, pod := range map[string]string{"data-node-a": "first-node-a", "local": "local"} {
 		before := containerOf(w.ready(ctx, pod))
 		for _, size := range []string{"9Mi", "10Mi", "12Mi"} {
@@ -29,7 +29,7 @@ func expansion(ctx context.Context, w *world) {
 }
 
 // grow requests another size for a claim, and waits until it has it.
-func (w *world) grow(ctx context.Context, claim, size string) {
+func (w *environment) grow(ctx context.Context, claim, size string) {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
 	_, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Patch(ctx, claim, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -42,7 +42,7 @@ func (w *world) grow(ctx context.Context, claim, size string) {
 }
 
 // settledAt checks that a claim has its size still when kubelet has looked at its pod once more, and shows what it was told.
-func (w *world) settledAt(ctx context.Context, claim, size string) {
+func (w *environment) settledAt(ctx context.Context, claim, size string) {
 	w.Helper()
 	c, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, claim, metav1.GetOptions{})
 	w.must(err, "reading the claim")
