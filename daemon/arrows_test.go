@@ -13,7 +13,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "packaging", "quota", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
@@ -21,8 +21,8 @@ var arrows = map[string][]string{
 	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
 	"daemon/capacity":          {"hostcheck/mounts"},
 	"daemon/claimfilter":       {"daemon/plan"},
-	"daemon/config":            {"quota"},
-	"daemon/confine":           {"quota"},
+	"daemon/config":            {"hostcheck/quota"},
+	"daemon/confine":           {"hostcheck/quota"},
 	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"daemon/kube":              {"daemon/leadership", "daemon/plan", "daemon/storagecapacity", "daemon/words"},
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "hostcheck"},
-	"daemon/mountpoint":        {"hostcheck", "hostcheck/openat", "quota"},
+	"daemon/mountpoint":        {"hostcheck", "hostcheck/openat", "hostcheck/quota"},
 	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "hostcheck"},
 	"daemon/plan":              {"daemon/capacity", "daemon/record", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
@@ -40,19 +40,19 @@ var arrows = map[string][]string{
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
 	"daemon/storagecapacity":   {"daemon/plan"},
-	"daemon/usage":             {"daemon/words", "quota"},
-	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "quota", "selinux"},
+	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
+	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/words":             {},
-	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "quota", "selinux"},
+	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"hostcheck/openat":         {},
+	"hostcheck/quota":          {"hostcheck/openat"},
 	"hostcheck/mounts":         {"hostcheck/openat"},
 	"packaging":                {},
 	"packaging/catalog":        {"systemd"},
 	"packaging/licenses":       {},
 	"packaging/install":        {},
 	"packaging/manual":         {},
-	"quota":                    {"hostcheck/openat"},
 	"selinux":                  {},
 	"systemd":                  {},
 }
@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 // TestArrows reads the imports of every package that is shipped.
 func TestArrows(t *testing.T) {
 	seen := map[string]bool{}
-	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "quota", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
+	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
 		seen[pkg] = true
 		for _, spec := range file.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // good is a pool below its mount point on which every rule keeps quiet.

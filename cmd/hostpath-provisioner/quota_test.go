@@ -15,7 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // setCephFS is of a key that earlier versions had. Beside the key quota it is refused (finishQuota).

@@ -11,7 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // metered is a storage that knows what volumes take, and the metrics of it.

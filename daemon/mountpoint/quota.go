@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // quotaRequest is a request about project quotas, in JSON: a datagram that begins with "{", as no path does. The

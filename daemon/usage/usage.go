@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // Volume is a volume of a pool that has a project, and what that takes and may take.

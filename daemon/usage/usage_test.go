@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 func volumeOf(pv string, bytes, limit, inodes, most uint64) Volume {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // Applied says what was done to give a volume that has files a limit.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // unlimited is a pool with project quotas that has a volume from before: with files, and with what can have no project.

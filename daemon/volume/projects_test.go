@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // kernel has the limits that this machine's kernel does not enforce. What projects are used it counts on the disk,

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // What volumes take is read by their projects, all of them, and told apart from what else is on the filesystem.

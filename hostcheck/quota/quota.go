@@ -126,10 +126,15 @@ func Get(fd int, id uint32) (Usage, error) {
 // From returns at most n projects of which the filesystem knows something, in their order, from an id on. Fewer than
 // n are the last.
 func From(fd int, id uint32, n int) ([]Usage, error) {
+	return from(id, n, func(id uint32, d *diskQuota) error { return call(fd, CommandNext, id, unsafe.Pointer(d)) })
+}
+
+// from is From with the call that finds the first project that is not before id.
+func from(id uint32, n int, next func(id uint32, d *diskQuota) error) ([]Usage, error) {
 	var all []Usage
 	for len(all) < n {
 		var d diskQuota
-		err := call(fd, CommandNext, id, unsafe.Pointer(&d))
+		err := next(id, &d)
 		if errors.Is(err, unix.ENOENT) {
 			return all, nil
 		}
@@ -152,8 +157,13 @@ func (d diskQuota) usage() Usage {
 
 // Set gives a project its limits, in place of those that it had.
 func Set(fd int, id uint32, l Limit) error {
-	d := diskQuota{version: fsDiskQuota, flags: ofProject, id: id, fields: hardLimits | softLimits, blocksHard: l.Bytes / blockSize, inodesHard: l.Inodes}
+	d := l.diskQuota(id)
 	return call(fd, CommandSet, id, unsafe.Pointer(&d))
+}
+
+// diskQuota is what sets the limits, and takes the soft ones away.
+func (l Limit) diskQuota(id uint32) diskQuota {
+	return diskQuota{version: fsDiskQuota, flags: ofProject, id: id, fields: hardLimits | softLimits, blocksHard: l.Bytes / blockSize, inodesHard: l.Inodes}
 }
 
 func call(fd int, command uint32, id uint32, data unsafe.Pointer) error {
