@@ -28,6 +28,9 @@
 // memory, which was released and removed with its data (restored: the files of six volumes, once in a dozen runs);
 // and a deletion that was refused with 503 after it had been done was taken for refused, so that the directory
 // stayed in the trash (misery: one, in one of many runs).
+// In its whole form it caught two more: a daemon that was stopped while it did not know what became of a deletion forgot
+// it, and the next one kept the directory (ahead, shared: three to five volumes); and tombstones that stayed for a minute
+// were gone before a node whose watch was broken looked for them (misery, every-node: 1 and 19 volumes).
 //
 // Broken on purpose, it was red, in the short form, for a directory that is there already as an error
 // where the volume's object was refused before (misery: 42 claims not settled); for a directory in the

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,16 +23,17 @@ import (
 )
 
 // door is a proxy before the API server that does something when a daemon reads a lease, before the read is
-// passed on.
+// passed on, or serves other requests by itself.
 type door struct {
 	proxy *httputil.ReverseProxy
+	serve atomic.Value // func(http.ResponseWriter, *http.Request) (done bool)
 
 	mu     sync.Mutex
 	onRead func() (done bool) // nil: nothing, or it was done
 }
 
-// behindDoor lets a node's daemon talk to the API server through a door.
-func (w *environment) behindDoor(n *node) *door {
+// behindDoor lets a host's daemon talk to the API server through a door.
+func (w *environment) behindDoor(n *host) *door {
 	w.Helper()
 	config := w.Config()
 	target, err := url.Parse(config.Host)
@@ -55,6 +57,9 @@ func (w *environment) behindDoor(n *node) *door {
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if serve, is := d.serve.Load().(func(http.ResponseWriter, *http.Request) bool); is && serve(w, r) {
+		return
+	}
 	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/leases/") {
 		d.mu.Lock()
 		if d.onRead != nil && d.onRead() {
@@ -63,6 +68,11 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.mu.Unlock()
 	}
 	d.proxy.ServeHTTP(w, r)
+}
+
+// instead sets what serves each request that it returns true for.
+func (d *door) instead(serve func(http.ResponseWriter, *http.Request) (done bool)) {
+	d.serve.Store(serve)
 }
 
 // next sets what happens with the next reads of a lease, until it was done.
@@ -94,7 +104,7 @@ func (w *environment) handOver(holder string) {
 func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	w := newEnvironment(t)
 	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
-	door := w.behindDoor(n)
+	door := w.behindDoor(n.host)
 	n.run()
 	class := w.Class("c", immediate)
 	for name, inTrash := range map[string]bool{"before": false, "after": true} {
