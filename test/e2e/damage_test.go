@@ -70,8 +70,9 @@ func TestDamagedRecords(t *testing.T) {
 	h.wantTree(pool.Of(stays.Name, after.Name)...)
 }
 
-// A power cut takes the data of records that were just written. Their volumes are removed as all others
-// are, and the daemon writes the records of those that stay again when it starts.
+// A power cut took the data of records that a version before 0.2.0 had just written, which are in an extended attribute
+// as well. Their volumes are removed as all others are, and the daemon writes the records of those that stay again when
+// it starts.
 func TestRecordsCutShort(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -80,6 +81,9 @@ func TestRecordsCutShort(t *testing.T) {
 	text, err := os.ReadFile(h.record(stays.Name))
 	w.Must(err)
 	for _, pv := range []string{goes.Name, stays.Name} {
+		text, err := os.ReadFile(h.record(pv))
+		w.Must(err)
+		w.Must(unix.Setxattr(h.record(pv), "user.hostpath-provisioner.record", text, 0))
 		w.Must(os.Truncate(h.record(pv), 0))
 	}
 	w.DeleteClaim("goes")
