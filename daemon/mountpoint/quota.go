@@ -73,22 +73,30 @@ func (s *Server) takeQuota(request []byte, end int) error {
 		s.discard([]int{end})
 		return nil
 	}
+	unread := error(nil)
 	if !s.permits(task.quotaRequest) && s.QuotaPools != nil {
-		pools, err := s.QuotaPools()
-		if errors.Is(err, ErrStartAgain) {
-			return err
+		var pools []QuotaPool
+		if pools, unread = s.QuotaPools(); errors.Is(unread, ErrStartAgain) {
+			return unread
 		}
-		if err == nil {
+		if unread == nil {
 			s.quotaPools = pools
 		}
 	}
 	if !s.permits(task.quotaRequest) {
 		s.refuse("a request for quotas was refused that no configured pool has")
-		s.replyQuota(end, quotaReply{Error: fmt.Sprintf("%s has no configured pool at %q with quota = \"project\" and project %d", Service, task.Path, task.ID)})
+		s.replyQuota(end, quotaReply{Error: task.unknown(unread).Error()})
 		return nil
 	}
 	s.enqueueQuota(task)
 	return nil
+}
+
+func (t quotaTask) unknown(unread error) error {
+	if unread != nil {
+		return notRead(unread)
+	}
+	return fmt.Errorf("%s has no configured pool at %q with quota = \"project\" and project %d", Service, t.Path, t.ID)
 }
 
 // permits reports whether a request is about a pool that was configured when the configuration was last read: it is read

@@ -91,6 +91,9 @@ func TestQuotaRequests(t *testing.T) {
 	if err := env.request(other, other, quotaRequest{Call: callSet, ID: 300}); err == nil || strings.Contains(err.Error(), "no configured pool") {
 		t.Errorf("without a configuration that can be read: %v", err)
 	}
+	if err := env.request(pool, pool, quotaRequest{Call: callSet, ID: 100}); err == nil || !strings.Contains(err.Error(), "cannot read the configuration") {
+		t.Errorf("not known, without a configuration that can be read: %v", err)
+	}
 }
 
 // What is no request is dropped, leaves no descriptor, and the next request is served by the same process.

@@ -174,10 +174,15 @@ func (s *Server) take(request, control []byte, flags int) error {
 
 func unknown(point string, err error) error {
 	if err != nil {
-		first, _, _ := strings.Cut(err.Error(), "\n") // of a configuration that may have any number of errors
-		return fmt.Errorf("%s cannot read the configuration: %s", Service, first)
+		return notRead(err)
 	}
 	return fmt.Errorf("%s has no configured pool with mount point %q and immutable on", Service, point)
+}
+
+// notRead is the error to a client while the configuration has errors, of which there may be any number.
+func notRead(err error) error {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%s cannot read the configuration: %s", Service, first)
 }
 
 func (s *Server) refuse(what string) {
