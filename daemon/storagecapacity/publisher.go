@@ -36,6 +36,7 @@ type Publisher struct {
 	reviewed  time.Time        // when a review was done, by this daemon or another one
 	tried     time.Time        // when the driver was looked at last
 	classes   []string
+	leaving   bool      // a withdrawal began and has not ended
 	due       time.Time // what was reviewed before counts for nothing: this node or the classes were not known
 }
 
@@ -221,9 +222,10 @@ func jitter() time.Duration { return rand.N(reviewEvery / 4) }
 // node that publishes has the scheduler compare nothing any more, before its objects go.
 func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 	own, err := p.API.Capacities(ctx, p.Node)
-	if err != nil || len(own) == 0 {
+	if err != nil || len(own) == 0 && !p.leaving {
 		return err
 	}
+	p.leaving = true
 	if err := p.leave(ctx, stays); err != nil {
 		return err
 	}
@@ -232,8 +234,26 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 			return err
 		}
 	}
+	if err := p.endComparison(ctx, stays); err != nil {
+		return err
+	}
+	p.leaving = false
 	p.Log.Info("withdrew what was published of this node's capacity")
 	return nil
+}
+
+// endComparison has the scheduler compare nothing if no node publishes any more. Of several nodes that left at once each
+// found the others' objects in its review. A crash before it leaves the comparison on until a node publishes.
+func (p *Publisher) endComparison(ctx context.Context, stays bool) error {
+	driver, err := p.API.Driver(ctx)
+	if err != nil || driver == nil || !driver.Ours || !driver.Enabled {
+		return err
+	}
+	all, err := p.API.Capacities(ctx, "")
+	if err != nil || slices.ContainsFunc(all, func(o Object) bool { return o.Node != "" }) {
+		return err
+	}
+	return p.leave(ctx, stays)
 }
 
 // leave reviews as if this node published nothing. Another daemon's review may be going on: then it is tried again.

@@ -24,12 +24,16 @@ type cluster struct {
 	away     bool
 	version  int
 	enabled  func(objects map[string]Object) // called when the scheduler begins to compare
+	deleting func()                          // called before each deletion
+	failing  int                             // the number of the request that fails, 0 for none
+	writes   int                             // of the driver, tried
+	lost     map[int]bool                    // numbers of those that another daemon's write comes before
 }
 
 func (c *cluster) begin() (func(), error) {
 	c.mu.Lock()
 	c.requests++
-	if c.away {
+	if c.away || c.requests == c.failing {
 		return c.mu.Unlock, errAway
 	}
 	return c.mu.Unlock, nil
@@ -66,6 +70,9 @@ func (c *cluster) UpdateCapacity(_ context.Context, o Object) (bool, error) {
 }
 
 func (c *cluster) DeleteCapacity(_ context.Context, name string) error {
+	if c.deleting != nil {
+		c.deleting()
+	}
 	end, err := c.begin()
 	defer end()
 	if err == nil {
@@ -87,7 +94,8 @@ func (c *cluster) Driver(context.Context) (*Driver, error) {
 func (c *cluster) SetDriver(_ context.Context, d Driver) (bool, error) {
 	end, err := c.begin()
 	defer end()
-	if err != nil || c.driver == nil || c.driver.Version != d.Version {
+	c.writes++
+	if err != nil || c.driver == nil || c.driver.Version != d.Version || c.lost[c.writes] {
 		return false, err
 	}
 	if d.Enabled && !c.driver.Enabled && c.enabled != nil {
