@@ -97,3 +97,46 @@ func TestEscape(t *testing.T) {
 		}
 	}
 }
+
+// A volume whose limit grows, or goes, is not nearly full any more, and is told again when the limit is as before. Each
+// volume is judged by itself.
+func TestFullWithOtherLimits(t *testing.T) {
+	var w Watch
+	w.Retract("none") // before the first look
+	for i, c := range []struct {
+		limit uint64
+		told  string
+	}{{1000, "a z"}, {1000, ""}, {2000, ""}, {1000, "a"}, {0, ""}, {1000, "a"}, {1058, ""}, {1000, ""}, {1059, ""}, {1000, "a"}} {
+		var told []string
+		for _, v := range w.Full(Pool{Volumes: []Volume{volumeOf("a", 900, c.limit, 0, 0), volumeOf("m", 899, 1000, 0, 0), volumeOf("z", 1000, 1000, 0, 0)}}) {
+			told = append(told, v.PV)
+		}
+		if got := strings.Join(told, " "); got != c.told {
+			t.Errorf("%d: limit %d: told %q, want %q", i, c.limit, got, c.told)
+		}
+	}
+}
+
+// Each bound of what the daemon's own files take is shown at both sides; nothing of it is allowed to other projects.
+func TestEscapedBounds(t *testing.T) {
+	const records = 10
+	limited := other(7, 1<<30)
+	limited.Limit.Inodes = 5
+	for name, c := range map[string]struct {
+		most    quota.Usage // that is no escape
+		escapes bool        // with a byte more
+	}{
+		"without a project":                  {other(0, 16<<20+records*64<<10), true},
+		"a project that no volume has":       {other(7, 1<<20), true},
+		"a project whose inodes are limited": {limited, false},
+	} {
+		pool := Pool{Records: records, Others: []quota.Usage{c.most}}
+		if got := Escaped(pool); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+		pool.Others[0].Bytes++
+		if got := Escaped(pool); (got != "") != c.escapes {
+			t.Errorf("%s, a byte more: %q", name, got)
+		}
+	}
+}
