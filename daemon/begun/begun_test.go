@@ -53,3 +53,24 @@ func TestSetIsForManyWorkers(t *testing.T) {
 		t.Errorf("%d workers began, want one", n)
 	}
 }
+
+// What ended and begins again counts from its new begin, and ends without those beside it.
+func TestSetBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Set
+		s.End("k") // of nothing
+		s.Begin("k")
+		s.Begin("k/longer")
+		s.Begin("of k/")
+		time.Sleep(time.Hour)
+		s.End("k")
+		s.Begin("k")
+		time.Sleep(time.Second)
+		if s.Since("k") != time.Second || s.Since("k/longer") != time.Hour+time.Second {
+			t.Errorf("begun %s and %s ago, want a second, and an hour more", s.Since("k"), s.Since("k/longer"))
+		}
+		if got := s.Under("k/"); !slices.Equal(got, []string{"longer"}) {
+			t.Errorf("under k/: %q", got)
+		}
+	})
+}
