@@ -259,7 +259,9 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			twin := filepath.Join(h.mount, "twin", ".hostpath-provisioner")
-			w.Must(os.MkdirAll(twin, 0o700))
+			for _, own := range []string{"volumes", "staging", "trash", "archive"} { // all that a pool has
+				w.Must(os.MkdirAll(filepath.Join(twin, own), 0o700))
+			}
 			w.Must(os.WriteFile(filepath.Join(twin, "pool.json"), []byte(strings.Replace(string(marker), `"id": "`, `"id": "X`, 1)), 0o600))
 			if put == nil {
 				w.Must(os.Rename(sub, aside))
