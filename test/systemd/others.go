@@ -37,14 +37,44 @@ spec:
 ---
 `
 
+// grows is a claim that may request more, bound to a volume that was not provisioned.
+const grows = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: grows}
+provisioner: example.com/none
+allowVolumeExpansion: true
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: grows}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 1Mi}
+  storageClassName: grows
+  hostPath: {path: /srv/fast/nothing}
+  claimRef: {namespace: default, name: grows}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: grows, namespace: default}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Mi}}
+  storageClassName: grows
+  volumeName: grows
+---
+`
+
 // The names of the volumes in operation.md.
 const deleted, given = "pvc-d240bf88-248b-45ab-97cb-ab7296ebd262", "pvc-5e8fede4-05a7-442b-b6d0-6c859f816bf9"
 
 // It fails when kubectl does not know a command, a flag (--typ=json), a kind or a field of a patch.
 func otherPages(e *environment) {
-	e.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given))
+	e.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given)+grows)
 	e.put("/agents.yaml", e.text("every-node.md", "Set up", "yaml"))
 	e.sh("kubectl apply -f named.yaml")
+	e.sh("kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=60s pvc/grows")
+	names := strings.NewReplacer("NAME", deleted, "pvc data", "pvc grows")
 	for _, page := range others {
 		blocks, err := e.pages.Blocks(page)
 		e.Must(err, "the documentation")
@@ -52,7 +82,7 @@ func otherPages(e *environment) {
 		for _, b := range blocks {
 			for line := range strings.Lines(b.Text) {
 				if b.Language == "sh" && strings.HasPrefix(line, "kubectl ") {
-					e.sh(strings.ReplaceAll(line, "NAME", deleted))
+					e.sh(names.Replace(line))
 					found++
 				}
 			}
@@ -61,6 +91,7 @@ func otherPages(e *environment) {
 			e.Fatalf("%s has no command for kubectl", page)
 		}
 	}
+	e.is("kubectl get pvc grows -o jsonpath='{.spec.resources.requests.storage}'", "200Mi")
 	e.is("kubectl get pv "+deleted+" -o jsonpath='{.spec.persistentVolumeReclaimPolicy}'", "Delete")
 	e.is("kubectl get pv "+given+" -o jsonpath='{.metadata.finalizers}' | grep -c external-provisioner || true", "0")
 }
