@@ -25,8 +25,14 @@ func (w *environment) driver() {
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &no},
 	}, metav1.CreateOptions{})
 	w.Must(err)
+	w.mayReadDriver()
+}
+
+// mayReadDriver gives the daemons the right to the CSIDriver of the test's own provisioner, as the manifests do.
+func (w *environment) mayReadDriver() {
+	w.Helper()
 	name := "csidriver-" + w.Provisioner
-	_, err = w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
+	_, err := w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{w.Provisioner}, Verbs: []string{"get", "patch"}}},
 	}, metav1.CreateOptions{})

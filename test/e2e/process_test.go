@@ -108,6 +108,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 // What the daemon says of itself while it runs, in its three mouths.
 func TestStatusAndMetrics(t *testing.T) {
 	w := newEnvironment(t)
+	w.mayReadDriver()
 	h := w.newHost("a")
 	address := h.metrics()
 	h.run()
