@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -16,6 +17,9 @@ func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 		Events: c.Events, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
 			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
 			signal(w.recheck)
+			// Once more when a call of the leader before, which was paused in it, has certainly ended: a directory that it
+			// made for a claim that went meanwhile is known to no other process.
+			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
 			c.requeueVolumes(w)
 			c.requeueClaims(w.Name)
 		},
