@@ -84,6 +84,9 @@ func (e *environment) makePool() {
 node        = %q
 kubeconfig  = %q
 metrics     = ""
+# The scheduler would pass by a node whose pool is closed: here the refusal is to be seen.
+publish_capacity = false
+
 [pool.fast]
 path        = %q
 filesystem  = "ext4"
