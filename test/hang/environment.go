@@ -37,7 +37,7 @@ type pool struct {
 func build(ctx context.Context, p *harness.Program, slack time.Duration) *environment {
 	s := &environment{Environment: harness.Start(ctx, p, harness.Options{Metrics: true}), slack: slack}
 	at := filepath.Join(hosttest.Dir(p), fast)
-	s.add(ctx, fast, at, func() { hosttest.Mkfs(p, "ext4", 128).Mount(p, at) })
+	s.add(ctx, fast, at, func() { hosttest.Mkfs(p, "ext4", 512).Mount(p, at) })
 	s.dir = filepath.Join(hosttest.Dir(p), "yanked")
 	s.doomed = hosttest.Mkfs(p, "ext4", 32)
 	s.add(ctx, "yanked", s.dir, func() { s.doomed.Mount(p, s.dir) })
