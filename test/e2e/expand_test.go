@@ -204,7 +204,7 @@ func TestExpandOnARenamedNode(t *testing.T) {
 // A record that says less than its volume, as a daemon leaves it that was paused in the middle of an expansion and wrote after
 // the next one, gets the volume's size again.
 func TestExpandRecordSmaller(t *testing.T) {
-	w := newWorld(t)
+	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	w.claim("data", w.Class("c", immediate), "10Mi")
 	pv := w.Bound("data")
