@@ -26,7 +26,7 @@ import (
 // A limit is changed only while the volume's directory, or its record, holds the number. What a crash leaves is
 // found by the same two: a directory in staging has the number that its limit has (dropStaged), and a record
 // without a directory names a number whose limit is cleared if no file has it (release). So neither a number nor a
-// limit is lost, and none is taken from its owner (TestProjectCrash, test/crash).
+// limit is lost, and none is taken from its owner (TestProjectCrash; test/vm kills the daemon where limits are real).
 
 // QuotaKernel makes the calls for the filesystem of a pool's directory, which is open at root (package quota).
 type QuotaKernel interface {
