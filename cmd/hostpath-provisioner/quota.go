@@ -30,11 +30,7 @@ func (p *program) quotaCommand() *cobra.Command {
 			"before. Each of their files is visited; a run that was cut off is simply made again. Pods may go on.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			pools, err := choose(cfg, args)
+			_, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}
