@@ -315,6 +315,7 @@ func TestProbeYankedDisk(t *testing.T) {
 	must(t, unix.Syncfs(fd))
 	must(t, unix.Close(fd))
 	p.sees(t, "before")
+	defer hosttest.KeepCached(t, filepath.Join(p.dir, ".hostpath-provisioner", "pool.json"))()
 	must(t, os.Truncate(p.image.File, 0)) // the loop device fails every read with EIO now
 	p.sees(t, "from the cache")
 	p.look.now = func() time.Time { return time.Now().Add(expensiveEvery) }

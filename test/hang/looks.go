@@ -98,15 +98,15 @@ func (s *environment) checks(p *pool) float64 {
 	return n
 }
 
-// cutOff cuts off the file behind a loop device: reads of the device fail from then on, and everything
-// that is cached can still be read.
-func (s *environment) cutOff(ctx context.Context) {
+// cutOff cuts off the file behind a loop device: reads of the device fail from then on, and the marker,
+// which is kept in the cache until release is called, can still be read.
+func (s *environment) cutOff(ctx context.Context) (release func()) {
 	s.Say("yanking a disk")
 	_, err := s.Bound(ctx, "yanked", "before-the-yank")
 	s.Must(err, "making a claim")
-	_, err = os.ReadFile(s.marker())
-	s.Must(err, "reading the marker")
+	release = hosttest.KeepCached(s, s.marker())
 	s.Must(os.Truncate(s.doomed.File, 0), "cutting off the disk")
+	return release
 }
 
 func (s *environment) marker() string {

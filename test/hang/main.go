@@ -125,8 +125,8 @@ func play(ctx context.Context, p *harness.Program, o options) {
 	r := &report{looks: o.looks}
 	s.warmUp(ctx, r, o.claims)
 	yanked := make(chan struct{})
-	s.cutOff(ctx)
-	go func() { defer close(yanked); s.awaitNotice(r) }()
+	release := s.cutOff(ctx)
+	go func() { defer close(yanked); defer release(); s.awaitNotice(r) }()
 	if o.only == "" {
 		s.round(ctx, r, s.pools, true, o)
 	}

@@ -31,3 +31,40 @@ func TestPoolMount(t *testing.T) {
 		})
 	}
 }
+
+// Of two files whose device is gone, the locked one can still be read after everything else was evicted.
+func TestKeepCached(t *testing.T) {
+	image := Mkfs(t, "ext4", 16)
+	dir := PoolMount(t, image)
+	kept, evicted := filepath.Join(dir, "kept"), filepath.Join(dir, "evicted")
+	for _, file := range []string{kept, evicted} {
+		if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Sync()
+	defer KeepCached(t, kept)()
+	if err := os.Truncate(image.File, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{kept, evicted} {
+		evict(t, file)
+	}
+	if content, err := os.ReadFile(kept); err != nil || string(content) != "content" {
+		t.Errorf("the file that is kept in the cache: %q, %v", content, err)
+	}
+	if _, err := os.ReadFile(evicted); !errors.Is(err, unix.EIO) {
+		t.Errorf("the file that was evicted: %v, want EIO", err)
+	}
+}
+
+func evict(t *testing.T, file string) {
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+}
