@@ -16,8 +16,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// poolMiB is the size of a pool. Its blocks exist when they are written.
-const poolMiB = 1024
+// poolMiB is the size of a pool: more than all claims of a case request, since the daemon refuses what it
+// cannot promise. Its blocks exist when they are written.
+const poolMiB = 2048
 
 // fixture is what one contender gets for one run: a filesystem, a class and a namespace that no other
 // used before. Its name is the provisioner's, the class's and the namespace's.
