@@ -159,7 +159,7 @@ func sentence(s Status) string {
 		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
 	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
-		open, count(len(s.Pools), "pool"), s.Node, count(volumes, "volume"), words.Size(s.free())))
+		open, words.Count(len(s.Pools), "pool"), s.Node, words.Count(volumes, "volume"), words.Size(s.free())))
 	return strings.Join(parts, "; ")
 }
 
@@ -187,11 +187,4 @@ func (p PoolStatus) FreeBytes() uint64 {
 		return 0
 	}
 	return *p.Free
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -164,17 +164,17 @@ func (l *limiter) apply(ctx context.Context) error {
 			break
 		}
 	}
-	fmt.Fprintf(l.p.stdout, "pool %s: %s, %d got a limit\n", l.pool.Name, count(len(all), "volume"), limited)
+	fmt.Fprintf(l.p.stdout, "pool %s: %s, %d got a limit\n", l.pool.Name, words.Count(len(all), "volume"), limited)
 	return errs
 }
 
 func (l *limiter) say(v record.Record, done volume.Applied) {
 	skipped := ""
 	if done.Special > 0 {
-		skipped += fmt.Sprintf("; %s of links, FIFOs, sockets and devices skipped", count(done.Special, "inode"))
+		skipped += fmt.Sprintf("; %s of links, FIFOs, sockets and devices skipped", words.Count(done.Special, "inode"))
 	}
 	if done.Mounts > 0 {
-		skipped += fmt.Sprintf("; %s not entered", count(done.Mounts, "mount"))
+		skipped += fmt.Sprintf("; %s not entered", words.Count(done.Mounts, "mount"))
 	}
 	fmt.Fprintf(l.p.stdout, "%s: limited to %s, %d entries counted%s\n", printable(v.PV), words.Size(uint64(max(v.Requested, v.Promised))), done.Seen-done.Special-done.Left, skipped)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -193,7 +194,7 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 	if r.dryRun {
 		verb = "to relabel"
 	}
-	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, count(len(pvs), "volume"), total.Seen, total.Changed, verb)
+	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, words.Count(len(pvs), "volume"), total.Seen, total.Changed, verb)
 	return errs
 }
 
@@ -213,7 +214,7 @@ func (r *relabeller) say(what string, done volume.Relabelled) {
 	}
 	mounts := ""
 	if done.Mounts > 0 {
-		mounts = fmt.Sprintf("; %s not entered", count(done.Mounts, "mount"))
+		mounts = fmt.Sprintf("; %s not entered", words.Count(done.Mounts, "mount"))
 	}
 	fmt.Fprintf(r.p.stdout, "%s: %d of %d entries %s%s\n", what, done.Changed, done.Seen, verb, mounts)
 }
@@ -224,13 +225,6 @@ func (r *relabeller) progress(pv string, so volume.Relabelled) {
 	}
 	r.said = time.Now()
 	fmt.Fprintf(r.p.stderr, "%s: %d entries looked at, %d changed so far\n", pv, so.Seen, so.Changed)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // wrongLabels looks at the volumes of a pool that can be looked at and whose files have labels.
