@@ -77,26 +77,14 @@ func each[T any](ctx context.Context, from *source, visit func(T)) error {
 
 // GetNode requests a node from the API server. It returns nil without an error if the node does not exist.
 func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	node := &corev1.Node{}
-	err := c.core.Get().Resource("nodes").Name(name).Timeout(callTimeout).Do(ctx).Into(node)
-	switch {
-	case absent(err, name):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read node %s: %w", name, err)
-	}
-	return node, nil
+	return read[corev1.Node](ctx, c.core.Get().Resource("nodes"), name, "node "+name)
 }
 
 // CSIDrivers returns the CSI drivers that kubelet has registered on a node. A node without a CSINode has none.
 func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, err error) {
-	registered := &storagev1.CSINode{}
-	err = c.storage.Get().Resource("csinodes").Name(node).Timeout(callTimeout).Do(ctx).Into(registered)
-	switch {
-	case absent(err, node):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the CSI drivers of node %s: %w", node, err)
+	registered, err := read[storagev1.CSINode](ctx, c.storage.Get().Resource("csinodes"), node, "the CSI drivers of node "+node)
+	if registered == nil {
+		return nil, err
 	}
 	for _, driver := range registered.Spec.Drivers {
 		names = append(names, driver.Name)

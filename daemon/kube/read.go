@@ -10,46 +10,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// GetClaim requests a claim from the API server. It returns nil without an error if the claim does not exist.
-func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	err := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims").Name(name).
-		Timeout(callTimeout).Do(ctx).Into(claim)
+// read sends a request for the object of a name. It returns nil without an error if the object does not exist. what is the
+// object in the error's text.
+func read[T any, O interface {
+	*T
+	runtime.Object
+}](ctx context.Context, request *rest.Request, name, what string) (O, error) {
+	object := O(new(T))
+	err := request.Name(name).Timeout(callTimeout).Do(ctx).Into(object)
 	switch {
 	case absent(err, name):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	return claim, nil
+	return object, nil
+}
+
+// GetClaim requests a claim from the API server. It returns nil without an error if the claim does not exist.
+func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	request := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims")
+	return read[corev1.PersistentVolumeClaim](ctx, request, name, "claim "+namespace+"/"+name)
 }
 
 // GetVolume requests a volume from the API server. It returns nil without an error if the volume does not exist.
 func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	pv := &corev1.PersistentVolume{}
-	err := c.core.Get().Resource("persistentvolumes").Name(name).Timeout(callTimeout).Do(ctx).Into(pv)
-	switch {
-	case absent(err, name):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read volume %s: %w", name, err)
-	}
-	return pv, nil
+	return read[corev1.PersistentVolume](ctx, c.core.Get().Resource("persistentvolumes"), name, "volume "+name)
 }
 
 // ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if the class does not exist.
 func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
-	class := &storagev1.StorageClass{}
-	err := c.storage.Get().Resource("storageclasses").Name(name).Timeout(callTimeout).Do(ctx).Into(class)
-	switch {
-	case absent(err, name):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("read class %s: %w", words.Quoted(name), err)
+	class, err := read[storagev1.StorageClass](ctx, c.storage.Get().Resource("storageclasses"), name, "class "+words.Quoted(name))
+	if class == nil {
+		return "", err
 	}
 	return class.Provisioner, nil
 }
@@ -58,13 +56,13 @@ func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, err
 // restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read that namespace: the
 // manifests of earlier versions did not grant it.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
-	namespace := &corev1.Namespace{}
-	err := c.core.Get().Resource("namespaces").Name(metav1.NamespaceSystem).Timeout(callTimeout).Do(ctx).Into(namespace)
+	const system = metav1.NamespaceSystem
+	namespace, err := read[corev1.Namespace](ctx, c.core.Get().Resource("namespaces"), system, "namespace "+system)
 	switch {
-	case apierrors.IsForbidden(err), absent(err, metav1.NamespaceSystem):
+	case apierrors.IsForbidden(err):
 		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
+	case namespace == nil:
+		return "", err
 	}
 	return string(namespace.UID), nil
 }
@@ -84,16 +82,9 @@ func absent(err error, name string) bool {
 
 // NodeExists requests a Node from the API server and reports whether it exists.
 func (c *Client) NodeExists(ctx context.Context, name string) (bool, error) {
-	node := &metav1.PartialObjectMetadata{}
-	err := c.core.Get().Resource("nodes").Name(name).SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
-		Timeout(callTimeout).Do(ctx).Into(node)
-	switch {
-	case absent(err, name):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read node %s: %w", name, err)
-	}
-	return true, nil
+	request := c.core.Get().Resource("nodes").SetHeader("Accept", metadataOnly("PartialObjectMetadata"))
+	node, err := read[metav1.PartialObjectMetadata](ctx, request, name, "node "+name)
+	return node != nil, err
 }
 
 // metadataOnly returns the Accept header with which the server leaves out spec and status.
