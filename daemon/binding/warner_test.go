@@ -103,9 +103,7 @@ func TestBurstCostsOneList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mixed()
 		w := c.warner()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { w.Run(ctx); close(ended) }()
+		stop := running(t, w)
 		for range 2 {
 			for _, claim := range c.claims {
 				w.Provisioned(claim) // the first may be one that does not name a node: then it is not looked for
@@ -114,8 +112,7 @@ func TestBurstCostsOneList(t *testing.T) {
 			w.Provisioned(c.claims["waits"])
 			time.Sleep(2 * gather) // of the bubble's clock
 		}
-		cancel()
-		<-ended
+		stop()
 		if want := []string{"ns", "ns"}; fmt.Sprint(c.lists) != fmt.Sprint(want) {
 			t.Errorf("listed the pods of %q, want %q", c.lists, want)
 		}
@@ -125,6 +122,17 @@ func TestBurstCostsOneList(t *testing.T) {
 	})
 }
 
+// running runs a warner until stop, which returns when it has ended.
+func running(t *testing.T, w *Warner) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.Run(ctx); close(ended) }()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // A pod that comes after its volumes is found, and its claims are not compared again and again.
 func TestPodThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,9 +140,7 @@ func TestPodThatComesLater(t *testing.T) {
 		late := c.pods
 		c.pods = nil
 		w := c.warner()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { w.Run(ctx); close(ended) }()
+		stop := running(t, w)
 		w.Provisioned(c.claims["named"])
 		time.Sleep(time.Minute)
 		if len(c.events) > 0 {
@@ -142,8 +148,7 @@ func TestPodThatComesLater(t *testing.T) {
 		}
 		c.pods = late
 		time.Sleep(10 * time.Minute)
-		cancel()
-		<-ended
+		stop()
 		if len(c.events) != 1 || c.reads != 4 { // of the two pods with two claims
 			t.Errorf("events %q, and %d claims were read, want one and 4", c.events, c.reads)
 		}
@@ -156,13 +161,10 @@ func TestNothingToLookFor(t *testing.T) {
 		c := mixed()
 		delete(c.claims, "named")
 		w := c.warner()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { w.Run(ctx); close(ended) }()
+		stop := running(t, w)
 		w.Provisioned(c.claims["waits"])
 		time.Sleep(time.Hour)
-		cancel()
-		<-ended
+		stop()
 		if len(c.lists) != 0 {
 			t.Errorf("pods were listed %d times", len(c.lists))
 		}
@@ -175,13 +177,10 @@ func TestWithoutTheRightToListPods(t *testing.T) {
 		c := mixed()
 		c.pods, c.err = nil, errors.New("list pods: forbidden")
 		w := c.warner()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { w.Run(ctx); close(ended) }()
+		stop := running(t, w)
 		w.Provisioned(c.claims["named"])
 		time.Sleep(10 * time.Minute)
-		cancel()
-		<-ended
+		stop()
 		if lines := strings.Count(c.log.String(), "forbidden"); lines != 1 || len(c.lists) < 10 {
 			t.Errorf("%d lines about %d requests, want one:\n%s", lines, len(c.lists), c.log.String())
 		}

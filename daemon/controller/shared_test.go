@@ -235,23 +235,24 @@ func opened(t *testing.T, w *poolWorker) disk.Handle {
 	return h
 }
 
+// sharedAct is a step by which a daemon changes something in a shared pool.
+type sharedAct func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error
+
+func removing(action plan.Action) sharedAct {
+	return func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.remove(ctx, w, h, pv, action)
+	}
+}
+
 // acts are all steps by which a daemon changes something in a shared pool, beside making a volume.
 var acts = map[string]struct {
-	act  func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error
+	act  sharedAct
 	want string // what it does as long as it holds the lease
 }{
-	"delete": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, w, h, pv, plan.Delete)
-	}, "trash, finalizer off, object deleted, discard"},
-	"archive": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, w, h, pv, plan.Archive)
-	}, "archive, finalizer off, object deleted, discard"},
-	"let go": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, w, h, pv, plan.LetGo)
-	}, "finalizer off, object deleted, discard"},
-	"retain": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.remove(ctx, w, h, pv, plan.Retain)
-	}, "retain, finalizer off"},
+	"delete":  {removing(plan.Delete), "trash, finalizer off, object deleted, discard"},
+	"archive": {removing(plan.Archive), "archive, finalizer off, object deleted, discard"},
+	"let go":  {removing(plan.LetGo), "finalizer off, object deleted, discard"},
+	"retain":  {removing(plan.Retain), "retain, finalizer off"},
 	"put back": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.putBack(ctx, w, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},

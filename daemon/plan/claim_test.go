@@ -212,10 +212,7 @@ func TestClaimPrecedence(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := ready()
-			for _, change := range c.changes {
-				change(&f)
-			}
+			f := changed(ready(), c.changes)
 			got := ForClaim(f)
 			if got.Action != c.action || got.Reason != c.reason || !strings.Contains(got.Message, c.message) {
 				t.Errorf("got %s %s %q, want %s %s %q", got.Action, got.Reason, got.Message, c.action, c.reason, c.message)

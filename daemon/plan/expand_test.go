@@ -102,10 +102,7 @@ func TestExpandPrecedence(t *testing.T) {
 		{"on every node, no room here", []change{growingEverywhere, full, func(f *ExpandFacts) { f.Age = 10 * time.Second }}, Wait, ""},
 		{"on every node, no room anywhere", []change{growingEverywhere, full}, Infeasible, ReasonNotEnoughSpace},
 	} {
-		f := growing()
-		for _, change := range c.changes {
-			change(&f)
-		}
+		f := changed(growing(), c.changes)
 		v := ForExpansion(f)
 		if v.Action != c.action || v.Reason != c.reason {
 			t.Errorf("%s: %s %s %q, want %s %s", c.name, v.Action, v.Reason, v.Message, c.action, c.reason)

@@ -85,10 +85,7 @@ func TestPartPrecedence(t *testing.T) {
 		{"full", []change{full}, Wait, ReasonPoolClosed},
 		{"too large", []change{func(f *PartFacts) { f.Room.Free = 1 << 20 }}, Wait, ReasonNotEnoughSpace},
 	} {
-		f := wanted()
-		for _, change := range c.changes {
-			change(&f)
-		}
+		f := changed(wanted(), c.changes)
 		got := ForPart(f)
 		if got.Action != c.action || got.Reason != c.reason {
 			t.Errorf("%s: %s %s %q, want %s %s", c.name, got.Action, got.Reason, got.Message, c.action, c.reason)
@@ -158,11 +155,7 @@ func TestEveryNodeClaims(t *testing.T) {
 		{"chosen, and closed: the pod cannot run here", []change{many, closed}, Release, false, ReasonPoolClosed},
 		{"no node chosen", []change{many, old, func(f *ClaimFacts) { delete(f.Claim.Annotations, SelectedNode) }}, Ignore, false, ""},
 	} {
-		f := ready()
-		every(&f)
-		for _, change := range c.changes {
-			change(&f)
-		}
+		f := changed(ready(), append([]change{every}, c.changes...))
 		if got := ForClaim(f); got.Action != c.action || got.After > 0 != c.waits || got.Reason != c.reason {
 			t.Errorf("%s: %+v, want %s %s", c.name, got, c.action, c.reason)
 		}

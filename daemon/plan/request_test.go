@@ -76,10 +76,7 @@ func TestRequestPrecedence(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := asked()
-			for _, change := range c.changes {
-				change(&f)
-			}
+			f := changed(asked(), c.changes)
 			got, refused := ForRequest(f)
 			if refused != (c.reason != "") || got.Reason != c.reason || got.Help != c.help {
 				t.Errorf("refused %t: %+v, want reason %q, help %d", refused, got, c.reason, c.help)

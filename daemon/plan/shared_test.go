@@ -27,10 +27,7 @@ func TestClaimsOfSharedPools(t *testing.T) {
 		{"another, named before, and the scheduler chose a node", []func(*ClaimFacts){silent, func(f *ClaimFacts) { f.Claim.Annotations[ProvisionOnNode] = us }}, Ignore, ""},
 		{"who speaks for all", []func(*ClaimFacts){speaking}, Wait, ReasonPoolClosed},
 	} {
-		f := shared()
-		for _, change := range c.changes {
-			change(&f)
-		}
+		f := changed(shared(), c.changes)
 		if got := ForClaim(f); got.Action != c.action || got.Reason != c.reason {
 			t.Errorf("%s: %s %s %q, want %s %s", c.name, got.Action, got.Reason, got.Message, c.action, c.reason)
 		}

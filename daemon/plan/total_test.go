@@ -45,3 +45,11 @@ func calls[F, V any](t *testing.T, rule func(F) (V, bool), facts F) {
 	}()
 	rule(facts)
 }
+
+// changed returns facts after all of these changes.
+func changed[F any](f F, changes []func(*F)) F {
+	for _, change := range changes {
+		change(&f)
+	}
+	return f
+}

@@ -122,10 +122,7 @@ func TestVolumePrecedence(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := released()
-			for _, change := range c.changes {
-				change(&f)
-			}
+			f := changed(released(), c.changes)
 			got := ForVolume(f)
 			if got.Action != c.action || got.Reason != c.reason {
 				t.Errorf("got %s %s %q, want %s %s", got.Action, got.Reason, got.Message, c.action, c.reason)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -79,7 +80,23 @@ func TestPoolLockRemoved(t *testing.T) {
 // The lock holds between mount namespaces, and ends with the process however that ends.
 func TestPoolLockOfTheDead(t *testing.T) {
 	dir := hosttest.Dir(t)
-	holder := exec.Command("unshare", "--mount", "flock", "--no-fork", filepath.Join(dir, "ID.lock"), "sh", "-c", "echo held; exec sleep 600")
+	kill := heldBy(t, filepath.Join(dir, "ID.lock"), "unshare", "--mount")
+	if _, err := LockPool(dir, "ID", "/x"); err == nil || err.Error() != "another daemon uses this pool" {
+		t.Errorf("held by one that has not signed: %v", err)
+	}
+	kill()
+	lock, err := LockPool(dir, "ID", "/x")
+	if err != nil {
+		t.Fatalf("after the holder was killed: %v", err)
+	}
+	lock.Release()
+}
+
+// heldBy locks a file by another process, flock(1) after what is before it, until stop ends that process.
+func heldBy(t *testing.T, file string, before ...string) (stop func()) {
+	t.Helper()
+	command := append(before, "flock", "--no-fork", file, "sh", "-c", "echo held; exec sleep 600")
+	holder := exec.Command(command[0], command[1:]...)
 	out, err := holder.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,17 +104,10 @@ func TestPoolLockOfTheDead(t *testing.T) {
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
+	stop = sync.OnceFunc(func() { _, _ = holder.Process.Kill(), holder.Wait() })
+	t.Cleanup(stop)
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if _, err := LockPool(dir, "ID", "/x"); err == nil || err.Error() != "another daemon uses this pool" {
-		t.Errorf("held by one that has not signed: %v", err)
-	}
-	_ = holder.Process.Kill()
-	_ = holder.Wait()
-	lock, err := LockPool(dir, "ID", "/x")
-	if err != nil {
-		t.Fatalf("after the holder was killed: %v", err)
-	}
-	lock.Release()
+	return stop
 }

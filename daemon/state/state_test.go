@@ -1,12 +1,10 @@
 package state
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -174,25 +172,14 @@ func TestLock(t *testing.T) {
 // A killed holder leaves the file and no lock.
 func TestLockOfTheDead(t *testing.T) {
 	dir := hosttest.Dir(t)
-	holder := exec.Command("flock", "--no-fork", filepath.Join(dir, "lock"), "sh", "-c", "echo held; exec sleep 600")
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	_, err = Lock(dir)
-	if err == nil || err.Error() != "another daemon holds "+dir+"/lock" {
+	kill := heldBy(t, filepath.Join(dir, "lock"))
+	if _, err := Lock(dir); err == nil || err.Error() != "another daemon holds "+dir+"/lock" {
 		t.Errorf("while another process holds it: %v", err)
 	}
-	if err := errors.Join(holder.Process.Kill(), os.WriteFile(filepath.Join(dir, "lock"), []byte("99999\n"), 0o600)); err != nil {
+	kill()
+	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("99999\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	holder.Wait()
 	release, err := Lock(dir)
 	if err != nil {
 		t.Fatalf("after the holder was killed: %v", err)

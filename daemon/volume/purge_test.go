@@ -169,15 +169,21 @@ func TestPurgeLinksThatAreKept(t *testing.T) {
 		relative := filepath.Join("..", "..", "..", strings.TrimPrefix(target, r.path)) // from trash/<pv>~
 		must(t, errors.Join(os.Symlink(target, filepath.Join(dir, fmt.Sprint("absolute", i))), os.Symlink(relative, filepath.Join(dir, fmt.Sprint("relative", i)))))
 	}
+	must(t, r.purgeKept(t, dir))
+	if after := stats(t, targets); after != before {
+		t.Errorf("what the links point to was\n%sand is\n%s", before, after)
+	}
+}
+
+// purgeKept purges the volume of a directory that is made append-only before each entry is removed from it.
+func (r *rig) purgeKept(t *testing.T, dir string) error {
+	t.Helper()
 	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(t, err)
 	defer unix.Close(held)
 	must(t, r.Trash(t.Context(), r.id, pv))
 	_, err = r.Purge(keepEntries(t, held), r.id, pv)
-	must(t, err)
-	if after := stats(t, targets); after != before {
-		t.Errorf("what the links point to was\n%sand is\n%s", before, after)
-	}
+	return err
 }
 
 // keepEntries makes a directory append-only before each entry that purge removes from it.
@@ -199,11 +205,7 @@ func TestPurgeMountThatIsKept(t *testing.T) {
 	dir := r.create(t, pv)
 	must(t, os.Mkdir(filepath.Join(dir, "mount"), 0o755))
 	hosttest.Mount(t, "--bind", outside, filepath.Join(dir, "mount"))
-	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
-	defer unix.Close(held)
-	must(t, r.Trash(t.Context(), r.id, pv))
-	_, err = r.Purge(keepEntries(t, held), r.id, pv)
+	err := r.purgeKept(t, dir)
 	if after := stats(t, []string{outside}); !errors.Is(err, ErrLeft) || after != before {
 		t.Errorf("%v: what is mounted was\n%sand is\n%s", err, before, after)
 	}
@@ -222,12 +224,7 @@ func TestPurgeOpensNoDevice(t *testing.T) {
 		_, err := unix.InotifyAddWatch(watch, filepath.Join(dir, name), unix.IN_OPEN)
 		must(t, err)
 	}
-	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
-	defer unix.Close(held)
-	must(t, r.Trash(t.Context(), r.id, pv))
-	_, err = r.Purge(keepEntries(t, held), r.id, pv)
-	must(t, err)
+	must(t, r.purgeKept(t, dir))
 	buffer, opened := make([]byte, 4096), 0
 	for n, _ := unix.Read(watch, buffer); n > 0; n, _ = unix.Read(watch, buffer) {
 		for at := 0; at < n; at += unix.SizeofInotifyEvent {

@@ -158,16 +158,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table that takes many readings to read loses no line of a mount that stays, while others come
-// and go in between.
-func TestReadInAStorm(t *testing.T) {
-	base := hosttest.Dir(t)
-	var points []string
+// manyMounts makes mounts below a directory whose lines take many pages of the table.
+func manyMounts(t *testing.T, base string) (points []string) {
+	t.Helper()
 	for i := range 100 {
 		dir := mkdir(t, base, strings.Repeat("long name ", 15)+fmt.Sprint(i))
 		must(t, unix.Mount("t", dir, "tmpfs", 0, ""))
 		points = append(points, dir)
 	}
+	return points
+}
+
+// A table that takes many readings to read loses no line of a mount that stays, while others come
+// and go in between.
+func TestReadInAStorm(t *testing.T) {
+	base := hosttest.Dir(t)
+	points := manyMounts(t, base)
 	var stop atomic.Bool
 	var storm sync.WaitGroup
 	storm.Go(func() {
@@ -197,12 +203,7 @@ func TestReadInAStorm(t *testing.T) {
 // read, and mounted again before the last page was, must not be in the table twice.
 func TestReadIsOfOneMoment(t *testing.T) {
 	base := hosttest.Dir(t)
-	var points []string
-	for i := range 100 {
-		dir := mkdir(t, base, strings.Repeat("long name ", 15)+fmt.Sprint(i))
-		must(t, unix.Mount("t", dir, "tmpfs", 0, ""))
-		points = append(points, dir)
-	}
+	points := manyMounts(t, base)
 	var stop atomic.Bool
 	var reads atomic.Int64
 	var storm sync.WaitGroup
