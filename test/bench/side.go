@@ -78,7 +78,7 @@ func (a *environment) begin(ctx context.Context, of ...*running) (meter, error) 
 	if err := a.collect(ctx); err != nil {
 		return m, err
 	}
-	if _, err := a.audit.count(); err != nil {
+	if _, err := a.audit.Take(); err != nil {
 		return m, err
 	}
 	for _, r := range of {

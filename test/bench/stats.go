@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -49,7 +47,7 @@ func (s sample) p50() time.Duration { return quantile(s.latency, 0.50) }
 func (s sample) p99() time.Duration { return quantile(s.latency, 0.99) }
 
 // perClaim is the API requests per claim.
-func (s sample) perClaim() float64 { return float64(s.requests.total()) / float64(s.claims) }
+func (s sample) perClaim() float64 { return float64(s.requests.Total()) / float64(s.claims) }
 
 // line is for the eyes of who waits.
 func (s sample) line(verbose bool) string {
@@ -59,17 +57,6 @@ func (s sample) line(verbose bool) string {
 		return head
 	}
 	return fmt.Sprintf("%s\n    quiet after %s, %s of processor time, %d MiB, %s", head, ms(s.quiet), ms(s.cpu), s.rss>>20, s.requests)
-}
-
-func (r requests) String() string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(r)) {
-		all = append(all, fmt.Sprintf("%d %s", r[key], key))
-	}
-	if all == nil {
-		return "no requests"
-	}
-	return strings.Join(all, ", ")
 }
 
 type samples []sample

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,30 +78,6 @@ func TestUsage(t *testing.T) {
 	}
 	if got := share(before, before, 0); got != 0 {
 		t.Errorf("in no time others used %v", got)
-	}
-}
-
-func TestCountRequests(t *testing.T) {
-	log := `{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":201}}
-{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumes"},"responseStatus":{"code":409}}
-{"verb":"patch","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},"responseStatus":{"code":200}}
-{"verb":"update","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"leases"},"responseStatus":{"code":200}}
-{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["b"]}},"objectRef":{"resource":"events"},"responseStatus":{"code":201}}
-
-`
-	got, size, err := countRequests(strings.NewReader(log + `{"verb":"cre`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "1 create persistentvolumes, 1 create persistentvolumes (409), 1 patch persistentvolumeclaims/status"
-	if got["a"].String() != want || got["a"].total() != 3 || got["b"].String() != "1 create events" || len(got) != 2 {
-		t.Errorf("got %s", got)
-	}
-	if int(size) != len(log) {
-		t.Errorf("read %d bytes, want the whole lines' %d", size, len(log))
-	}
-	if _, _, err := countRequests(strings.NewReader("not json\n")); err == nil {
-		t.Error("a damaged log is taken")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 const selectedNode = "volume.kubernetes.io/selected-node"
@@ -21,20 +23,20 @@ func (f *fleet) limit(what string, got, most float64) {
 }
 
 // count returns the requests of the daemons since the last call, after the last of them.
-func (f *fleet) count(ctx context.Context) requests {
-	got, err := f.audit.settle(ctx)
+func (f *fleet) count(ctx context.Context) harness.Requests {
+	got, err := f.settle(ctx)
 	f.Must(err, "reading the audit log")
-	f.Say("  %d requests: %s", got.total(), got.words())
+	f.Say("  %d requests: %s", got.Total(), got)
 	return got
 }
 
 // withoutWatches returns how many of the requests are not watches. The API server cuts watches whose readers are
 // too slow (apiserver, storage/cacher, forgetWatcher), and that depends on the machine; a watch that is resumed is one
 // request, because it verifies the history of the server itself (daemon/kube, history.go).
-func (f *fleet) withoutWatches(got requests) int {
-	rest := got.total()
+func (f *fleet) withoutWatches(got harness.Requests) int {
+	rest := got.Total()
 	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "nodes", "storageclasses"} {
-		rest -= got.of("watch "+resource, "")
+		rest -= got.Of("watch "+resource, "")
 	}
 	f.Say("  %d of them without those for watches that the API server cut", rest)
 	return rest
@@ -56,7 +58,7 @@ func (f *fleet) start(ctx context.Context) {
 		f.Must(m.WaitReady(ctx, 1), "waiting for a daemon")
 	}
 	f.Say("  ready in %s", time.Since(began).Round(100*time.Millisecond))
-	f.limit("requests a daemon, until it is ready", f.perDaemon(f.count(ctx).total()), 7.5) // six, and what a busy server refuses at first
+	f.limit("requests a daemon, until it is ready", f.perDaemon(f.count(ctx).Total()), 7.5) // six, and what a busy server refuses at first
 }
 
 // idle lets nothing happen. A watch that ends after its five minutes or more is begun again.
@@ -66,7 +68,7 @@ func (f *fleet) idle(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(20 * time.Second):
 	}
-	f.limit("requests a daemon", f.perDaemon(f.count(ctx).total()), 0.05)
+	f.limit("requests a daemon", f.perDaemon(f.count(ctx).Total()), 0.05)
 }
 
 // waiting makes claims for which the nodes are chosen, as the scheduler would.
@@ -80,7 +82,7 @@ func (f *fleet) waiting(ctx context.Context) {
 	got := f.count(ctx)
 	// A volume, an event, a list of the pods that may mix claims, and a count of the nodes by each daemon before its next list.
 	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 3.5)
-	f.limit("conflicts", float64(got.of("", "(409)")), 0)
+	f.limit("conflicts", float64(got.Of("", "(409)")), 0)
 }
 
 // immediate makes claims that any node may take.
@@ -90,9 +92,9 @@ func (f *fleet) immediate(ctx context.Context) {
 	most := slices.Max(slices.Collect(maps.Values(nodes)))
 	f.Say("  bound after %s; on %d nodes, %d on one", spread(took), len(nodes), most)
 	got := f.count(ctx)
-	f.limit("writes of claims, for each", f.perClaim(got.of("patch persistentvolumeclaims", "")), 1.2)
+	f.limit("writes of claims, for each", f.perClaim(got.Of("patch persistentvolumeclaims", "")), 1.2)
 	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 6)
-	f.limit("responses with 429", float64(got.of("", "(429)")), 0)
+	f.limit("responses with 429", float64(got.Of("", "(429)")), 0)
 	f.limit("share of the node with the most, of an even share", float64(most)*float64(f.opt.daemons)/float64(f.opt.claims), 3)
 }
 
@@ -121,7 +123,7 @@ func (f *fleet) deadNodes(ctx context.Context) {
 	}})
 	f.Say("  bound after %s", spread(took))
 	got := f.count(ctx)
-	f.limit("writes of claims, for each", float64(got.of("patch persistentvolumeclaims", ""))/20, 1.2)
+	f.limit("writes of claims, for each", float64(got.Of("patch persistentvolumeclaims", ""))/20, 1.2)
 	f.limit("seconds that the last one took", longest(took).Seconds(), 120)
 }
 
@@ -143,10 +145,10 @@ func (f *fleet) back(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):
 	}
-	got, err := f.audit.take()
+	got, err := f.take()
 	f.Must(err, "reading the audit log")
-	f.Say("  %d requests: %s", got.total(), got.words())
-	f.limit("requests a daemon until 10 s after it is back", f.perDaemon(got.total()), 6.09)
+	f.Say("  %d requests: %s", got.Total(), got)
+	f.limit("requests a daemon until 10 s after it is back", f.perDaemon(got.Total()), 6.09)
 }
 
 // spread formats the median and the longest of some times.

@@ -1,0 +1,175 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AuditLog counts the requests in an API server's audit log, which it reads as it grows.
+type AuditLog struct {
+	path string
+	read int64 // bytes counted so far
+}
+
+// Requests are counts by verb, resource and error: "create events", "patch persistentvolumeclaims/status (409)".
+type Requests map[string]int
+
+// NewAuditLog writes an audit policy into a directory. It also returns the arguments with which a control plane has this log.
+func NewAuditLog(dir, policy string) (*AuditLog, []string, error) {
+	file := filepath.Join(dir, "audit-policy.yaml")
+	l := &AuditLog{path: filepath.Join(dir, "audit.log")}
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		return nil, nil, err
+	}
+	var args []string
+	for _, flag := range []string{
+		"audit-policy-file=" + file, "audit-log-path=" + l.path,
+		"audit-log-mode=batch", "audit-log-batch-max-wait=200ms", // off the requests' path
+		"audit-log-maxsize=100000", // MiB; 0 is 100, and then it would begin another file
+	} {
+		args = append(args, "--apiserver-flag=--"+flag)
+	}
+	return l, args, nil
+}
+
+// Take returns the requests that were logged since the last call, by the node that the client's token is bound to. Before
+// the log exists there are none.
+func (l *AuditLog) Take() (map[string]Requests, error) {
+	file, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(l.read, io.SeekStart); err != nil {
+		return nil, err
+	}
+	all := map[string]Requests{}
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return all, nil // the rest of the line is still to come
+		}
+		if err != nil {
+			return all, err
+		}
+		l.read += int64(len(line))
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		node, request, err := parseAudit(line)
+		if err != nil {
+			return all, err
+		}
+		add(all, node, request, 1)
+	}
+}
+
+// Settle waits until no request came for a time, but no longer than longest, and returns those since the last call. Nothing
+// signals that the file grew, so that Settle polls it.
+func (l *AuditLog) Settle(ctx context.Context, quiet, longest time.Duration) (map[string]Requests, error) {
+	all, began, last := map[string]Requests{}, time.Now(), time.Now()
+	for time.Since(last) < quiet && time.Since(began) < longest {
+		got, err := l.Take()
+		if err != nil {
+			return all, err
+		}
+		for node, requests := range got {
+			for request, n := range requests {
+				add(all, node, request, n)
+			}
+			last = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return all, context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return all, nil
+}
+
+func add(all map[string]Requests, node, request string, n int) {
+	if all[node] == nil {
+		all[node] = Requests{}
+	}
+	all[node][request] += n
+}
+
+// nodeExtra is where the API server says which node a token is bound to (apiserver, pkg/authentication/serviceaccount,
+// NodeNameKey).
+const nodeExtra = "authentication.kubernetes.io/node-name"
+
+func parseAudit(line []byte) (node, request string, err error) {
+	var event struct {
+		Verb string `json:"verb"`
+		User struct {
+			Extra map[string][]string `json:"extra"`
+		} `json:"user"`
+		ObjectRef struct {
+			Resource    string `json:"resource"`
+			Subresource string `json:"subresource"`
+		} `json:"objectRef"`
+		ResponseStatus struct {
+			Code int `json:"code"`
+		} `json:"responseStatus"`
+	}
+	if err := json.Unmarshal(line, &event); err != nil {
+		return "", "", fmt.Errorf("audit log: %w", err)
+	}
+	request = strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")
+	if event.ResponseStatus.Code >= 400 {
+		request += fmt.Sprintf(" (%d)", event.ResponseStatus.Code)
+	}
+	return strings.Join(event.User.Extra[nodeExtra], ","), request, nil
+}
+
+// SumRequests returns the requests of all nodes together.
+func SumRequests(byNode map[string]Requests) Requests {
+	sum := Requests{}
+	for _, requests := range byNode {
+		for request, n := range requests {
+			sum[request] += n
+		}
+	}
+	return sum
+}
+
+// Total returns the number of all requests.
+func (r Requests) Total() int { return r.Of("", "") }
+
+// Of returns the number of requests whose words begin and end with these.
+func (r Requests) Of(prefix, suffix string) (n int) {
+	for request, count := range r {
+		if strings.HasPrefix(request, prefix) && strings.HasSuffix(request, suffix) {
+			n += count
+		}
+	}
+	return n
+}
+
+// String is "3 create events, 1 list nodes".
+func (r Requests) String() string {
+	var all []string
+	for _, request := range slices.Sorted(maps.Keys(r)) {
+		all = append(all, fmt.Sprintf("%d %s", r[request], request))
+	}
+	if all == nil {
+		return "no requests"
+	}
+	return strings.Join(all, ", ")
+}
