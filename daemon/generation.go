@@ -105,7 +105,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		Self: self, Identity: leadership.Identity(cfg.Node),
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
-		API:     g.client, Events: g.client, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		API:     g.client, Events: g.client, Published: published{g.publisher, g.client}, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	})
 	return g, nil
@@ -117,7 +117,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.claims.Run, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig}
+	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -137,6 +137,13 @@ func (g *generation) run(ctx context.Context) {
 	all.Wait()
 	if err := g.client.Flush(last); err != nil {
 		g.d.Log.Warn("some events were not written: " + err.Error())
+	}
+}
+
+// runClaims begins when the classes are known: which claims are held depends on them.
+func (g *generation) runClaims(ctx context.Context) {
+	if await(ctx, g.classes.Synced()) {
+		g.claims.Run(ctx)
 	}
 }
 

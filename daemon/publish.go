@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
@@ -15,6 +16,17 @@ func (g *generation) newPublisher() *storagecapacity.Publisher {
 		Provisioner: g.cfg.Provisioner, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
 		API: g.client, Log: g.d.Log, Wanted: g.capacities, Classes: g.ownClasses,
 	})
+}
+
+// published is part of controller.Options.
+type published struct {
+	*storagecapacity.Publisher
+	client *kube.Client
+}
+
+// Offers is part of controller.Published.
+func (p published) Offers(ctx context.Context) (map[string]*plan.Offers, error) {
+	return storagecapacity.Offers(ctx, p.client)
 }
 
 // publish tells the scheduler what there is, once the work has begun.
@@ -56,11 +68,11 @@ func (g *generation) capacities() (all []storagecapacity.Object, known bool) {
 		if class.Provisioner != g.cfg.Provisioner {
 			continue
 		}
-		bytes, known := g.controller.Capacity(class)
+		bytes, closed, known := g.controller.Capacity(class)
 		if !known {
 			return nil, false
 		}
-		all = append(all, storagecapacity.NodeObject(g.cfg.Provisioner, plan.NodeLabelValue(g.cfg.Node), node.Labels[plan.HostnameLabel], class.Name, owner, bytes))
+		all = append(all, storagecapacity.NodeObject(g.cfg.Provisioner, plan.NodeLabelValue(g.cfg.Node), node.Labels[plan.HostnameLabel], class.Name, owner, bytes, closed))
 	}
 	return all, true
 }

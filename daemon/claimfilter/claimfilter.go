@@ -1,6 +1,6 @@
 // Package claimfilter decides which claims of the cluster the daemon's informer holds: those that concern this node,
-// and a bounded number of those of other nodes. Of the claims that have their volume only those concern a node that request
-// more than they have. It will not send a request, or read a claim itself.
+// and a bounded number of those of other nodes and of those without a node. Of the claims that have their volume only those
+// concern a node that request more than they have. It will not send a request, or read a claim itself.
 package claimfilter
 
 import (
@@ -21,9 +21,11 @@ type Filter struct {
 	volumes func(name string) bool
 	common  bool        // a pool is not of one node
 	early   atomic.Bool // a claim grows whose volume was not watched
+	unknown atomic.Bool // a claim has no node, and a class that was not known
 
-	others  *room // claims of other nodes that have no volume yet
-	growing *room // claims that request more than they have, and may be any node's
+	others   *room // claims of other nodes that have no volume yet
+	unplaced *room // claims for which the scheduler has chosen no node
+	growing  *room // claims that request more than they have, and may be any node's
 }
 
 // New returns a Filter that holds no claim of another node yet. classes returns the StorageClass of this name, and volumes
@@ -31,13 +33,14 @@ type Filter struct {
 func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev1.StorageClass, bool), volumes func(name string) bool) *Filter {
 	f := &Filter{self: self, pools: pools, classes: classes, volumes: volumes, common: slices.ContainsFunc(pools, plan.Pool.OfAllNodes)}
 	f.others = newRoom(self.KeepClaimOfOther)
+	f.unplaced = newRoom(f.isUnplaced)
 	f.growing = newRoom(func(c *corev1.PersistentVolumeClaim) bool { return self.KeepGrowingOfAll(c, f.ofAllNodes(c)) })
 	return f
 }
 
 // Keep reports whether a claim is held.
 func (f *Filter) Keep(c *corev1.PersistentVolumeClaim) bool {
-	return f.self.KeepClaim(c) || f.ofAllNodes(c) && f.self.KeepClaimOfAll(c) || f.others.admit(c) ||
+	return f.self.KeepClaim(c) || f.ofAllNodes(c) && f.self.KeepClaimOfAll(c) || f.others.admit(c) || f.unplaced.admit(c) ||
 		f.self.KeepGrowing(c) || f.growing.admit(c) || f.here(c)
 }
 
@@ -58,6 +61,18 @@ func (f *Filter) here(c *corev1.PersistentVolumeClaim) bool {
 // whether its volume is this node's.
 func (f *Filter) Early() bool { return f.early.Swap(false) }
 
+// isUnplaced reports whether a claim waits for the scheduler to choose a node. If it fits on none, one of the daemons tells it.
+func (f *Filter) isUnplaced(c *corev1.PersistentVolumeClaim) bool {
+	if !plan.NodeOpen(c) { // nearly all claims of the cluster
+		return false
+	}
+	class, known := f.classes(plan.ClassName(c))
+	if !known {
+		f.unknown.Store(true)
+	}
+	return known && f.self.Unplaced(c, class)
+}
+
 // ofAllNodes reports whether a claim's class leads to a pool whose claims concern every daemon.
 func (f *Filter) ofAllNodes(c *corev1.PersistentVolumeClaim) bool {
 	if !f.common { // the usual case, for each claim of the cluster
@@ -75,12 +90,12 @@ func (f *Filter) classOfAll(class *storagev1.StorageClass) bool {
 // ClassChanged reports whether the claims have to be read again because a class was added or changed, also those that
 // are not held: which of them are depends on their classes. now is nil for a class that was deleted.
 func (f *Filter) ClassChanged(now *storagev1.StorageClass) bool {
-	return f.common && now != nil && f.classOfAll(now)
+	return now != nil && (f.common && f.classOfAll(now) || f.self.Compares(now) && f.unknown.Swap(false))
 }
 
 // Changed is called with each change of a claim that is held, and reports whether the claims have to be read again,
 // because there is room for those that were not held. now is nil for a claim that went.
 func (f *Filter) Changed(was, now *corev1.PersistentVolumeClaim) bool {
-	others, growing := f.others.changed(was, now), f.growing.changed(was, now)
-	return others || growing
+	others, unplaced, growing := f.others.changed(was, now), f.unplaced.changed(was, now), f.growing.changed(was, now)
+	return others || unplaced || growing
 }

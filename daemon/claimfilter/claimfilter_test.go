@@ -197,3 +197,65 @@ func TestGrowingClaimOfOwnVolume(t *testing.T) {
 		t.Error("one is held that has what it requests")
 	}
 }
+
+// withoutNode is a claim for which no node was chosen.
+func withoutNode(namespace string, i int, class string) *corev1.PersistentVolumeClaim {
+	claim := elsewhere(namespace, i)
+	claim.Annotations, claim.Spec.StorageClassName = nil, &class
+	return claim
+}
+
+// Claims that wait for the scheduler are held, a bounded number, if they are of a class that waits and is ours; and as long as
+// they wait.
+func TestClaimsWithoutNode(t *testing.T) {
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	classes := map[string]*storagev1.StorageClass{}
+	for _, name := range []string{"later", "now", "alias"} {
+		classes[name] = class(name, "fast")
+	}
+	classes["later"].VolumeBindingMode, classes["alias"].VolumeBindingMode = &wait, &wait
+	classes["alias"].Provisioner = plan.Rancher
+	f := New(self, []plan.Pool{{Name: "fast"}}, func(name string) (*storagev1.StorageClass, bool) { c, known := classes[name]; return c, known }, nil)
+	for _, name := range []string{"now", "alias", "unknown"} {
+		if f.Keep(withoutNode("a", 0, name)) {
+			t.Errorf("of class %s it is held", name)
+		}
+	}
+	for i := range 2 * mostOfNamespace {
+		if held := f.Keep(withoutNode("a", i, "later")); held != (i < mostOfNamespace) {
+			t.Fatalf("claim %d is held: %t", i, held)
+		}
+	}
+	if !f.Keep(withoutNode("b", 0, "later")) {
+		t.Error("one namespace uses up the room of the others")
+	}
+	again := 0
+	for i := range mostOfNamespace {
+		given := withoutNode("a", i, "later")
+		given.Annotations = map[string]string{plan.SelectedNode: "node-b"}
+		if f.Keep(given) {
+			t.Fatal("held although the scheduler chose another node")
+		}
+		if f.Changed(withoutNode("a", i, "later"), nil) {
+			again++
+		}
+	}
+	if again != 1 || len(f.unplaced.held) != 1 {
+		t.Errorf("read again %d times, %d are held", again, len(f.unplaced.held))
+	}
+}
+
+// A claim came before its class: the claims are read again when it comes, once.
+func TestClaimBeforeItsClass(t *testing.T) {
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	f := withClasses(plan.ScopeNode)
+	later, now, other := class("later", plan.ScopeNode), class("now", plan.ScopeNode), class("other", plan.ScopeNode)
+	later.VolumeBindingMode, other.VolumeBindingMode, other.Provisioner = &wait, &wait, "other"
+	if f.ClassChanged(later) {
+		t.Error("read again although no claim was dropped")
+	}
+	f.Keep(withoutNode("a", 0, "later"))
+	if f.ClassChanged(now) || f.ClassChanged(other) || !f.ClassChanged(later) || f.ClassChanged(later) {
+		t.Error("not read again, or for another class, or more than once")
+	}
+}

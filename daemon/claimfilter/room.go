@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How many claims of a kind are held that are not known to be this node's: all of them in a cluster whose daemons work.
+// How many claims of a kind are held that are not known to be this node's: all of them in a cluster whose daemons work and
+// whose claims fit.
 // A user who may make claims in one namespace cannot use up the memory for all.
 const (
 	mostOfNamespace = 256

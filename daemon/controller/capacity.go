@@ -8,24 +8,25 @@ import (
 )
 
 // Capacity is what one more volume of a class can get on this node, in bytes: 0 where its pool takes none, or the node has
-// no pool for it. known is false before that was checked and counted.
-func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, known bool) {
+// no pool for it, for the reason closed. known is false before that was checked and counted.
+func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
 	pool, refusal := c.Resolve(class, c.pools)
 	if refusal != nil {
-		return 0, true
+		return 0, refusal.Reason, true
 	}
 	w := c.workers[pool.Name]
 	state := c.Gate.State(pool.Name)
 	switch {
 	case !state.Checked:
-		return 0, false
+		return 0, "", false
 	case !state.Open():
-		return 0, true
+		closed, _ = state.Closed()
+		return 0, closed, true
 	case !w.elector.Leads():
-		return w.disk.RoomWith(c.promisedBy(w)).Free, true
+		return w.disk.RoomWith(c.promisedBy(w)).Free, "", true
 	}
 	room, _, counted := w.disk.Room()
-	return room.Free, counted
+	return room.Free, "", counted
 }
 
 // promisedBy is what the volume objects of a shared pool say that was promised: the records are counted by the node that

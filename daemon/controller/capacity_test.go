@@ -14,12 +14,12 @@ func TestCapacityOfAClosedPool(t *testing.T) {
 	o := flappingOptions(&mount{}, &audience{}, nil, "c", storagev1.VolumeBindingWaitForFirstConsumer, many{})
 	c := New(o)
 	class, _ := o.Listers.Classes.Get("c")
-	if bytes, known := c.Capacity(class); known {
+	if bytes, _, known := c.Capacity(class); known {
 		t.Errorf("before the pool was checked: %d", bytes)
 	}
 	r := hostcheck.Report{Pool: "fast", Free: 1 << 30, Size: 1 << 31, Findings: []hostcheck.Finding{{Reason: "ImmutableMissing", Severity: hostcheck.Close}}}
 	c.Gate.Set(r, time.Now())
-	if bytes, known := c.Capacity(class); !known || bytes != 0 {
-		t.Errorf("of a closed pool: %d, %t, want 0", bytes, known)
+	if bytes, closed, known := c.Capacity(class); !known || bytes != 0 || closed != "ImmutableMissing" {
+		t.Errorf("of a closed pool: %d, closed for %q, %t, want 0", bytes, closed, known)
 	}
 }

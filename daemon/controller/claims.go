@@ -20,7 +20,7 @@ import (
 // claim looks at one claim: gather, decide, act, publish, say.
 func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Duration, error) {
 	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
-	if !wanted || string(claim.UID) != i.uid {
+	if !wanted || string(claim.UID) != i.uid || plan.Unasked(claim) {
 		c.gone(i)
 		return 0, nil
 	}

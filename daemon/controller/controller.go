@@ -48,10 +48,12 @@ type Options struct {
 	Listers  Listers
 	API      API
 	Events   Events
-	Metrics  Metrics
-	Gate     *gate.Gate
-	Mounts   <-chan struct{} // something changed in the mount table
-	Log      *slog.Logger
+	// Published may be nil: no claim is told that it fits on no node then.
+	Published Published
+	Metrics   Metrics
+	Gate      *gate.Gate
+	Mounts    <-chan struct{} // something changed in the mount table
+	Log       *slog.Logger
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
 	// take to respond. Both must be positive.
 	Tick, Deadline time.Duration
@@ -169,6 +171,9 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			c.staff(ctx, w, &all)
 		}
 		all.Go(func() { c.binding.Run(ctx) })
+		if c.Published != nil {
+			all.Go(func() { c.explain(ctx) })
+		}
 		<-ctx.Done()
 	case <-ctx.Done():
 		c.binding.Run(ctx) // to end what it has begun
@@ -241,6 +246,9 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 
 // ClaimChanged is called with each kept claim that came, changed or went (now is nil).
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
+	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
+		return // unplaced.go has it
+	}
 	if now != nil {
 		c.inFlight.seen(string(now.UID))
 		c.workers[c.poolNameOf(now)].claims.Add(claimItem(now))
@@ -312,7 +320,7 @@ func (c *Controller) APIRecovered() {
 
 func (c *Controller) requeueClaims(pool string) {
 	for _, claim := range c.Listers.Claims.List() {
-		if p := c.poolNameOf(claim); pool == "" || p == pool {
+		if p := c.poolNameOf(claim); (pool == "" || p == pool) && !plan.Unasked(claim) {
 			c.workers[p].claims.Add(claimItem(claim))
 		}
 	}

@@ -329,7 +329,7 @@ func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 // What failed again and again while the API was away is tried at once when it responds.
 func TestAPIRecovered(t *testing.T) {
 	c, w := stand(&api{}, &shelf{})
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	claim := waitingClaim(0, "c")
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", Labels: map[string]string{plan.PoolLabel: "fast"}}}
 	pv.Status.Phase = corev1.VolumeReleased
 	c.Listers = Listers{Claims: one[*corev1.PersistentVolumeClaim]{claim}, Volumes: one[*corev1.PersistentVolume]{pv}, Classes: none[*storagev1.StorageClass]{}}

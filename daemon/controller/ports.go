@@ -90,6 +90,14 @@ type API interface {
 	expansion.Writer
 }
 
+// Published is what the nodes publish for the scheduler.
+type Published interface {
+	// Compared returns how many nodes publish what the scheduler compares, as far as this node knows; 0: it compares nothing.
+	Compared() int
+	// Offers returns it by class: nothing if the scheduler does not compare it.
+	Offers(ctx context.Context) (map[string]*plan.Offers, error)
+}
+
 // Events tells the people who look at an object. It never blocks.
 type Events interface {
 	Event(ref corev1.ObjectReference, kind, reason, message string)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 const (
@@ -25,8 +27,12 @@ const (
 
 	// driverReviewed has the time of the last review of the nodes that publish nothing, RFC 3339.
 	driverReviewed = "hostpath-provisioner/reviewed"
+	// driverPublishing has how many nodes published something then.
+	driverPublishing = "hostpath-provisioner/publishing"
 	// driverStrict is "true" if an administrator says that every node with a daemon publishes.
 	driverStrict = "hostpath-provisioner/every-node-publishes"
+	// capacityClosed has the reason why a node's pool takes no volumes.
+	capacityClosed = "hostpath-provisioner/closed"
 	// driverManaged labels the CSIDriver of our manifests.
 	driverManaged = "app.kubernetes.io/managed-by"
 )
@@ -58,7 +64,12 @@ func (c *Client) Capacities(ctx context.Context, node string) (all []storagecapa
 }
 
 func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
-	is := storagecapacity.Object{Name: o.Name, Class: o.StorageClassName, Node: o.Labels[plan.NodeLabel]}
+	is := storagecapacity.Object{
+		Name: o.Name, Class: o.StorageClassName, Node: o.Labels[plan.NodeLabel], Closed: words.Name(o.Annotations[capacityClosed]),
+	}
+	for _, owner := range o.OwnerReferences {
+		is.Owner = storagecapacity.Owner{Name: owner.Name, UID: string(owner.UID)}
+	}
 	if o.MaximumVolumeSize != nil && o.Capacity != nil {
 		is.Bytes = o.MaximumVolumeSize.Value()
 	} else {
@@ -89,9 +100,13 @@ func (c *Client) capacityObject(o storagecapacity.Object) *storagev1.CSIStorageC
 		labels[plan.NodeLabel] = o.Node
 		owner.APIVersion, owner.Kind = "v1", "Node"
 	}
+	var annotations map[string]string
+	if o.Closed != "" {
+		annotations = map[string]string{capacityClosed: o.Closed}
+	}
 	capacity, size := sizesOf(o)
 	return &storagev1.CSIStorageCapacity{
-		ObjectMeta:       metav1.ObjectMeta{Name: o.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta:       metav1.ObjectMeta{Name: o.Name, Labels: labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{owner}},
 		StorageClassName: o.Class, Capacity: &capacity, MaximumVolumeSize: &size,
 		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: o.Hostnames},
@@ -110,7 +125,13 @@ func sizesOf(o storagecapacity.Object) (capacity, size resource.Quantity) {
 // UpdateCapacity is part of storagecapacity.API.
 func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (found bool, err error) {
 	capacity, size := sizesOf(o)
-	patch, err := json.Marshal(map[string]any{"capacity": capacity, "maximumVolumeSize": size})
+	annotations := map[string]*string{capacityClosed: nil}
+	if o.Closed != "" {
+		annotations[capacityClosed] = &o.Closed
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": annotations}, "capacity": capacity, "maximumVolumeSize": size,
+	})
 	if err != nil {
 		return false, err
 	}
@@ -150,6 +171,7 @@ func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
 		Enabled: driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity, Strict: driver.Annotations[driverStrict] == "true",
 	}
 	d.Reviewed, _ = time.Parse(time.RFC3339, driver.Annotations[driverReviewed])
+	d.Publishing, _ = strconv.Atoi(driver.Annotations[driverPublishing])
 	return d, nil
 }
 
@@ -158,7 +180,7 @@ func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won b
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"uid": d.UID, "resourceVersion": d.Version,
-			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339)},
+			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339), driverPublishing: strconv.Itoa(d.Publishing)},
 		},
 		"spec": map[string]any{"storageCapacity": d.Enabled},
 	})

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
@@ -207,9 +208,13 @@ func (n *event) object(node string, count int32) *corev1.Event {
 }
 
 // eventName returns the same name for the same event, also in the next process, so that a repeat finds the
-// Event object that exists.
+// Event object that exists: also one with another message where an object has one event of a reason.
 func eventName(n event) string {
-	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.regarding.UID), n.eventType, n.reason, words.Same(n.message)}, "\x00")))
+	message := words.Same(n.message)
+	if plan.OneEvent(n.reason) {
+		message = ""
+	}
+	hash := sha256.Sum256([]byte(strings.Join([]string{string(n.regarding.UID), n.eventType, n.reason, message}, "\x00")))
 	suffix := "." + hex.EncodeToString(hash[:8])
 	prefix := n.regarding.Name
 	if room := 253 - len(suffix); len(prefix) > room { // a DNS subdomain

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // A Warning is written before a Normal event, which waits while volumes are created, for maxDefer at most. Flush writes
@@ -152,5 +154,18 @@ func TestNormalEventsRepeat(t *testing.T) {
 	q.discard(q.byKey[q.newNormal[1].key()])
 	if c, _ := q.next(now, false, false); c.message != "c" || q.pending() != 1 {
 		t.Errorf("%q, %d left", c.message, q.pending())
+	}
+}
+
+// Of some reasons an object has one event, with the latest message, also where another daemon wrote it in other words.
+func TestOneEventOfAReason(t *testing.T) {
+	now, q := time.Now(), newEventQueue()
+	ref := corev1.ObjectReference{UID: "u", Name: "claim"}
+	for _, message := range []string{"none, on node-a", "none, on node-b"} {
+		q.add(event{namespace: "n", regarding: ref, eventType: corev1.EventTypeWarning, reason: plan.ReasonNoNodeFits, message: message}, now)
+	}
+	n, _ := q.next(now, false, false)
+	if q.pending() != 1 || n == nil || n.message != "none, on node-b" || n.pending != 2 || n.name != eventName(event{regarding: ref, eventType: corev1.EventTypeWarning, reason: plan.ReasonNoNodeFits}) {
+		t.Errorf("%d are pending, the first is %+v", q.pending(), n)
 	}
 }

@@ -57,9 +57,7 @@ func serve(args []string) error {
 	}, QuotaPools: func() (all []QuotaPool, err error) {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(args[0]), "quotas"))
 		if err != nil {
-			kept, _ := os.ReadFile(filepath.Join(filepath.Dir(args[0]), "kept"))
-			_ = json.Unmarshal(kept, &all)
-			return all, err
+			return nil, err
 		}
 		return all, json.Unmarshal(text, &all)
 	}}

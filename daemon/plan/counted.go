@@ -7,7 +7,7 @@ var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
 		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
-		ReasonNotEnoughSpace, ReasonProvisioningFailed, ReasonNoQuota, ReasonNameTaken,
+		ReasonNotEnoughSpace, ReasonNoNodeFits, ReasonProvisioningFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}
 	VolumeReasons = []string{ // what became of a volume

@@ -21,6 +21,7 @@ const (
 	ReasonTakenOver             = "TakenOver"
 	ReasonPoolClosed            = "PoolClosed"
 	ReasonNotEnoughSpace        = "NotEnoughSpace"
+	ReasonNoNodeFits            = "NoNodeFits"
 	ReasonProvisioningFailed    = "ProvisioningFailed"
 	ReasonNoQuota               = "QuotaUnsupported"
 	ReasonVolumeNearlyFull      = "VolumeNearlyFull"

@@ -25,6 +25,9 @@ func TestEveryRuleIsTotal(t *testing.T) {
 		calls(t, rule, VolumeFacts{Volume: volume})
 		calls(t, rule, VolumeFacts{Volume: volume, Record: &record.Record{}})
 	}
+	for _, rule := range unplacedRules {
+		calls(t, rule, UnplacedFacts{Claim: claim})
+	}
 	for _, rule := range partRules {
 		calls(t, rule, PartFacts{Volume: volume})
 	}

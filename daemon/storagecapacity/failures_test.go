@@ -222,14 +222,14 @@ func TestPossible(t *testing.T) {
 // What cannot be changed in an object is in its name, and its size is not, nor the order of the nodes.
 func TestNames(t *testing.T) {
 	owner := Owner{"n", "uid"}
-	base := NodeObject("p", "n", "h", "c", owner, 1)
-	if again := NodeObject("p", "n", "h", "c", owner, 1<<63+5); again.Name != base.Name || again.Bytes != Unbounded {
+	base := NodeObject("p", "n", "h", "c", owner, 1, "")
+	if again := NodeObject("p", "n", "h", "c", owner, 1<<63+5, ""); again.Name != base.Name || again.Bytes != Unbounded {
 		t.Errorf("of another size: %+v", again)
 	}
 	seen := map[string]bool{base.Name: true}
 	for _, o := range []Object{
-		NodeObject("q", "n", "h", "c", owner, 1), NodeObject("p", "m", "h", "c", owner, 1), NodeObject("p", "n", "i", "c", owner, 1),
-		NodeObject("p", "n", "h", "d", owner, 1), NodeObject("p", "n", "h", "c", Owner{"n", "new"}, 1), NodeObject("p", "nh", "", "c", owner, 1),
+		NodeObject("q", "n", "h", "c", owner, 1, ""), NodeObject("p", "m", "h", "c", owner, 1, ""), NodeObject("p", "n", "i", "c", owner, 1, ""),
+		NodeObject("p", "n", "h", "d", owner, 1, ""), NodeObject("p", "n", "h", "c", Owner{"n", "new"}, 1, ""), NodeObject("p", "nh", "", "c", owner, 1, ""),
 		othersObject("p", "c", owner, []string{"h"}), othersObject("p", "c", owner, []string{"h", "i"}),
 	} {
 		if seen[o.Name] {

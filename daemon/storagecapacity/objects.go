@@ -19,7 +19,8 @@ type Object struct {
 	Node      string   // whose daemon publishes it, as a label's value; "" for that of the nodes that publish nothing
 	Hostnames []string // values of the hostname label of the nodes that it is for
 	Owner     Owner    // with which it goes
-	Bytes     int64    // what one more volume can get
+	Bytes     int64    // what one more volume can get; below 0 in an object that was damaged
+	Closed    string   // the reason why its pool takes no volumes, "" if it does; for people
 }
 
 // Owner is the object that owns another: the Node, or the CSIDriver.
@@ -35,6 +36,7 @@ type Driver struct {
 	Enabled      bool      // storageCapacity
 	Strict       bool      // an administrator says that every node that has a daemon publishes
 	Reviewed     time.Time // when a daemon last began a review; zero is never
+	Publishing   int       // how many nodes published something, when that was reviewed
 }
 
 // API reads and writes objects of the daemon's provisioner. What does not exist is no error.
@@ -53,7 +55,7 @@ type API interface {
 type Drivers interface {
 	// Driver returns nil if there is none, or if the daemon may not read it.
 	Driver(ctx context.Context) (*Driver, error)
-	// SetDriver writes Enabled and Reviewed if the object is unchanged; won is false if it is not.
+	// SetDriver writes Enabled, Reviewed and Publishing if the object is unchanged; won is false if it is not.
 	SetDriver(ctx context.Context, d Driver) (won bool, err error)
 	// Hostnames returns the hostname label of every Node of the cluster that has one, by the Node's name.
 	Hostnames(ctx context.Context) (map[string]string, error)
@@ -72,10 +74,10 @@ func objectName(parts ...string) string {
 }
 
 // NodeObject is the object of a class on a node. What cannot be changed in the API is in the name.
-func NodeObject(provisioner, node, hostname, class string, owner Owner, bytes uint64) Object {
+func NodeObject(provisioner, node, hostname, class string, owner Owner, bytes uint64, closed string) Object {
 	return Object{
 		Name: objectName(provisioner, node, hostname, class, owner.UID), Class: class, Node: node, Hostnames: []string{hostname},
-		Owner: owner, Bytes: int64(min(bytes, math.MaxInt64)),
+		Owner: owner, Bytes: int64(min(bytes, math.MaxInt64)), Closed: closed,
 	}
 }
 

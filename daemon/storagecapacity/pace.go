@@ -34,18 +34,19 @@ type step struct {
 	lowers bool // it can wait
 }
 
-// next returns the most urgent step: what is missing or too low comes first, and what has no room at all; then what is not
+// next returns the most urgent step: what is missing or too low comes first, and what has no room
+// at all or is closed for another reason; then what is not
 // wanted any more; then what is too high.
-func next(published map[string]int64, wanted []Object) (s step, found bool) {
+func next(published map[string]Object, wanted []Object) (s step, found bool) {
 	names := map[string]bool{}
 	lower := step{lowers: true}
 	for _, o := range wanted {
 		names[o.Name] = true
 		now, there := published[o.Name]
 		switch {
-		case !there || now < o.Bytes || o.Bytes == 0 && now > 0:
+		case !there || now.Bytes < o.Bytes || o.Bytes == 0 && now.Bytes > 0 || now.Closed != o.Closed:
 			return step{object: o}, true
-		case now > o.Bytes && lower.object.Name == "":
+		case now.Bytes > o.Bytes && lower.object.Name == "":
 			lower.object = o
 		}
 	}

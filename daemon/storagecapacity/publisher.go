@@ -28,13 +28,14 @@ type Publisher struct {
 	Options
 	changed chan struct{}
 	urgent  atomic.Bool
+	nodes   atomic.Int64 // that publish something, as the driver said when it was read last; 0: nothing is compared
 
 	// Of the goroutine of Run alone.
 	budget    budget
-	published map[string]int64 // by name; nil: not read
-	high      time.Time        // since when an object is too high; zero: none is
-	reviewed  time.Time        // when a review was done, by this daemon or another one
-	tried     time.Time        // when the driver was looked at last
+	published map[string]Object // by name; nil: not read
+	high      time.Time         // since when an object is too high; zero: none is
+	reviewed  time.Time         // when a review was done, by this daemon or another one
+	tried     time.Time         // when the driver was looked at last
 	classes   []string
 	leaving   bool      // a withdrawal began and has not ended
 	due       time.Time // what was reviewed before counts for nothing: this node or the classes were not known
@@ -55,6 +56,26 @@ func (p *Publisher) Changed() {
 func (p *Publisher) Refused() {
 	p.urgent.Store(true)
 	p.Changed()
+}
+
+// Compared returns how many nodes publish what the scheduler compares, as this node knows it, which looks every few minutes: 0 if
+// it compares nothing, or this node publishes nothing.
+func (p *Publisher) Compared() int { return int(p.nodes.Load()) }
+
+// driver reads the CSIDriver; nil if there is none of ours.
+func (p *Publisher) driver(ctx context.Context) (*Driver, error) {
+	d, err := p.API.Driver(ctx)
+	if err == nil && d != nil && !d.Ours {
+		d = nil
+	}
+	switch {
+	case err != nil:
+	case d != nil && d.Enabled && p.Enabled:
+		p.nodes.Store(int64(max(1, d.Publishing)))
+	default:
+		p.nodes.Store(0)
+	}
+	return d, err
 }
 
 const (
@@ -97,8 +118,8 @@ func (p *Publisher) wake(err error) <-chan struct{} {
 // turn does what is due and returns when to look again without a change.
 func (p *Publisher) turn(ctx context.Context) (time.Duration, error) {
 	if p.published == nil {
-		driver, err := p.API.Driver(ctx)
-		if err != nil || driver == nil || !driver.Ours {
+		driver, err := p.driver(ctx)
+		if err != nil || driver == nil {
 			return reviewEvery, err // no administrator asks for it
 		}
 		if !p.Enabled {
@@ -123,9 +144,9 @@ func (p *Publisher) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.published = map[string]int64{}
+	p.published = map[string]Object{}
 	for _, o := range all {
-		p.published[o.Name] = o.Bytes
+		p.published[o.Name] = o
 	}
 	return nil
 }
@@ -168,14 +189,14 @@ func (p *Publisher) send(ctx context.Context, s step) error {
 			return err
 		}
 		if found {
-			p.published[s.object.Name] = s.object.Bytes
+			p.published[s.object.Name] = s.object
 			return nil
 		}
 	}
 	if err := p.API.CreateCapacity(ctx, s.object); err != nil {
 		return err
 	}
-	p.published[s.object.Name] = s.object.Bytes
+	p.published[s.object.Name] = s.object
 	return nil
 }
 
@@ -192,11 +213,11 @@ func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
 		return wait, nil
 	}
 	p.tried = time.Now()
-	driver, err := p.API.Driver(ctx)
+	driver, err := p.driver(ctx)
 	switch {
 	case err != nil:
 		return 0, err
-	case driver == nil || !driver.Ours:
+	case driver == nil:
 		p.published = nil // it was taken away
 		return reviewEvery, nil
 	}
@@ -212,7 +233,8 @@ func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
 		return reviewGap, nil
 	}
 	p.reviewed = time.Now().Add(jitter())
-	return reviewEvery, nil
+	_, err = p.driver(ctx)
+	return reviewEvery, err
 }
 
 // jitter keeps the daemons of a cluster from reading the driver at the same moment.

@@ -149,7 +149,7 @@ func newNode(c *cluster, name string, enabled bool, wanted map[string]uint64) *n
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			for _, class := range slices.Sorted(maps.Keys(n.wanted)) {
-				all = append(all, NodeObject("p", name, "host-"+name, class, Owner{name, "uid-" + name}, n.wanted[class]))
+				all = append(all, NodeObject("p", name, "host-"+name, class, Owner{name, "uid-" + name}, n.wanted[class], ""))
 			}
 			return all, !n.unknown
 		},

@@ -51,11 +51,11 @@ func Review(ctx context.Context, o ReviewOptions, d Driver, now time.Time) (done
 	if o.Classes == nil {
 		o.Classes = classesOf(all)
 	}
-	enable, others := decide(o, Owner{o.Provisioner, d.UID}, all, hostnames)
+	publishing, others := decide(o, Owner{o.Provisioner, d.UID}, all, hostnames)
 	if err := createOthers(ctx, o.API, all, others); err != nil {
 		return false, err
 	}
-	if err := setEnabled(ctx, o.API, enable); err != nil {
+	if err := setEnabled(ctx, o.API, publishing); err != nil {
 		return false, err
 	}
 	return true, deleteOthers(ctx, o.API, all, others)
@@ -82,8 +82,8 @@ func createOthers(ctx context.Context, api API, all, others []Object) error {
 	return nil
 }
 
-// decide returns whether the scheduler is to compare, and the objects for the nodes that publish nothing.
-func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]string) (enable bool, others []Object) {
+// decide returns how many nodes publish something, and the objects for those that publish nothing.
+func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]string) (publishing int, others []Object) {
 	publishes := map[string]bool{}
 	for _, object := range all {
 		if object.Node != "" && object.Node != o.Leaving {
@@ -98,22 +98,23 @@ func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]str
 		}
 	}
 	if len(publishes) == 0 || len(silent) == 0 {
-		return len(publishes) > 0, nil
+		return len(publishes), nil
 	}
 	for _, class := range o.Classes {
 		others = append(others, othersObject(o.Provisioner, class, owner, silent))
 	}
-	return true, others
+	return len(publishes), others
 }
 
-// setEnabled writes storageCapacity, unless it is so. It was this daemon that wrote the driver last.
-func setEnabled(ctx context.Context, api API, enable bool) error {
+// setEnabled has the scheduler compare if any node publishes, and writes how many do, unless it is so. It was this daemon that
+// wrote the driver last.
+func setEnabled(ctx context.Context, api API, publishing int) error {
 	for range 3 {
 		d, err := api.Driver(ctx)
-		if err != nil || d == nil || d.Enabled == enable {
+		if err != nil || d == nil || d.Enabled == (publishing > 0) && d.Publishing == publishing {
 			return err
 		}
-		d.Enabled = enable
+		d.Enabled, d.Publishing = publishing > 0, publishing
 		if won, err := api.SetDriver(ctx, *d); err != nil || won {
 			return err
 		}

@@ -34,7 +34,6 @@ type Pool struct {
 	hostID     string
 	quotas     atomic.Pointer[ProjectQuotas]
 	recorded   recorded
-	excluded   excluded
 	fsyncs     fsyncGroup
 	ordered    ordered
 	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
@@ -257,7 +256,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 			return err
 		}
 		defer s.end()
-		if err := s.share(ctx); err != nil {
+		if err := s.share(); err != nil {
 			return err
 		}
 		return p.remote(work(s))

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -193,6 +194,53 @@ func TestRaceForTheLastSpace(t *testing.T) {
 	for _, h := range hosts {
 		w.Eventually("three volumes are promised", func() bool { return h.promised() == 60<<20 })
 	}
+}
+
+// A claim that fits on no node is refused by the scheduler, on its pod. One of the daemons says so on the claim, once; again when
+// a node's pool is closed. A claim that fits somewhere, or that may, is told nothing.
+func TestFitsOnNoNode(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	class := w.Class("c", wait)
+	a, b := w.newHost("a").run(), w.newHostOn(hosttest.Mkfs(t, "ext4", 192), "b").run()
+	w.Eventually("the scheduler compares", w.compared)
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[a.node] > 60 && all[b.node] > 120 })
+	fits := w.claim("fits", class, "100Mi")
+	huge := w.claim("huge", class, "1Gi")
+	w.pod("user", []string{a.node, b.node}, "huge")
+	event, err := w.WaitEvent(w.unhurried(), huge, "NoNodeFits")
+	w.Must(err)
+	for _, want := range []string{"it requests 1Gi, and of 2 nodes", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
+		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, want) {
+			t.Errorf("%s %q, want %q", event.Type, event.Message, want)
+		}
+	}
+	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+
+	hosttest.Unmount(t, a.mount)
+	_, err = cluster.WaitFor(w.unhurried(), w.Client().CoreV1().Events(w.Namespace), event.Name, func(e *corev1.Event) bool {
+		return strings.Contains(e.Message, "; nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
+	})
+	w.Must(err)
+	told, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=NoNodeFits"})
+	w.Must(err)
+	if len(told.Items) != 1 || told.Items[0].Count != 2 {
+		t.Errorf("told: %+v; claim fits is %s", told.Items, fits.UID)
+	}
+	said := func(h *host) bool { return strings.Contains(h.Log(), "no node has room for the claim") }
+	if said(a) == said(b) {
+		t.Errorf("node a told it: %t, node b told it: %t", said(a), said(b))
+	}
+}
+
+// refusedFor reports whether the scheduler says this of a pod.
+func (w *environment) refusedFor(pod, message string) bool {
+	w.Helper()
+	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
+	w.Must(err)
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, message)
+	})
 }
 
 // With the gate StorageCapacityScoring, which 1.37 has on, the scheduler takes a node that publishes nothing last. Which one it

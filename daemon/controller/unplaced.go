@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+)
+
+// explainer tells claims without a node that they fit on none (plan, unplaced.go). All of it is of one goroutine.
+type explainer struct {
+	*Controller
+	claims map[string]*unplacedClaim // by UID
+	offers map[string]*plan.Offers   // by class, as they were read last
+	read   time.Time
+	failed time.Time // when the API server last returned an error
+	looks  int       // that asked the API server, in this round
+}
+
+// unplacedClaim is what is known of a claim that does not fit here.
+type unplacedClaim struct {
+	since   time.Time // when that was seen first
+	missing time.Time // when it was seen first that it fits on no node; zero: it may fit on one
+	due     time.Time // when it is looked at again
+	told    bool      // by this process
+}
+
+const (
+	// explainEvery is how often the claims are gone through; those that are not due cost nothing.
+	explainEvery = 5 * time.Second
+	// explainPause is the shortest time between two rounds, and explainLooks how many claims of a round the API server is asked
+	// about. So a node that is shown very many claims that do not fit asks ten times a second.
+	explainPause = time.Second
+	explainLooks = 10
+	// offersFor is how long what was read of the nodes counts for all claims.
+	offersFor = 3 * time.Second
+	// explainFailed is the pause after an error of the API server.
+	explainFailed = 30 * time.Second
+)
+
+// explain tells claims why they have no node, until ctx ends.
+func (c *Controller) explain(ctx context.Context) {
+	e := explainer{Controller: c, claims: map[string]*unplacedClaim{}}
+	for wait := explainEvery; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = e.round(ctx)
+	}
+}
+
+// round looks at the claims that are due, and returns when to begin the next round.
+func (e *explainer) round(ctx context.Context) time.Duration {
+	next, held := explainEvery, map[string]bool{}
+	e.looks = 0
+	if e.Published.Compared() > 0 && e.Listers.Claims.Watched() {
+		for _, claim := range e.Listers.Claims.List() {
+			if !plan.NodeOpen(claim) {
+				continue
+			}
+			if wait, is := e.look(ctx, claim); is {
+				held[string(claim.UID)] = true
+				next = min(next, wait)
+			}
+		}
+	}
+	for uid := range e.claims {
+		if !held[uid] {
+			delete(e.claims, uid)
+		}
+	}
+	return max(next, explainPause)
+}
+
+// look decides about one claim, and returns when to look again if it does not fit here.
+func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClaim) (wait time.Duration, is bool) {
+	class, known := e.Listers.Classes.Get(plan.ClassName(claim))
+	if !known || !e.Unplaced(claim, class) {
+		return 0, false
+	}
+	state, now := e.claims[string(claim.UID)], time.Now()
+	if state != nil && now.Before(state.due) {
+		return state.due.Sub(now), true
+	}
+	here, _, known := e.Capacity(class)
+	if !known {
+		return 0, false
+	}
+	if state == nil {
+		state = &unplacedClaim{since: now}
+	}
+	v, err := e.decideUnplaced(ctx, plan.UnplacedFacts{Self: e.Self, Claim: claim, Class: class, Here: here}, state)
+	if err != nil {
+		v.After, e.failed = explainFailed, time.Now()
+	}
+	if v.Action == plan.Ignore {
+		return 0, false // it fits here
+	}
+	e.claims[string(claim.UID)], state.due = state, time.Now().Add(v.After)
+	return v.After, true
+}
+
+// decideUnplaced asks the API server only where it is this node's turn.
+func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, state *unplacedClaim) (plan.Verdict, error) {
+	f.Nodes, f.Age = e.Published.Compared(), time.Since(state.since)
+	v := plan.ForUnplaced(f)
+	if v.Action != plan.Inquire {
+		return v, nil
+	}
+	if e.looks++; e.looks > explainLooks || time.Since(e.failed) < explainFailed {
+		return plan.Verdict{Action: plan.Wait, After: explainPause}, nil
+	}
+	if !state.told {
+		// The event has the same name on every node, whatever it says (plan.OneEvent).
+		said, err := e.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, plan.ReasonNoNodeFits, "")
+		if err != nil || time.Since(said) < plan.RemindEvery {
+			return plan.Verdict{Action: plan.Wait, After: f.Again(plan.RemindEvery)}, err
+		}
+	}
+	return e.compare(ctx, f, state)
+}
+
+// compare decides with what the nodes publish, and tells the claim.
+func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *unplacedClaim) (plan.Verdict, error) {
+	if err := e.readOffers(ctx); err != nil {
+		return plan.Verdict{Action: plan.Wait}, err
+	}
+	f.Offers = &plan.Offers{}
+	if published := e.offers[f.Class.Name]; published != nil {
+		f.Offers = published
+	}
+	switch {
+	case f.FitsSomewhere():
+		state.missing = time.Time{}
+	case state.missing.IsZero():
+		state.missing = time.Now()
+	default:
+		f.Missing = time.Since(state.missing)
+	}
+	v := plan.ForUnplaced(f)
+	if v.Action != plan.Remind {
+		return v, nil
+	}
+	if !e.reportClaim(f.Claim, v, e.poolNameOf(f.Claim)) {
+		v.After = report.LimitedRetry
+		return v, nil
+	}
+	state.told = true
+	v.After = e.again(string(f.Claim.UID), v)
+	return v, nil
+}
+
+// readOffers reads what the nodes publish, unless that was done just now.
+func (e *explainer) readOffers(ctx context.Context) (err error) {
+	if time.Since(e.read) < offersFor {
+		return nil
+	}
+	if e.offers, err = e.Published.Offers(ctx); err == nil {
+		e.read = time.Now()
+	}
+	return err
+}
