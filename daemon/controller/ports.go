@@ -59,8 +59,8 @@ type VolumeWriter interface {
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// RemoveVolume takes our finalizer off and deletes the object.
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given, a conflict if
-	// they are not. It returns the object as it is then, nil if it is gone.
+	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given, and that is still
+	// released if it was; else it returns a conflict. It returns the object as it is then, nil if it is gone.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
 	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error

@@ -81,16 +81,17 @@ func deleting(now, before *corev1.PersistentVolume) bool {
 }
 
 // ReleaseFinalizer removes our finalizer from a volume object, and no other. The error is a conflict
-// (apierrors.IsConflict) if its reclaim policy or its claim changed since the decision: an administrator who removes or
-// replaces the claim of an object wants the data. It returns the changed object, and nil if it is gone. An object
-// without the finalizer is returned as given.
+// (apierrors.IsConflict) if its reclaim policy or its claim changed since the decision, or if it was released and is not
+// any more: an administrator who removes or replaces the claim of an object wants the data, and an API server that was
+// restored since has the claim again. It returns the changed object, and nil if it is gone. An object without the
+// finalizer is returned as given.
 func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	for uid, policy, claim := pv.UID, pv.Spec.PersistentVolumeReclaimPolicy, claimUID(pv); ; {
+	for decided := pv; ; {
 		at := slices.Index(pv.Finalizers, plan.Finalizer)
 		if at < 0 {
 			return pv, nil
 		}
-		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(uid, policy, claim, at))
+		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(decided, at))
 		switch {
 		case err == nil:
 			return now, nil
@@ -100,10 +101,10 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 			return nil, fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
 		}
 		// A test in the patch failed: the object was changed. Its present state decides.
-		if now, err = c.GetVolume(ctx, pv.Name); err != nil || now == nil || now.UID != uid {
+		if now, err = c.GetVolume(ctx, pv.Name); err != nil || now == nil || now.UID != decided.UID {
 			return nil, err
 		}
-		if err := unchanged(now, policy, claim); err != nil {
+		if err := unchanged(now, decided); err != nil {
 			return nil, err
 		}
 		if slices.Index(now.Finalizers, plan.Finalizer) == at {
@@ -113,17 +114,22 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 	}
 }
 
-// unchanged returns a conflict if a volume object has another policy or claim than these.
-func unchanged(pv *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID) error {
+// unchanged returns a conflict if a volume object has another policy or claim than when its removal was decided, or is
+// not released any more.
+func unchanged(pv, decided *corev1.PersistentVolume) error {
 	resource := corev1.Resource("persistentvolumes")
-	switch now := pv.Spec.PersistentVolumeReclaimPolicy; {
-	case now != policy:
-		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("the reclaim policy is %s now", now))
-	case claimUID(pv) != claim:
+	switch policy, phase := pv.Spec.PersistentVolumeReclaimPolicy, pv.Status.Phase; {
+	case policy != decided.Spec.PersistentVolumeReclaimPolicy:
+		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("the reclaim policy is %s now", policy))
+	case claimUID(pv) != claimUID(decided):
 		return apierrors.NewConflict(resource, pv.Name, errors.New("the claim is another one now"))
+	case isReleased(decided) && phase != corev1.VolumeReleased:
+		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("it is %s now", phase))
 	}
 	return nil
 }
+
+func isReleased(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == corev1.VolumeReleased }
 
 func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) (*corev1.PersistentVolume, error) {
 	now := &corev1.PersistentVolume{}
@@ -140,15 +146,20 @@ func claimUID(pv *corev1.PersistentVolume) types.UID {
 }
 
 // withoutFinalizer returns the JSON patch that removes the entry at an index, if it is still ours and the object, its
-// policy and its claim are the same. A merge patch would write the whole list, and undo concurrent changes.
-func withoutFinalizer(uid types.UID, policy corev1.PersistentVolumeReclaimPolicy, claim types.UID, at int) []byte {
+// policy and its claim are the same, and it is still released if it was. A merge patch would write the whole list, and
+// undo concurrent changes.
+func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 	path := fmt.Sprintf("/metadata/finalizers/%d", at)
 	same := ""
-	if claim != "" { // an object without one gets no claim while it is being deleted
+	if claim := claimUID(decided); claim != "" { // an object without one gets no claim while it is being deleted
 		same = fmt.Sprintf(`{"op":"test","path":"/spec/claimRef/uid","value":%q},`, claim)
 	}
+	if isReleased(decided) {
+		same += fmt.Sprintf(`{"op":"test","path":"/status/phase","value":%q},`, corev1.VolumeReleased)
+	}
 	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},%s`+
-		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, uid, policy, same, path, plan.Finalizer, path)
+		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`,
+		decided.UID, decided.Spec.PersistentVolumeReclaimPolicy, same, path, plan.Finalizer, path)
 }
 
 // SetSelectedNode writes the node's name on a claim; "" removes it. It does so only if the claim is unchanged: won is

@@ -152,6 +152,33 @@ func TestReleaseFinalizer(t *testing.T) {
 	}
 }
 
+// An API server that was restored after an object was read has the claim again that was gone: what was decided to go is
+// bound, and stays.
+func TestReleaseFinalizerOfARestoredServer(t *testing.T) {
+	ctx, ns := t.Context(), namespace(t)
+	c, _ := newClient(t, Options{})
+	claim := newClaim(t, plane, ns, "restored", "1")
+	pv := volume("fin-restored", "1", plan.Finalizer)
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: ns, Name: claim.Name, UID: claim.UID}
+	pv.Spec.StorageClassName, pv.Spec.AccessModes = *claim.Spec.StorageClassName, claim.Spec.AccessModes
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	if _, err := plane.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := plane.WaitVolumePhase(ctx, pv.Name, corev1.VolumeBound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := bound.DeepCopy()
+	released.Status.Phase = corev1.VolumeReleased
+	if now, err := c.ReleaseFinalizer(ctx, released); !apierrors.IsConflict(err) {
+		t.Errorf("got %v, %v, want a conflict", now, err)
+	}
+	if now, err := c.GetVolume(ctx, pv.Name); err != nil || !slices.Contains(now.Finalizers, plan.Finalizer) {
+		t.Errorf("%v, %v: want the finalizer", now, err)
+	}
+}
+
 func TestReads(t *testing.T) {
 	ctx, ns := t.Context(), namespace(t)
 	c, _ := newClient(t, Options{})
