@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -60,7 +60,7 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m -p 1 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
-TRIALS := crash storm hang hostile chaos soak
+TRIALS := model crash storm hang hostile chaos soak
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
 	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
 
@@ -111,6 +111,9 @@ test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon
 
 test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, which must be no larger afterwards
 	@$(GO) run $(GOFLAGS) ./test/soak $(SOAKFLAGS)
+
+test-model: build ## every order of events in small worlds, as deep as an hour goes
+	@$(GO) run $(GOFLAGS) ./test/model $(MODELFLAGS)
 
 test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
 	@$(GO) run $(GOFLAGS) ./test/fleet $(FLEETFLAGS)

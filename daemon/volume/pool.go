@@ -25,6 +25,9 @@ type Options struct {
 	// HostID, if it is not empty, says that daemons of other hosts may work in the pool as well: it
 	// tells this one from them, in 8 letters or digits.
 	HostID string
+	// AtStep, if it is not nil, is called after each step of each call with the step's name: a test may panic there, to play
+	// a process that dies.
+	AtStep func(step string)
 }
 
 // Pool works in one pool's directory. It can be used by many goroutines; calls for the same volume
@@ -51,7 +54,7 @@ type Pool struct {
 // New returns the store of one pool. It touches nothing.
 func New(o Options) *Pool {
 	return &Pool{
-		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID,
+		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
 		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
 		purging: make(chan struct{}, 1),
 		locks:   map[string]*lock{},

@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// What a process knows is given to another one, which knows nothing else then.
+func TestMemory(t *testing.T) {
+	c, w := stand(&api{}, &shelf{})
+	defer c.End()
+	if m := c.Memory(); len(m.Begun)+len(m.Unpublished)+len(m.Published) > 0 {
+		t.Errorf("at first it knows %+v", m)
+	}
+	c.begun.Begin(letGoKey("pvc-1"))
+	c.inFlight.made("uid-1", w.Name)
+	c.inFlight.published("uid-2")
+	c.inFlight.seen("uid-3")
+	m := c.Memory()
+	want := Memory{Begun: []string{letGoKey("pvc-1")}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"}}
+	if !reflect.DeepEqual(m, want) {
+		t.Errorf("it knows %+v, want %+v", m, want)
+	}
+	other, _ := stand(&api{}, &shelf{})
+	defer other.End()
+	other.begun.Begin("more")
+	other.inFlight.made("uid-9", w.Name)
+	other.Remember(m)
+	if got := other.Memory(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the other one knows %+v, want %+v", got, want)
+	}
+	if other.inFlight.awaited("uid-2") == 0 || !other.inFlight.busy("uid-1") {
+		t.Error("it does not act on it")
+	}
+}
+
+// Each kind of work is done once, by the worker of its pool, without the queues.
+func TestDo(t *testing.T) {
+	server := &api{}
+	c, w := stand(server, &shelf{})
+	defer c.End()
+	c.Metrics, c.Events = deafToAll{}, &audience{}
+	w.Probe, w.Opened = &mount{}, func(hostcheck.Marker) error { return nil }
+	if !c.Begin(t.Context()) || c.Cluster() == "" {
+		t.Fatal("it does not know its cluster")
+	}
+	c.inFlight.made("uid-1", w.Name)
+	for _, kind := range []Kind{WorkVolume, WorkPurge, WorkRecords, WorkLook, WorkClaim} {
+		if _, err := c.Do(t.Context(), Work{Kind: kind, Pool: w.Name, Namespace: "ns", Name: "pvc-1", UID: "uid-1"}); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if m := c.Memory(); len(m.Unpublished) > 0 {
+		t.Errorf("the claim is gone, and it knows %+v", m)
+	}
+}

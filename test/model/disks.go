@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// disks is every content that the pool's filesystem had, and what the product's calls made of it. Each call is made once
+// on a real directory for each content, and once more for each of its steps at which the process can die.
+type disks struct {
+	images  interned[string, *image]
+	results interned[string, result]
+	specs   interned[string, volume.Spec]
+
+	mu       sync.RWMutex
+	outcomes map[asked]*outcome
+	calls    int // that were made on the real directory
+}
+
+// asked is a call and the content it is made on.
+type asked struct {
+	image uint32
+	call  call
+}
+
+// outcome is what a call leaves and returns, and what it leaves when the process dies in it.
+type outcome struct {
+	image, result uint32
+	died          []death
+}
+
+// death is what a call leaves whose process dies after one of its steps.
+type death struct {
+	step  string
+	image uint32
+}
+
+// moved is the result of each call while the pool's storage is away.
+var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrMoved)}
+
+func newDisks() *disks {
+	d := &disks{outcomes: map[asked]*outcome{}}
+	d.images.of(emptyPool.text(), parseImage(emptyPool))
+	d.result(moved)
+	return d
+}
+
+func (d *disks) result(r result) uint32 {
+	return d.results.of(fmt.Sprintf("%+v|%v", r.value, r.err), r)
+}
+
+func (d *disks) image(f files) uint32 { return d.images.of(f.text(), parseImage(f)) }
+
+// do is what a call makes of an image. w is the caller's own directory.
+func (d *disks) do(image uint32, c call, w *workshop) *outcome {
+	key := asked{image, c}
+	d.mu.RLock()
+	o := d.outcomes[key]
+	d.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	o = w.play(d, image, c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	d.outcomes[key] = o
+	return o
+}
+
+// died is the value of a panic in a step.
+type died struct{ step string }
+
+// play makes a call on a real directory, and once more up to each of its steps.
+func (w *workshop) play(d *disks, image uint32, c call) *outcome {
+	steps, r := w.attempt(d, image, c, -1)
+	o := &outcome{image: d.image(w.read()), result: d.result(r)}
+	seen := map[uint32]bool{image: true}
+	for n, step := range steps {
+		w.attempt(d, image, c, n)
+		if left := d.image(w.read()); !seen[left] {
+			seen[left] = true
+			o.died = append(o.died, death{step, left})
+		}
+	}
+	return o
+}
+
+// attempt makes a call, and has the process die after its n-th step. It returns the steps that were done.
+func (w *workshop) attempt(d *disks, image uint32, c call, n int) (steps []string, r result) {
+	w.write(d.images.value(image).files)
+	defer func() {
+		if dead, is := recover().(died); is {
+			steps = append(steps, dead.step)
+		}
+	}()
+	pool := volume.New(volume.Options{Name: poolName, Path: w.path, AtStep: func(step string) {
+		if len(steps) == n {
+			panic(died{step})
+		}
+		steps = append(steps, step)
+	}})
+	return steps, w.call(d, pool, c)
+}
+
+// call makes a call of daemon/volume.
+func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
+	ctx, pv := context.Background(), ""
+	if c.cell >= 0 {
+		pv = nameOf(c.cell)
+	}
+	switch c.name {
+	case "Create":
+		_, r.err = p.Create(ctx, w.id, d.specs.value(c.spec)) // the path is this directory's
+	case "Purge":
+		r.value, r.err = p.Purge(ctx, w.id, pv)
+	case "Lookup":
+		r.value, r.err = p.Lookup(ctx, w.id, pv)
+	case "LookupArchived":
+		r.value, r.err = p.LookupArchived(ctx, w.id, pv, uidOf(c.cell))
+	case "Exists":
+		r.value, r.err = p.Exists(ctx, w.id, pv)
+	case "List":
+		r.value, r.err = p.List(ctx, w.id)
+	case "Sweep":
+		r.value, r.err = p.Sweep(ctx, w.id)
+	case "PutBack":
+		r.err = p.PutBack(ctx, w.id, pv, uidOf(c.cell))
+	default:
+		r.err = changes[c.name](p, ctx, w.id, pv)
+	}
+	return r
+}
+
+// changes are the calls that return an error alone.
+var changes = map[string]func(*volume.Pool, context.Context, mounts.Identity, string) error{
+	"Undo": (*volume.Pool).Undo, "Trash": (*volume.Pool).Trash, "Discard": (*volume.Pool).Discard,
+	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain,
+}
+
+// identity of a directory.
+func identity(path string) (mounts.Identity, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return mounts.Identity{}, err
+	}
+	defer unix.Close(fd)
+	return mounts.IdentityOf(fd)
+}

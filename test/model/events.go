@@ -1,0 +1,240 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
+
+// event is something that happens beside the daemon. apply reports whether it can happen now, to the i-th of its
+// objects, and lets it happen.
+type event struct {
+	name  string // with the object's name, if it has one
+	of    int    // how many objects it can happen to
+	named func(int) string
+	apply func(w *worker, s *state, i int) bool
+	ours  bool // it happens by itself: a controller of the cluster does it sooner or later
+}
+
+func (e event) about(i int) string {
+	if e.named == nil {
+		return e.name
+	}
+	return fmt.Sprintf(e.name, e.named(i))
+}
+
+// events are all that can happen beside the daemon's own steps and its death.
+var events = []event{
+	{"claim %s is made", slots, slotName, claimMade, false},
+	{"claim %s is deleted", slots, slotName, claimDeleted, false},
+	{"kube-controller-manager binds %s", cells, nameOf, binds, true},
+	{"kube-controller-manager releases %s", cells, nameOf, releases, true},
+	{"pv-protection lets %s go", cells, nameOf, unprotects, true},
+	{"a pod writes to %s", cells, nameOf, podWrites, false},
+	{"people delete volume object %s", cells, nameOf, objectDeleted, false},
+	{"people change the policy of %s", cells, nameOf, policyChanged, false},
+	{"people take the finalizers off %s", cells, nameOf, finalizersForced, false},
+	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
+	{"etcd is saved", 1, nil, etcdSaved, false},
+	{"etcd is restored", 1, nil, etcdRestored, false},
+	{"the watches break", 1, nil, watchesBreak, false},
+	{"the watches are whole again", 1, nil, watchesHeal, true},
+	{"the pool is unmounted", 1, nil, unmounted, false},
+	{"the pool is mounted", 1, nil, remounted, true},
+	{"the daemon looks at the pool", 1, nil, looked, true},
+	{"the daemon starts", 1, nil, started, true},
+	{"the configuration changes on_delete", 1, nil, reconfigured, false},
+	{"five seconds pass", 1, nil, timePasses, true},
+}
+
+// spend takes one of what is left of a kind of event.
+func (s *state) spend(b budget) bool {
+	if s.left[b] == 0 {
+		return false
+	}
+	s.left[b]--
+	return true
+}
+
+func claimMade(_ *worker, s *state, slot int) bool {
+	if s.api.claims[slot].exists || s.used[slot] == lives {
+		return false
+	}
+	s.api.claims[slot] = claim{exists: true, life: s.used[slot]}
+	s.used[slot]++
+	return true
+}
+
+func claimDeleted(_ *worker, s *state, slot int) bool {
+	is := s.api.claims[slot].exists
+	s.api.claims[slot] = claim{}
+	return is
+}
+
+// binds: the volume names the claim, by its UID (pkg/controller/volume/persistentvolume, syncUnboundClaim). What a
+// restored etcd has of one of them is made good.
+func binds(_ *worker, s *state, cell int) bool {
+	c, exists := s.api.claimOf(cell)
+	v := &s.api.volumes[cell]
+	if !exists || !v.exists || !v.ref || c.bound && v.phase == bound || !c.bound && (v.deleting || v.phase == bound) {
+		return false
+	}
+	v.phase, v.version = bound, next(v.version)
+	s.api.claims[cell/lives].bound = true
+	return true
+}
+
+// releases: the claim that the volume names is gone (syncVolume).
+func releases(_ *worker, s *state, cell int) bool {
+	_, exists := s.api.claimOf(cell)
+	v := &s.api.volumes[cell]
+	if exists || !v.exists || !v.ref || v.phase == released {
+		return false
+	}
+	v.phase, v.version = released, next(v.version)
+	return true
+}
+
+// unprotects: pv-protection lets go what is being deleted and not bound (pkg/controller/volume/pvprotection).
+func unprotects(_ *worker, s *state, cell int) bool {
+	v := s.api.volumes[cell]
+	if !v.exists || !v.deleting || !v.protected || v.phase == bound {
+		return false
+	}
+	v.protected, v.version = false, next(v.version)
+	s.api.put(cell, v)
+	return true
+}
+
+func podWrites(w *worker, s *state, cell int) bool {
+	c, exists := s.api.claimOf(cell)
+	v, on := s.api.volumes[cell], w.image(s).cells[cell]
+	if !exists || !c.bound || !v.exists || v.phase != bound || !s.mounted || on.place != record.InPool || on.data != "" {
+		return false
+	}
+	f := maps.Clone(w.image(s).files)
+	f[nameOf(cell)+"/data"] = uidOf(cell)
+	s.disk, s.wrote[cell] = w.tree.disks.image(f), true
+	return true
+}
+
+// changed is a change of a volume object by people.
+func changed(s *state, cell int, b budget, change func(v *object) bool) bool {
+	v := s.api.volumes[cell]
+	if !v.exists || !change(&v) || !s.spend(b) {
+		return false
+	}
+	v.version = next(v.version)
+	s.api.put(cell, v)
+	return true
+}
+
+func objectDeleted(_ *worker, s *state, cell int) bool {
+	return changed(s, cell, deletions, func(v *object) bool { was := v.deleting; v.deleting = true; return !was })
+}
+
+func policyChanged(_ *worker, s *state, cell int) bool {
+	return changed(s, cell, policies, func(v *object) bool { v.retain = !v.retain; return true })
+}
+
+func finalizersForced(_ *worker, s *state, cell int) bool {
+	return changed(s, cell, forced, func(v *object) bool {
+		had := v.finalizer
+		v.finalizer, v.protected = false, false
+		return had
+	})
+}
+
+func claimTakenOut(_ *worker, s *state, cell int) bool {
+	return changed(s, cell, unbinding, func(v *object) bool {
+		had := v.ref && v.phase == released
+		v.ref, v.phase = false, available
+		return had
+	})
+}
+
+func etcdSaved(w *worker, s *state, _ int) bool {
+	if s.left[restores] == 0 || s.saved != 0 {
+		return false
+	}
+	now := s.api.unversioned()
+	s.saved = w.tree.etcds.of(now, now)
+	return true
+}
+
+// etcdRestored: objects have other versions than before, because the server counts on from another one.
+func etcdRestored(w *worker, s *state, _ int) bool {
+	if s.saved == 0 || !s.spend(restores) {
+		return false
+	}
+	was := s.api
+	s.api = w.tree.etcds.value(s.saved)
+	for cell := range s.api.volumes {
+		s.api.volumes[cell].version = next(was.volumes[cell].version)
+	}
+	s.saved = 0
+	return true
+}
+
+func watchesBreak(w *worker, s *state, _ int) bool {
+	if !s.daemon.up || s.daemon.cache != 0 || !s.spend(breaks) {
+		return false
+	}
+	now := s.api.unversioned()
+	s.daemon.cache = w.tree.etcds.of(now, now)
+	return true
+}
+
+func watchesHeal(_ *worker, s *state, _ int) bool {
+	was := s.daemon.cache
+	s.daemon.cache = 0
+	return was != 0
+}
+
+func unmounted(_ *worker, s *state, _ int) bool {
+	if !s.mounted || !s.spend(unmounts) {
+		return false
+	}
+	s.mounted = false
+	return true
+}
+
+func remounted(_ *worker, s *state, _ int) bool {
+	was := s.mounted
+	s.mounted = true
+	return !was
+}
+
+func looked(_ *worker, s *state, _ int) bool {
+	if !s.daemon.up || s.daemon.task != 0 || s.daemon.open == s.mounted {
+		return false
+	}
+	s.daemon.open = s.mounted
+	return true
+}
+
+func started(w *worker, s *state, _ int) bool {
+	if s.daemon.up {
+		return false
+	}
+	w.start(s)
+	return true
+}
+
+func reconfigured(_ *worker, s *state, _ int) bool {
+	if s.daemon.up || !s.spend(configs) {
+		return false
+	}
+	s.daemon.archive = !s.daemon.archive
+	return true
+}
+
+func timePasses(w *worker, s *state, _ int) bool {
+	was := s.daemon.memory
+	if !s.daemon.up || s.daemon.task != 0 {
+		return false
+	}
+	s.daemon.memory = w.tree.later(was)
+	return was != s.daemon.memory
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+)
+
+// invariant must hold in each state. broken returns what is wrong with a cell, "" if nothing is.
+type invariant struct {
+	name   string
+	means  string
+	broken func(s *state, on onFile, cell int) string
+}
+
+var invariants = []invariant{
+	{"DataStays", "data goes only after the daemon itself let the object go, with policy Delete and without its claim", dataStays},
+	{"BoundStays", "the directory of a claim that is bound is whole somewhere, empty or not", boundStays},
+	{"OneDirectory", "a volume has one directory", oneDirectory},
+	{"NobodyElses", "what is in a volume was written by a pod of its claim", ownData},
+}
+
+// whole reports whether a directory was not touched since a pod had it.
+func (f onFile) whole() bool { return f.place == inPool || f.place == inTrash || f.place == inArchive }
+
+func dataStays(s *state, on onFile, cell int) string {
+	if s.wrote[cell] && !s.consent[cell] && (!on.whole() || on.data == "") {
+		return "the data is " + on.place.Describe()
+	}
+	return ""
+}
+
+func boundStays(s *state, on onFile, cell int) string {
+	c, exists := s.api.claimOf(cell)
+	v := s.api.volumes[cell]
+	if exists && c.bound && v.exists && v.phase == bound && !s.consent[cell] && !on.whole() {
+		return "the directory is " + on.place.Describe()
+	}
+	return ""
+}
+
+func oneDirectory(_ *state, on onFile, _ int) string {
+	if on.twice {
+		return "it has two directories"
+	}
+	return ""
+}
+
+func ownData(_ *state, on onFile, cell int) string {
+	if on.data != "" && on.data != uidOf(cell) {
+		return "it has data of " + on.data
+	}
+	return ""
+}
+
+// broken is the first invariant that does not hold in a state, "" if all do.
+func (w *worker) broken(s *state) string {
+	on := w.image(s)
+	for _, i := range invariants {
+		for cell := range cells {
+			if wrong := i.broken(s, on.cells[cell], cell); wrong != "" {
+				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+			}
+		}
+	}
+	return ""
+}

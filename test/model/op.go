@@ -1,0 +1,81 @@
+package main
+
+import "fmt"
+
+// kind is what a step of the product's work asks for.
+type kind uint8
+
+const (
+	ended         kind = iota // nothing more: the work has ended
+	cachedClaim               // a claim that the watch brought
+	cachedVolume              // a volume object that the watch brought
+	cachedWatched             // whether the watch of claims is current
+	getClaim                  // from the API server
+	getVolume                 // from the API server
+	eachVolume                // from the API server
+	createVolume              // with what in which cell
+	releaseVolume             // takes the product's finalizer off
+	deleteVolume              // if it is unchanged
+	onDisk                    // a call of daemon/volume
+)
+
+// local reports whether a step asks nothing outside of the daemon: nothing else happens before it.
+func (k kind) local() bool { return k == cachedClaim || k == cachedVolume || k == cachedWatched }
+
+// writes reports whether a step changes the API server's data.
+func (k kind) writes() bool { return k == createVolume || k == releaseVolume || k == deleteVolume }
+
+var kindNames = map[kind]string{
+	getClaim: "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects",
+	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
+}
+
+// op is one step that the product's work asks for.
+type op struct {
+	kind kind
+	at   int    // a slot or a cell
+	with object // that the product has of the object
+	disk call
+}
+
+// call is a call of daemon/volume.
+type call struct {
+	name string
+	cell int
+	spec uint32 // of Create (disks.specs)
+}
+
+func (o op) String() string {
+	switch o.kind {
+	case onDisk:
+		if o.disk.cell < 0 {
+			return "calls " + o.disk.name + " of the pool"
+		}
+		return "calls " + o.disk.name + " of " + nameOf(o.disk.cell)
+	case getClaim:
+		return kindNames[o.kind] + " " + slotName(o.at)
+	case eachVolume:
+		return kindNames[o.kind]
+	}
+	return fmt.Sprint(kindNames[o.kind], " ", nameOf(o.at))
+}
+
+// response is what a step has returned. Equal responses let the product do the same.
+type response struct {
+	fault  fault
+	claim  claim
+	volume object
+	yes    bool
+	etcd   uint32 // of eachVolume (tree.etcds)
+	disk   uint32 // of a call (disks.results)
+}
+
+// fault is an error of the API.
+type fault uint8
+
+const (
+	fine     fault = iota
+	conflict       // the object was changed
+	lost           // no response: it was done, or not
+	refused        // it was certainly not done
+)

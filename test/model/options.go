@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+)
+
+// options is what the command line says.
+type options struct {
+	only   string
+	states int           // of each world at most, 0: all
+	time   time.Duration // for each world
+}
+
+const usageText = `Usage: model [flags]
+
+Plays every order of events in small worlds with the product's own controllers, and checks invariants
+in each state. Exit code 1 if one does not hold: the shortest order that leads there is printed. Wants
+root.
+
+`
+
+func parseOptions(args []string, out io.Writer) (options, error) {
+	var o options
+	flags := harness.Flags(name, usageText, out)
+	short := flags.Bool("short", false, "the form for every change: -time 30s")
+	flags.StringVar(&o.only, "only", "", "only worlds whose name contains this")
+	flags.IntVar(&o.states, "states", 20_000_000, "so many states of each world at most; 0: all")
+	flags.DurationVar(&o.time, "time", time.Hour, "how long each world is explored at most")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if *short {
+		if err := harness.Shorten(flags, map[string]string{"time": "30s"}); err != nil {
+			return o, err
+		}
+	}
+	if o.states < 0 || o.time <= 0 {
+		return o, errors.New("-states cannot be negative, -time must be positive")
+	}
+	return o, nil
+}

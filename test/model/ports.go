@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// listers are what the watches brought.
+func (p *product) listers() controller.Listers {
+	return controller.Listers{Claims: claims{p}, Classes: one[*storagev1.StorageClass]{classObject(), className},
+		Volumes: volumes{p}, Nodes: one[*corev1.Node]{nodeObject(), nodeName}}
+}
+
+type claims struct{ p *product }
+
+// Get is part of controller.Lister. What the product's filter refuses the informer does not hold.
+func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
+	for slot := range slots {
+		if key != namespace+"/"+slotName(slot) {
+			continue
+		}
+		a, _ := l.p.ask(op{kind: cachedClaim, at: slot})
+		if !a.claim.exists {
+			return nil, false
+		}
+		object := claimObject(slot, a.claim)
+		return object, self.KeepClaim(object) || self.KeepGrowing(object)
+	}
+	return nil, false
+}
+
+// List is part of controller.Lister. It decides only what is looked at next.
+func (l claims) List() []*corev1.PersistentVolumeClaim { return nil }
+
+// Watched is part of controller.WatchedLister.
+func (l claims) Watched() bool {
+	a, _ := l.p.ask(op{kind: cachedWatched})
+	return a.yes
+}
+
+type volumes struct{ p *product }
+
+// Get is part of controller.Lister.
+func (l volumes) Get(name string) (*corev1.PersistentVolume, bool) {
+	cell := numberOf(name)
+	if cell < 0 {
+		return nil, false
+	}
+	a, _ := l.p.ask(op{kind: cachedVolume, at: cell})
+	if !a.volume.exists {
+		return nil, false
+	}
+	return volumeObject(cell, a.volume), true
+}
+
+// List is part of controller.Lister. It decides only what is looked at next.
+func (l volumes) List() []*corev1.PersistentVolume { return nil }
+
+// one is a lister of one object that never changes.
+type one[T any] struct {
+	object T
+	name   string
+}
+
+func (o one[T]) Get(key string) (T, bool) {
+	if key != o.name {
+		var none T
+		return none, false
+	}
+	return o.object, true
+}
+func (o one[T]) List() []T { return []T{o.object} }
+
+// server is the API. What no step of this world needs is not there.
+type server struct {
+	controller.API
+	p *product
+}
+
+// ask is product.ask, with the fault as an error.
+func (s server) ask(o op) (response, error) {
+	a, ok := s.p.ask(o)
+	switch {
+	case !ok:
+		return a, errStopped
+	case a.fault == conflict:
+		return a, apierrors.NewConflict(corev1.Resource("persistentvolumes"), nameOf(o.at), errors.New("it was changed"))
+	case a.fault == refused:
+		return a, apierrors.NewUnauthorized("the token has ended")
+	case a.fault == lost:
+		return a, errors.New("no response")
+	}
+	return a, nil
+}
+
+func (s server) GetClaim(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, error) {
+	for slot := range slots {
+		if name == slotName(slot) {
+			a, err := s.ask(op{kind: getClaim, at: slot})
+			if err != nil || !a.claim.exists {
+				return nil, err
+			}
+			return claimObject(slot, a.claim), nil
+		}
+	}
+	return nil, fmt.Errorf("no claim %q in this world", name)
+}
+
+func (s server) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	return s.object(op{kind: getVolume, at: numberOf(name)})
+}
+
+// object asks for something that a volume object, or none, is the response to.
+func (s server) object(o op) (*corev1.PersistentVolume, error) {
+	a, err := s.ask(o)
+	if err != nil || !a.volume.exists {
+		return nil, err
+	}
+	return volumeObject(o.at, a.volume), nil
+}
+
+func (s server) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
+	a, err := s.ask(op{kind: eachVolume})
+	if err != nil {
+		return err
+	}
+	for cell, v := range s.p.tree.etcds.value(a.etcd).volumes {
+		if v.exists {
+			visit(volumeObject(cell, v))
+		}
+	}
+	return nil
+}
+
+func (s server) CreateVolume(_ context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	return s.object(op{kind: createVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
+}
+
+func (s server) ReleaseFinalizer(_ context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	return s.object(op{kind: releaseVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
+}
+
+func (s server) DeleteVolume(_ context.Context, pv *corev1.PersistentVolume) error {
+	_, err := s.ask(op{kind: deleteVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
+	return err
+}
+
+// What never changes in this world.
+func (server) NodeCount(context.Context) (int, error)           { return 1, nil }
+func (server) NodeExists(context.Context, string) (bool, error) { return true, nil }
+func (server) ClusterID(context.Context) (string, error)        { return clusterID, nil }
+func (server) ClassProvisioner(context.Context, string) (string, error) {
+	return plan.DefaultProvisioner, nil
+}
+func (server) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+// mute hears what the product says.
+type mute struct{ controller.Metrics }
+
+func (mute) Event(corev1.ObjectReference, string, string, string) {}
+func (mute) Claim(string, string, time.Duration)                  {}
+func (mute) Volume(string, string)                                {}
+func (mute) Part(string, string)                                  {}
+func (mute) Expansion(string, string)                             {}
+func (mute) Pool(gate.State)                                      {}
+func (mute) Usage(string, []usage.Volume)                         {}
+
+// probe finds the pool in order. The model sets the gate itself.
+type probe struct{}
+
+func (probe) Probe(context.Context) hostcheck.Report { return report(true) }
+
+func opened(hostcheck.Marker) error { return nil }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+)
+
+// product is the product's controllers, with ports that the model responses. One worker of the model has it.
+type product struct {
+	controllers map[bool]*controller.Controller // by whether on_delete is archive
+	gate        *gate.Gate
+	tree        *tree
+
+	responses []response // to the first steps
+	at        int        // how many of these were given
+	asks      op         // the first step without an response
+	stopped   bool       // there was one: what the product does from there on does not count
+	played    int        // how often
+}
+
+// errStopped is returned to the product by each step that has no response yet.
+var errStopped = errors.New("the model goes on later")
+
+func newProduct(t *tree) *product {
+	p := &product{gate: gate.New(poolName), tree: t, controllers: map[bool]*controller.Controller{}}
+	for _, archive := range []bool{false, true} {
+		p.controllers[archive] = controller.New(controller.Options{
+			Self: self, Identity: "n0_boot", Gate: p.gate, Log: slog.New(slog.DiscardHandler),
+			Pools: []controller.PoolParts{{
+				Pool: pool(archive), Storage: storage{p: p}, Probe: probe{}, Opened: opened,
+			}},
+			Listers: p.listers(), API: server{p: p}, Events: mute{}, Metrics: mute{},
+			Tick: time.Hour, Deadline: time.Hour, Workers: 1,
+		})
+		if !p.controllers[archive].Begin(context.Background()) {
+			panic("the controllers do not begin")
+		}
+	}
+	return p
+}
+
+// close gives the controllers up.
+func (p *product) close() {
+	for _, c := range p.controllers {
+		c.End()
+	}
+}
+
+// play has the product do a piece of work with these responses, up to the step that has none.
+func (p *product) play(t *tree, r root, responses []response) *node {
+	c := p.controllers[r.archive]
+	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
+	p.played++
+	p.gate.Set(report(r.open), time.Time{})
+	c.Remember(t.memories.value(r.memory))
+	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
+		panic(fmt.Sprintf("%v ended with %v", r, err))
+	}
+	n := &node{root: r, responses: responses, asks: p.asks}
+	if !p.stopped {
+		n.memory = t.remember(c.Memory())
+	}
+	return n
+}
+
+func work(r root) controller.Work {
+	w := controller.Work{Kind: r.kind, Pool: poolName}
+	switch r.kind {
+	case controller.WorkClaim:
+		w.Namespace, w.Name, w.UID = namespace, slotName(r.cell/lives), uidOf(r.cell)
+	case controller.WorkVolume, controller.WorkPurge:
+		w.Name = nameOf(r.cell)
+	}
+	return w
+}
+
+// ask returns the response to a step, ok is false if there is none yet.
+func (p *product) ask(o op) (a response, ok bool) {
+	switch {
+	case p.stopped:
+		return response{}, false
+	case p.at < len(p.responses):
+		p.at++
+		return p.responses[p.at-1], true
+	}
+	p.asks, p.stopped = o, true
+	return response{}, false
+}
+
+func (t *tree) remember(m controller.Memory) uint32 {
+	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published), m)
+}

@@ -1,0 +1,80 @@
+package main
+
+// serve does what the API server does with a step of the product, in the state, and returns its response. Reads change
+// nothing.
+func (e *etcd) serve(o op) response {
+	switch o.kind {
+	case getClaim:
+		return response{claim: e.claims[o.at]}
+	case getVolume:
+		return response{volume: e.volumes[o.at]}
+	case createVolume:
+		return response{volume: e.create(o.at, o.with)}
+	case releaseVolume:
+		return e.release(o.at, o.with)
+	case deleteVolume:
+		return e.remove(o.at, o.with)
+	}
+	return response{}
+}
+
+// create makes a volume object, and returns the one that is there already, if there is one. The API server adds the
+// finalizer of pv-protection (plugin/pkg/admission/storage/storageobjectinuseprotection).
+func (e *etcd) create(cell int, v object) (existing object) {
+	if old := e.volumes[cell]; old.exists {
+		return old
+	}
+	v.version = next(e.volumes[cell].version)
+	v.protected = true
+	e.volumes[cell] = v
+	return object{}
+}
+
+// release is Client.ReleaseFinalizer (daemon/kube) and what the API server does with its patch.
+func (e *etcd) release(cell int, given object) response {
+	if !given.finalizer {
+		return response{volume: given}
+	}
+	now := e.volumes[cell]
+	switch {
+	case !now.exists:
+		return response{}
+	case now.retain != given.retain, now.ref != given.ref, given.phase == released && now.phase != released:
+		return response{fault: conflict}
+	case now.finalizer:
+		now.finalizer = false
+		now.version = next(now.version)
+		e.put(cell, now)
+	}
+	return response{volume: now}
+}
+
+// remove is Client.DeleteVolume (daemon/kube) and what the API server does with its request.
+func (e *etcd) remove(cell int, given object) response {
+	now := e.volumes[cell]
+	switch {
+	case !now.exists:
+		return response{}
+	case now.version != given.version && now.deleting && !now.finalizer && now.retain == given.retain && now.ref && given.ref:
+		return response{} // it was done before
+	case now.version != given.version:
+		return response{fault: conflict}
+	}
+	if !now.deleting {
+		now.deleting = true
+		now.version = next(now.version)
+	}
+	e.put(cell, now)
+	return response{}
+}
+
+// put writes a volume object. One that is being deleted goes with its last finalizer.
+func (e *etcd) put(cell int, v object) {
+	if v.deleting && !v.finalizer && !v.protected {
+		v = object{version: next(v.version)}
+	}
+	e.volumes[cell] = v
+}
+
+// next is a version after this one. So few are enough to tell the changes during one piece of work apart.
+func next(version uint8) uint8 { return (version + 1) % 16 }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+)
+
+// settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted, its watches are
+// current, and it and kube-controller-manager did all that they do by themselves.
+var settlements = []invariant{
+	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
+	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
+	{"NothingLeft", "nothing is half made or half removed, and a record without an object is one of data that is kept", nothingLeft},
+}
+
+func claimSettles(s *state, on onFile, cell int) string {
+	c, exists := s.api.claimOf(cell)
+	if !exists || s.consent[cell] {
+		return ""
+	}
+	v := s.api.volumes[cell]
+	switch {
+	case !c.bound && !v.exists:
+		return "its claim is pending"
+	case v.exists && v.ref && v.phase == bound && on.place != inPool:
+		return "its claim is bound, and its directory is " + on.place.Describe()
+	}
+	return ""
+}
+
+func objectGoes(s *state, _ onFile, cell int) string {
+	v := s.api.volumes[cell]
+	_, claimed := s.api.claimOf(cell)
+	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) {
+		return "the object stays"
+	}
+	return ""
+}
+
+func nothingLeft(s *state, on onFile, cell int) string {
+	v := s.api.volumes[cell]
+	c, claimed := s.api.claimOf(cell)
+	switch {
+	case on.begun, on.place == inStaging:
+		return "something is half made"
+	case on.place == emptying && !(claimed && v.exists):
+		return "it is half removed"
+	case on.recorded && on.place == nowhere && !v.exists && !(claimed && c.bound):
+		return "a record has no directory"
+	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && on.data == "":
+		return "an empty directory without an object is left"
+	}
+	return ""
+}
+
+// rounds bounds how long a state may take to settle.
+const rounds = 40
+
+// settle lets everything happen that happens by itself, and nothing else. It returns what does not hold then, and calls
+// seen with each state on the way, until that reports that it was settled before.
+func (w *worker) settle(s state, seen func(*state) bool) string {
+	for range rounds {
+		before := s
+		if w.byItself(&s, seen) {
+			return ""
+		}
+		if s == before {
+			return w.unsettled(&s)
+		}
+	}
+	return "Settles: it goes on for ever"
+}
+
+// byItself is one round. It reports whether it came to a state that is known to settle.
+func (w *worker) byItself(s *state, seen func(*state) bool) bool {
+	for _, e := range events {
+		for i := range e.of {
+			if before := s.api; e.ours && e.apply(w, s, i) {
+				w.letGo(s, &before, false)
+				w.idle(s)
+			}
+		}
+	}
+	if seen(s) {
+		return true
+	}
+	for cell := range cells {
+		view := s.api
+		if w.claimsWork(s, &view, cell) {
+			w.finish(s, controller.WorkClaim, cell)
+		}
+		if volumesWork(s.api.volumes[cell], w.image(s).cells[cell]) {
+			w.finish(s, controller.WorkVolume, cell)
+		}
+		if purgesWork(w.image(s).cells[cell]) {
+			w.finish(s, controller.WorkPurge, cell)
+		}
+	}
+	if s.disk != 0 {
+		w.finish(s, controller.WorkRecords, -1)
+	}
+	return seen(s)
+}
+
+// finish does a piece of work to its end.
+func (w *worker) finish(s *state, kind controller.Kind, cell int) {
+	for w.begin(s, kind, cell); s.daemon.task != 0; {
+		w.step(s)
+	}
+}
+
+func (w *worker) unsettled(s *state) string {
+	on := w.image(s)
+	for _, i := range settlements {
+		for cell := range cells {
+			if wrong := i.broken(s, on.cells[cell], cell); wrong != "" {
+				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,40 @@
+package main
+
+import "github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+
+// sight is a volume object that the watch brings to a daemon.
+type sight struct {
+	memory uint32
+	cell   int
+	object object
+}
+
+// sees returns what a daemon knows after the watch brought a volume object.
+func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
+	if len(t.memories.value(memory).Begun) == 0 {
+		return memory // nothing that an object could end
+	}
+	v.version = 0
+	key := sight{memory, cell, v}
+	t.mu.RLock()
+	after, known := t.sights[key]
+	t.mu.RUnlock()
+	if known {
+		return after
+	}
+	c := p.controllers[false]
+	p.stopped = true
+	c.Remember(t.memories.value(memory))
+	c.VolumeChanged(nil, volumeObject(cell, v))
+	after = t.remember(c.Memory())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sights[key] = after
+	return after
+}
+
+// later returns what a daemon knows after a while: what it made just now it made long ago.
+func (t *tree) later(memory uint32) uint32 {
+	m := t.memories.value(memory)
+	return t.remember(controller.Memory{Begun: m.Begun, Unpublished: m.Unpublished})
+}

@@ -1,0 +1,37 @@
+package main
+
+// world is what may happen in one exploration, and how often.
+type world struct {
+	name    string
+	left    [budgets]uint8
+	claims  int // of each name
+	names   int
+	archive bool // on_delete, when it begins
+}
+
+// first is the state in which a world begins: the daemon runs, and there is nothing else.
+func (w world) first() state {
+	s := state{mounted: true, left: w.left, daemon: daemon{up: true, open: true, archive: w.archive}}
+	for slot := range slots {
+		s.used[slot] = uint8(lives)
+		if slot < w.names {
+			s.used[slot] = uint8(lives - w.claims)
+		}
+	}
+	return s
+}
+
+// worlds are what is explored, the small ones first.
+var worlds = []world{
+	{name: "killed", names: 1, claims: 1, left: [budgets]uint8{kills: 2, deletions: 1, policies: 1}},
+	{name: "forced", names: 1, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1, policies: 1, forced: 1, unbinding: 1}},
+	{name: "losses", names: 1, claims: 1, left: [budgets]uint8{kills: 1, losses: 2, policies: 1, unmounts: 1}},
+	{name: "restored", names: 1, claims: 1, left: [budgets]uint8{kills: 1, restores: 1, policies: 1}},
+	{name: "watches", names: 1, claims: 1, left: [budgets]uint8{restores: 1, breaks: 1, losses: 1}},
+	{name: "archived", names: 1, claims: 1, archive: true, left: [budgets]uint8{kills: 1, restores: 1, policies: 1, configs: 1}},
+	{name: "again", names: 1, claims: 2, left: [budgets]uint8{kills: 1, losses: 1}},
+	{name: "two", names: 2, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1}},
+	{name: "all", names: 2, claims: 2, left: [budgets]uint8{
+		kills: 2, restores: 1, policies: 1, deletions: 1, forced: 1, unbinding: 1, breaks: 1, losses: 2, unmounts: 1, configs: 1,
+	}},
+}
