@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,29 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 const word, outside = "--yes-this-node-has-the-data", "--yes-nothing-runs-outside"
 
 // golden compares with testdata/<name>.txt.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
+	goldenfile.Compare(t, filepath.Join("testdata", name+".txt"), got)
 }
 
 // object is a volume as it is in the API, without what changes with every write.

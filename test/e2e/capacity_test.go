@@ -247,15 +247,7 @@ func (w *environment) refusedFor(pod, message string) bool {
 // takes of those that publish is its own.
 func TestSchedulerScoresByCapacity(t *testing.T) {
 	t.Parallel()
-	own, err := fixture.StartPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
 	w := &environment{fixture.New(t, own, "scoring-")}
 	w.driver()
 	class := w.Class("c", wait)

@@ -92,16 +92,22 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// hostOfTwoPools runs a daemon that has a pool "other" besides, a plain directory, and returns where that is.
+func (w *environment) hostOfTwoPools() (h *host, other string) {
+	w.Helper()
+	other = hosttestDir(w.T, "other")
+	h = w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
+	if out, code := h.Call("prepare", "other"); code != 0 {
+		w.Fatal(out)
+	}
+	return h.run(), other
+}
+
 // A volume object that points elsewhere is refused, and what it points to is untouched. Such an object
 // is written by hand, as any user with the right to create volumes could.
 func TestForgedVolumes(t *testing.T) {
 	w := newEnvironment(t)
-	other := hosttestDir(t, "other")
-	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
-	if out, code := h.Call("prepare", "other"); code != 0 {
-		t.Fatal(out)
-	}
-	h.run()
+	h, other := w.hostOfTwoPools()
 	victim := h.made("victim", w.Class("c", immediate, fixture.Parameters("pool", "fast")))
 	w.Must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
 	w.Must(os.Mkdir(filepath.Join(h.mount, "foreign"), 0o755))
@@ -176,12 +182,7 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 // The pool was taken out of the configuration: its volumes stay, and say why they are not removed.
 func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	w := newEnvironment(t)
-	other := hosttestDir(t, "other")
-	h := w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
-	if out, code := h.Call("prepare", "other"); code != 0 {
-		t.Fatal(out)
-	}
-	h.run()
+	h, other := w.hostOfTwoPools()
 	class := w.Class("c", immediate, fixture.Parameters("pool", "other"))
 	pv, kept := h.made("data", class), h.made("kept", w.Class("r", immediate, fixture.Parameters("pool", "other"), fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))

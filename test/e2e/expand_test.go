@@ -39,6 +39,19 @@ func conditions(c *corev1.PersistentVolumeClaim) (types []string) {
 	return types
 }
 
+// expandable makes a node with a bound claim "data" of 10 MiB, which may request more.
+func (w *environment) expandable() (*host, *corev1.PersistentVolume) {
+	w.Helper()
+	h := w.newHost("a").run()
+	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
+	return h, w.Bound("data")
+}
+
+// infeasible is for claimUntil: the claim's status says that its request cannot be met.
+func infeasible(c *corev1.PersistentVolumeClaim) bool {
+	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
+}
+
 // A claim grows while a pod has it, again and again, and nothing else changes. The node that has no part in it does
 // nothing.
 func TestExpand(t *testing.T) {
@@ -84,13 +97,9 @@ func TestExpand(t *testing.T) {
 // than it has, and gets that.
 func TestExpandInfeasible(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
-	pv := w.Bound("data")
+	h, pv := w.expandable()
 	w.Must(w.Request("data", "1Ti"))
-	claim := w.claimUntil("data", func(c *corev1.PersistentVolumeClaim) bool {
-		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
-	})
+	claim := w.claimUntil("data", infeasible)
 	if got := fmt.Sprint(conditions(claim)); got != "[ControllerResizeError Resizing]" {
 		t.Errorf("conditions %s", got)
 	}
@@ -130,9 +139,7 @@ func TestExpandReserves(t *testing.T) {
 	w.Must(w.Request("first", "40Mi"))
 	w.Sized("first", "40Mi")
 	w.Must(w.Request("second", "50Mi"))
-	claim := w.claimUntil("second", func(c *corev1.PersistentVolumeClaim) bool {
-		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
-	})
+	claim := w.claimUntil("second", infeasible)
 	if said := w.refused(claim, "NotEnoughSpace"); !strings.Contains(said, "50.0 MiB is promised to volumes, of which 10.0 MiB to this one") {
 		t.Errorf("event %q", said)
 	}
@@ -164,9 +171,7 @@ func TestExpandClassForbids(t *testing.T) {
 // What was requested while the pool is closed, or no daemon runs, is done when the pool is open again, and says why it waits.
 func TestExpandWaits(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
-	pv := w.Bound("data")
+	h, pv := w.expandable()
 	hosttest.Unmount(w, h.mount)
 	w.Must(w.Request("data", "20Mi"))
 	claim := w.claimUntil("data", func(*corev1.PersistentVolumeClaim) bool { return true })
@@ -187,9 +192,7 @@ func TestExpandWaits(t *testing.T) {
 // A claim that names its node by an old name is expanded by the node that has its volume, also if it grew while no daemon ran.
 func TestExpandOnARenamedNode(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
-	w.Bound("data")
+	h, _ := w.expandable()
 	patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"old-name"}}}`)
 	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{})
 	w.Must(err)
@@ -264,14 +267,10 @@ func TestExpandShared(t *testing.T) {
 // A volume whose record is gone is not expanded, and its claim says why.
 func TestExpandNotRecorded(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
-	pv := w.Bound("data")
+	h, pv := w.expandable()
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.Must(w.Request("data", "20Mi"))
-	claim := w.claimUntil("data", func(c *corev1.PersistentVolumeClaim) bool {
-		return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
-	})
+	claim := w.claimUntil("data", infeasible)
 	if said := w.refused(claim, "NotRecorded"); !strings.Contains(said, "is not recorded as a volume of pool fast") {
 		t.Errorf("event %q", said)
 	}

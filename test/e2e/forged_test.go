@@ -57,30 +57,20 @@ func TestSharedForgedLease(t *testing.T) {
 // The marker of another storage, in a lease without a holder, does not give the pool to the node that has it.
 func TestSharedForgedForAnother(t *testing.T) {
 	w := newEnvironment(t)
-	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
-	nodes := w.newNodes(mount, []string{"a", "b"})
-	right, wrong := nodes[0], nodes[1]
-	right.run()
+	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	wrong := nodes[1]
+	nodes[0].run()
 	w.holder(nodes, anyNode)
 	marker := w.lease().Annotations["hostpath-provisioner/marker"]
 	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
 	w.Bound("before")
-	wrong.unmount()
-	wrong.do("mount", "-o", "loop", hosttest.Mkfs(t, "ext4", 32).File, mount)
-	out, code := wrong.Call("prepare", "fast", "--replace")
-	if code != 0 {
-		t.Fatal(out)
-	}
-	wrong.run()
-	if _, err := w.WaitEvent(w.Soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
-		t.Fatal(err)
-	}
+	wrong.runOnOtherStorage()
 	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)
 	w.claim("after", class, "1Mi")
 	w.Bound("after")
 	w.wantLease(nodes[:1], marker)
-	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
+	wrong.do("sh", "-c", "! ls "+wrong.mount+" | grep pvc-")
 }
 
 // marker is that of the storage that this node has.

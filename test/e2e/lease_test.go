@@ -1,11 +1,7 @@
 package e2e
 
 import (
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +11,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -25,7 +20,7 @@ import (
 // door is a proxy before the API server that does something when a daemon reads a lease, before the read is
 // passed on, or serves other requests by itself.
 type door struct {
-	proxy *httputil.ReverseProxy
+	proxy http.Handler
 	serve atomic.Value // func(http.ResponseWriter, *http.Request) (done bool)
 
 	mu     sync.Mutex
@@ -35,22 +30,13 @@ type door struct {
 // behindDoor lets a host's daemon talk to the API server through a door.
 func (w *environment) behindDoor(n *host) *door {
 	w.Helper()
-	config := w.Config()
-	target, err := url.Parse(config.Host)
-	w.Must(err)
-	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	w.Must(err)
-	d := &door{proxy: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}}
-	server := httptest.NewUnstartedServer(d)
-	server.EnableHTTP2 = true
-	server.StartTLS() // client-go sends a kubeconfig's token over nothing else
-	w.Cleanup(server.CloseClientConnections)
+	d := &door{}
+	address, authority := w.Proxied(func(server http.Handler) http.Handler { d.proxy = server; return d })
 	file := n.Path("kubeconfig")
 	kubeconfig, err := clientcmd.LoadFromFile(file)
 	w.Must(err)
 	for _, c := range kubeconfig.Clusters {
-		c.Server = server.URL
-		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		c.Server, c.CertificateAuthorityData = address, authority
 	}
 	w.Must(clientcmd.WriteToFile(*kubeconfig, file))
 	return d

@@ -276,11 +276,7 @@ func TestMigrationRecipes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	own, err := fixture.StartPlane(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Stop()
+	own := fixture.OwnPlane(t)
 	all := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx}}
 	all.Must(own.AddNode(ctx, "kube-1", nil))
 	for _, r := range recipes(t) {

@@ -151,11 +151,7 @@ func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	own, err := fixture.StartPlane(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Stop()
+	own := fixture.OwnPlane(t)
 	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
 	h := w.newHost("a")
 	address := h.metrics()

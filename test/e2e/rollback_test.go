@@ -26,12 +26,7 @@ func ownEnvironment(t *testing.T) *environment {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel)
-	own, err := fixture.StartPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Kill() })
-	w := &environment{fixture.New(t, own, "e2e-")}
+	w := &environment{fixture.New(t, fixture.OwnPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s"), "e2e-")}
 	w.Ctx = ctx
 	return w
 }
@@ -95,6 +90,9 @@ func (w *environment) workers(nodes []*node) {
 // all nodes say which, and the data of bound volumes is what it was. Restored once more while the daemons
 // are stopped, and overtaken by new writes before they go on, the server has claims at versions that they take for known
 // ones: those get their volumes, too.
+//
+// A holder warns of a lease that was taken from it only while it counts on that lease, for leadership.Trust after a
+// renewal, and a control plane may take longer to start. The warning is in TestLeaseOfARestoredServer (daemon/leadership).
 func TestSharedRestored(t *testing.T) {
 	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
@@ -110,7 +108,7 @@ func TestSharedRestored(t *testing.T) {
 	w.workers(nodes)
 	first := w.holder(nodes, anyNode)
 	first.Kill()
-	second := w.holder(nodes, but(first))
+	w.holder(nodes, but(first))
 	first.run()
 	w.claim("lost", class, "1Mi")
 	w.Bound("lost")
@@ -120,7 +118,6 @@ func TestSharedRestored(t *testing.T) {
 	w.claim("after", class, "1Mi")
 	w.Bound("after")
 	w.workers(nodes)
-	w.toldNode([]*node{second}, "or the cluster's data was restored")
 
 	for _, n := range nodes {
 		w.Must(n.Signal(syscall.SIGSTOP))

@@ -250,27 +250,31 @@ func TestSharedAllClosed(t *testing.T) {
 // Another filesystem is mounted on one node: it is fine in itself, and not the one the others work in.
 func TestSharedOtherStorage(t *testing.T) {
 	w := newEnvironment(t)
-	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
-	nodes := w.newNodes(mount, []string{"a", "b"})
+	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	right, wrong := nodes[0], nodes[1]
 	right.run()
 	w.holder(nodes, anyNode)
-	image := hosttest.Mkfs(t, "ext4", 32)
-	wrong.unmount()
-	wrong.do("mount", "-o", "loop", image.File, mount)
-	if out, code := wrong.Call("prepare", "fast", "--replace"); code != 0 {
-		t.Fatal(out)
-	}
-	wrong.run()
-	if _, err := w.WaitEvent(w.Soon(), w.nodeObject(wrong.node), "StorageMismatch"); err != nil {
-		t.Error(err)
-	}
+	wrong.runOnOtherStorage()
 	right.unmount()
 	claim := w.claim("data", w.Class("c", immediate), "1Mi")
 	w.refused(claim, "PoolClosed")
 	right.remount()
 	right.wantTree(pool.Of(w.Bound("data").Name)...)
-	wrong.do("sh", "-c", "! ls "+mount+" | grep pvc-")
+	wrong.do("sh", "-c", "! ls "+wrong.mount+" | grep pvc-")
+}
+
+// runOnOtherStorage mounts another filesystem in the pool's place, prepares it, and runs the daemon, which tells that it is
+// not the other nodes'.
+func (n *node) runOnOtherStorage() {
+	n.w.Helper()
+	n.unmount()
+	n.do("mount", "-o", "loop", hosttest.Mkfs(n.w, "ext4", 32).File, n.mount)
+	if out, code := n.Call("prepare", "fast", "--replace"); code != 0 {
+		n.w.Fatal(out)
+	}
+	n.run()
+	_, err := n.w.WaitEvent(n.w.Soon(), n.w.nodeObject(n.node), "StorageMismatch")
+	n.w.Must(err)
 }
 
 // nodeObject is a Node as its events are about it: with its name as UID.

@@ -1,19 +1,13 @@
 package everynode
 
 import (
-	"encoding/pem"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -23,31 +17,14 @@ type counter struct {
 	mu     sync.Mutex
 	counts map[string]int // "POST persistentvolumes"
 	paths  map[string]int
-	proxy  *httputil.ReverseProxy
+	proxy  http.Handler
 }
 
 // counted puts a counter between this environment's daemons and the API server.
 func (w *environment) counted() *counter {
 	w.Helper()
-	config := w.Config()
-	target, err := url.Parse(config.Host)
-	w.Must(err)
-	// The daemons bring their own tokens: nothing of the administrator's but the server's certificate.
-	transport, err := rest.TransportFor(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
-	w.Must(err)
 	c := &counter{counts: map[string]int{}, paths: map[string]int{}}
-	c.proxy = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // watches
-	}
-	// With TLS, because client-go sends a kubeconfig's token over nothing else.
-	server := httptest.NewUnstartedServer(c)
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	w.Cleanup(server.CloseClientConnections)
-	w.address = server.URL
-	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	w.address, w.authority = w.Proxied(func(server http.Handler) http.Handler { c.proxy = server; return c })
 	return c
 }
 

@@ -166,11 +166,7 @@ func TestObjectMadeAgain(t *testing.T) {
 // what a pod has not written to yet. Back at its own, it catches up.
 func TestAnotherCluster(t *testing.T) {
 	t.Parallel()
-	other, err := fixture.StartPlane(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Stop()
+	other := fixture.OwnPlane(t)
 	w := environmentOn(t, plane.Get(t))
 	a, moved := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
@@ -207,11 +203,7 @@ func TestAnotherCluster(t *testing.T) {
 // restore takes back together with the deletion: its volume is there again.
 func TestRestored(t *testing.T) {
 	t.Parallel()
-	plane, err := fixture.StartPlane(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plane.Stop()
+	plane := fixture.OwnPlane(t)
 	w := environmentOn(t, plane)
 	on, off := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)

@@ -99,17 +99,24 @@ func TestJoinsLater(t *testing.T) {
 	}
 }
 
+// written makes a claim and waits until each host has its volume's directory, with data in it.
+func (w *environment) written(hosts []*host, name, class string) (pv string) {
+	w.Helper()
+	pv = w.claim(name, class, "1Mi")
+	w.Bound(name)
+	for _, h := range hosts {
+		h.wantTree(pool.Of(pv)...)
+		h.write(pv)
+	}
+	return pv
+}
+
 // A daemon that was off, by kill -9, while volumes came and went catches up with both when it returns.
 func TestOff(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
 	off, class := hosts[2], w.Class("c", immediate)
-	before := w.claim("before", class, "1Mi")
-	w.Bound("before")
-	for _, h := range hosts {
-		h.wantTree(pool.Of(before)...)
-		h.write(before)
-	}
+	before := w.written(hosts, "before", class)
 	off.Kill()
 	during := w.claim("during", class, "1Mi")
 	w.Bound("during")
@@ -133,12 +140,7 @@ func TestClosedPool(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
 	shut, class := hosts[1], w.Class("c", immediate)
-	early := w.claim("early", class, "1Mi")
-	w.Bound("early")
-	for _, h := range hosts {
-		h.wantTree(pool.Of(early)...)
-		h.write(early)
-	}
+	early := w.written(hosts, "early", class)
 	shut.unmount()
 	late := w.claim("late", class, "1Mi")
 	w.Bound("late")
