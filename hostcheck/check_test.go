@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 )
 
 // good is a pool below its mount point on which every rule keeps quiet.
@@ -216,7 +217,7 @@ func TestFaults(t *testing.T) {
 			fmt.Fprintf(&all, "\t%-5s %s: %s\n", found.Severity, found.Reason, found.Message)
 		}
 	}
-	golden(t, "testdata/faults.golden", []byte(all.String()))
+	goldenfile.Compare(t, "testdata/faults.golden", all.String())
 }
 
 var quotaFaults = []string{

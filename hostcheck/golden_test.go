@@ -3,27 +3,13 @@ package hostcheck
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		must(t, os.WriteFile(file, got, 0o644))
-	}
-	want, err := os.ReadFile(file)
-	must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s (rewrite it with -update)\ngot:\n%s\nwant:\n%s", file, got, want)
-	}
-}
 
 // TestRecordedHosts judges whole hosts: a report of trouble becomes a folder. The first ones were
 // composed after the tables of such distributions, not taken from one machine.
@@ -46,7 +32,7 @@ func TestRecordedHosts(t *testing.T) {
 			must(t, err)
 			got, err := json.MarshalIndent(Check(e, f), "", "  ")
 			must(t, err)
-			golden(t, filepath.Join(dir, "expected.json"), append(got, '\n'))
+			goldenfile.Compare(t, filepath.Join(dir, "expected.json"), string(got)+"\n")
 		})
 	}
 }

@@ -29,9 +29,7 @@ func refusing(code int, reason, message string) http.HandlerFunc {
 
 // What an API server refuses is told in its words, and the disk is listed all the same. Nothing is adopted.
 func TestRefusedByTheAPI(t *testing.T) {
-	h := newHost(t, plain)
-	s := &story{h: h}
-	s.call("prepare", "fast")
+	h, s := preparedStory(t)
 	h.record("node-a", "pvc-1")
 	s.says("a right that is lacking")
 	h.apiServer(refusing(http.StatusForbidden, "Forbidden", `persistentvolumes is forbidden: User "x" cannot list resource "persistentvolumes"`))

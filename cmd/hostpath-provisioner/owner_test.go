@@ -37,11 +37,18 @@ func (h *host) record(node, pv string) {
 	h.must(err)
 }
 
-// A disk of another node: every command refuses it until the operator has named the node that it was.
-func TestPoolOfAnotherNode(t *testing.T) {
+// preparedStory begins with a pool that was prepared, a plain directory.
+func preparedStory(t *testing.T) (*host, *story) {
+	t.Helper()
 	h := newHost(t, plain)
 	s := &story{h: h}
 	s.call("prepare", "fast")
+	return h, s
+}
+
+// A disk of another node: every command refuses it until the operator has named the node that it was.
+func TestPoolOfAnotherNode(t *testing.T) {
+	h, s := preparedStory(t)
 	h.own("node-b", "0a1b")
 	s.says("the marker names node-b")
 	s.call("check", "fast")
@@ -61,9 +68,7 @@ func TestPoolOfAnotherNode(t *testing.T) {
 
 // A marker of an earlier version names no node, and then the records do.
 func TestRecordsOfAnotherNode(t *testing.T) {
-	h := newHost(t, plain)
-	s := &story{h: h}
-	s.call("prepare", "fast")
+	h, s := preparedStory(t)
 	h.record("node-b", "pvc-1")
 	s.says("a record names node-b")
 	s.call("check", "fast")

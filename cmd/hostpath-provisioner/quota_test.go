@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // limits are the limits of a filesystem, which this machine's kernel does not enforce.
@@ -41,15 +39,7 @@ func (l limits) From(_ int, from uint32) (all []quota.Usage, err error) {
 func TestQuotaApply(t *testing.T) {
 	dir := hosttest.PoolMount(t, hosttest.Mkfs(t, "xfs", 320))
 	t.Cleanup(func() { hosttest.Unmount(t, dir) })
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := mounts.IdentityOf(fd)
-	unix.Close(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := pool.Identity(t, dir)
 	var out bytes.Buffer
 	kernel := limits{}
 	store := volume.New(volume.Options{Name: "fast", Path: dir})
@@ -70,7 +60,7 @@ func TestQuotaApply(t *testing.T) {
 	if err := os.Symlink("x", filepath.Join(dir, "pvc-a", "link")); err != nil {
 		t.Fatal(err)
 	}
-	err = l.list(t.Context())
+	err := l.list(t.Context())
 	applied := l.apply(t.Context())
 	again := l.apply(t.Context())
 	if err != nil || applied == nil || again == nil || !strings.Contains(again.Error(), "pvc-b") {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,10 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) {
 	beChild()
@@ -111,19 +109,7 @@ func golden(t *testing.T, name, got string) {
 	got = landlock.ReplaceAllString(got, "Landlock is available (ABI n)")
 	got = landlockJSON.ReplaceAllString(got, `"landlock": 7`)
 	got = regexp.MustCompile(`(?m)^time=\S+ `).ReplaceAllString(got, "time=TIME ")
-	file := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
+	goldenfile.Compare(t, filepath.Join("testdata", name+".txt"), got)
 }
 
 // story is a list of calls and what came of them.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
@@ -191,15 +190,7 @@ func site(t *testing.T) (Options, *cluster) {
 	t.Helper()
 	path := hosttest.Dir(t)
 	store := volume.New(volume.Options{Name: "fast", Path: path})
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	id, err := mounts.IdentityOf(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := pool.Identity(t, path)
 	must(t, store.InitMarker(t.Context(), id, []byte("{}\n")))
 	must(t, os.Mkdir(filepath.Join(path, "pvc-1"), 0o777))
 	must(t, os.WriteFile(filepath.Join(path, "pvc-1", "data"), nil, 0o600))

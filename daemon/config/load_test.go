@@ -2,16 +2,15 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
+)
 
 // write makes a configuration directory: "config.toml" and, with the other pairs, files beside it.
 func write(t testing.TB, config string, more ...string) string {
@@ -107,20 +106,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	if !errors.As(err, &all) {
 		t.Fatalf("%T %v, want Errors", err, err)
 	}
-	golden := "testdata/everything/expected.txt"
-	got := err.Error() + "\n"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	goldenfile.Compare(t, "testdata/everything/expected.txt", err.Error()+"\n")
 }
 
 func TestRefusals(t *testing.T) {

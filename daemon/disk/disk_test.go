@@ -9,13 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	testpool "github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // report is of a pool whose directory has this inode; its free space is the same number, to tell reports apart.
@@ -150,22 +149,14 @@ func TestReplacedDirectory(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := mounts.IdentityOf(fd)
-	unix.Close(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := testpool.Identity(t, path)
 	p, g := pool(volume.New(volume.Options{Name: "fast", Path: path}))
 	g.Set(hostcheck.Report{Pool: "fast", Identity: id}, time.Now())
 	h := open(t, p)
 	if err := errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	err = h.Create(volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1"}, Mode: 0o700})
+	err := h.Create(volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1"}, Mode: 0o700})
 	if entries, _ := os.ReadDir(path); !errors.Is(err, volume.ErrMoved) || len(entries) > 0 {
 		t.Errorf("got %v, want ErrMoved; %v", err, entries)
 	}

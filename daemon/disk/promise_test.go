@@ -12,14 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	testpool "github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 var errFault = errors.New("i/o error")
@@ -71,11 +70,7 @@ func newLedger(t *testing.T) *ledger {
 	store := &faulty{Pool: volume.New(volume.Options{Name: "fast", Path: path})}
 	l := &ledger{T: t, path: path, faulty: store, gate: gate.New("fast")}
 	l.must(os.Mkdir(path, 0o700))
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	l.must(err)
-	defer unix.Close(fd)
-	l.id, err = mounts.IdentityOf(fd)
-	l.must(err)
+	l.id = testpool.Identity(t, path)
 	l.must(store.InitMarker(t.Context(), l.id, []byte("{}\n")))
 	l.gate.Set(hostcheck.Report{Pool: "fast", Identity: l.id, Size: 1000, Available: 1000}, time.Now())
 	l.Pool = poolAt(l.gate, store)

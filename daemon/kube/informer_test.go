@@ -117,10 +117,7 @@ func TestInformerBacksOff(t *testing.T) {
 	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
-	w.intercept(func(r *http.Request) (*http.Response, error) {
-		if !isWatch(r) {
-			return nil, nil
-		}
+	w.interceptWatches(func(r *http.Request) (*http.Response, error) {
 		header := http.Header{"Content-Type": {"application/json"}}
 		return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 	})
@@ -229,10 +226,7 @@ func TestInformerGivesUpWithoutResponse(t *testing.T) {
 	t.Parallel()
 	ns, d := namespace(t), &changeLog{}
 	c, w := newClient(t, Options{})
-	w.intercept(func(r *http.Request) (*http.Response, error) {
-		if !isWatch(r) {
-			return nil, nil
-		}
+	w.interceptWatches(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})

@@ -117,6 +117,16 @@ func (w *wire) intercept(f func(*http.Request) (*http.Response, error)) {
 	w.respond = f
 }
 
+// interceptWatches is intercept for watches alone.
+func (w *wire) interceptWatches(f func(*http.Request) (*http.Response, error)) {
+	w.intercept(func(r *http.Request) (*http.Response, error) {
+		if !isWatch(r) {
+			return nil, nil
+		}
+		return f(r)
+	})
+}
+
 // count is how many requests since the last forget contain the words.
 func (w *wire) count(words string) int {
 	w.mu.Lock()

@@ -264,11 +264,17 @@ func TestOneWins(t *testing.T) {
 	c, _ := newClient(t, Options{})
 	newClaim(t, plane, ns, "claim", "1")
 	claim, _, _ := selected(t, c, ns, "claim")
+	oneWins(t, func(node string) (bool, error) { return c.SetSelectedNode(t.Context(), claim, node) })
+}
+
+// oneWins has many nodes try something at the same time, of which one is to succeed.
+func oneWins(t *testing.T, try func(node string) (won bool, err error)) {
+	t.Helper()
 	var winners atomic.Int32
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			won, err := c.SetSelectedNode(t.Context(), claim, fmt.Sprintf("node-%d", i))
+			won, err := try(fmt.Sprintf("node-%d", i))
 			if err != nil {
 				t.Error(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // logging are the filesystems on which earlier versions left the text of a record to the log.
@@ -44,7 +45,7 @@ func TestRecordInTheLog(t *testing.T) {
 			cutPower(t, path, withLog)
 			hosttest.Unmount(t, path)
 			image.Mount(t, path)
-			r = restarted(&rig{path: path, id: identity(t, path)})
+			r = restarted(&rig{path: path, id: pool.Identity(t, path)})
 			if text := r.raw(t, pv); len(bytes.Trim(text, "\x00")) > 0 {
 				t.Errorf("the data of %s was written before the cut: nothing was tried", pv)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // filesystems are what pools lie on. Each gives a directory on a filesystem of its own.
@@ -153,7 +154,7 @@ func TestCrash(t *testing.T) {
 						dir := filepath.Join(base, fmt.Sprintf("pool-%d-%d", i, n))
 						must(t, os.Mkdir(dir, 0o700))
 						write(t, filepath.Join(dir, "foreign", "file"), "not ours")
-						r := restarted(&rig{path: dir, id: identity(t, dir)})
+						r := restarted(&rig{path: dir, id: pool.Identity(t, dir)})
 						if op.before != nil {
 							op.before(t, r)
 						}

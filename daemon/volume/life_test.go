@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // What a pool holds at each station of a volume's life, name by name.
@@ -81,7 +83,7 @@ func sortedList(all []string) []string {
 func TestInitMarkerSurprises(t *testing.T) {
 	for name, text := range map[string]string{"a file": "file", "a link": "link"} {
 		r := restarted(&rig{path: t.TempDir()})
-		r.id = identity(t, r.path)
+		r.id = pool.Identity(t, r.path)
 		surprise(t, r.meta(), text)
 		before := contents(t, r.path)
 		if err := r.InitMarker(t.Context(), r.id, marker); err == nil || errors.Is(err, ErrMoved) {

@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
@@ -29,7 +28,7 @@ type rig struct {
 // onDisk prepares a pool in dir.
 func onDisk(t testing.TB, dir string) *rig {
 	t.Helper()
-	r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: identity(t, dir)}
+	r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: pool.Identity(t, dir)}
 	if err := r.InitMarker(t.Context(), r.id, marker); err != nil {
 		t.Fatal(err)
 	}
@@ -40,20 +39,6 @@ func onDisk(t testing.TB, dir string) *rig {
 func onTmpfs(t testing.TB) *rig {
 	t.Helper()
 	return onDisk(t, hosttest.Dir(t))
-}
-
-func identity(t testing.TB, dir string) mounts.Identity {
-	t.Helper()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	id, err := mounts.IdentityOf(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 func spec(pv string) Spec {

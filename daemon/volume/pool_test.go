@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // calls are all calls, made on a volume that is there.
@@ -338,7 +339,7 @@ func TestConflict(t *testing.T) {
 
 func TestNotPrepared(t *testing.T) {
 	dir := hosttest.Dir(t)
-	r := restarted(&rig{path: dir, id: identity(t, dir)})
+	r := restarted(&rig{path: dir, id: pool.Identity(t, dir)})
 	write(t, filepath.Join(dir, "foreign"), "")
 	for name, call := range calls(r) {
 		if err := call(); name != "InitMarker" && name != "List" && name != "Exists" && !errors.Is(err, ErrNotPrepared) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A power cut is played by FS_IOC_SHUTDOWN (linux/fs.h; xfs and ext4 have it), with the log written
@@ -48,7 +49,7 @@ func TestPowerCut(t *testing.T) {
 					t.Cleanup(func() { hosttest.Unmount(t, path) })
 					prepared(t, onDisk(t, path))
 					for n := 1; ; n++ {
-						r := restarted(&rig{path: path, id: identity(t, path)})
+						r := restarted(&rig{path: path, id: pool.Identity(t, path)})
 						r.ordered.id, r.ordered.yes = r.id, !strict
 						name := fmt.Sprint("pvc-", n)
 						died, err := stopAt(r, fmt.Sprint("#", n), func() error { _, err := r.Create(t.Context(), r.id, spec(name)); return err })
@@ -56,7 +57,7 @@ func TestPowerCut(t *testing.T) {
 						cutPower(t, path, how)
 						hosttest.Unmount(t, path)
 						image.Mount(t, path)
-						checkRecovered(t, restarted(&rig{path: path, id: identity(t, path)}), name, died)
+						checkRecovered(t, restarted(&rig{path: path, id: pool.Identity(t, path)}), name, died)
 						if died == "" {
 							break
 						}
@@ -99,7 +100,7 @@ func TestPowerCutRemoval(t *testing.T) {
 			cutPower(t, path, withNoLog)
 			hosttest.Unmount(t, path)
 			image.Mount(t, path)
-			r = restarted(&rig{path: path, id: identity(t, path)})
+			r = restarted(&rig{path: path, id: pool.Identity(t, path)})
 			found, err := r.Lookup(t.Context(), r.id, pv)
 			there, _ := r.Exists(t.Context(), r.id, spec(pv).Directory)
 			if there != (want == record.InPool) || found.Place != want || want == "" && !errors.Is(err, ErrNotRecorded) {
@@ -123,7 +124,7 @@ func TestKeepsOrder(t *testing.T) {
 	} {
 		image := hosttest.Mkfs(t, fs.fstype, fs.mib, fs.args...)
 		path := hosttest.PoolMount(t, image)
-		r := &rig{path: path, id: identity(t, path)}
+		r := &rig{path: path, id: pool.Identity(t, path)}
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		must(t, err)
 		if got := new(ordered).of(r.id, fd); got != fs.want {

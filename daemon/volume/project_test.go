@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // projectAt is the project of a directory.
@@ -64,7 +65,7 @@ func TestProjects(t *testing.T) {
 		for _, volumes := range []quota.Project{{}, own, pools} {
 			t.Run(has.name+"/"+string(rune('0'+volumes.ID%10)), func(t *testing.T) {
 				dir := mounted(t, "xfs", 320)
-				r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: identity(t, dir)}
+				r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: pool.Identity(t, dir)}
 				has.give(t, r)
 				dir = r.create(t, pv)
 				if got := projectAt(t, dir); got != has.wants {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // kernel has the limits that this machine's kernel does not enforce. What projects are used it counts on the disk,
@@ -99,7 +100,7 @@ const first, last = 1213202432, 1213202435
 func withQuotas(t testing.TB, dir string, begun *BegunProjects, k *kernel) *rig {
 	t.Helper()
 	q := &ProjectQuotas{Kernel: k, First: first, Last: last, InodesPerGiB: 1000, Begun: begun}
-	r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: identity(t, dir)}
+	r := &rig{Pool: New(Options{Name: "fast", Path: dir}), path: dir, id: pool.Identity(t, dir)}
 	r.SetQuotas(q)
 	must(t, r.InitMarker(t.Context(), r.id, marker))
 	return r

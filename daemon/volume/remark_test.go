@@ -10,21 +10,19 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A marker is replaced as a whole and only by one of the same ID, and what a crash left beside it goes.
 func TestRemark(t *testing.T) {
 	dir := hosttest.Dir(t)
 	p := New(Options{Name: "fast", Path: dir})
-	fd, err := os.Open(dir)
+	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer fd.Close()
-	id, err := mounts.IdentityOf(int(fd.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer root.Close()
+	id := pool.Identity(t, dir)
 	m := hostcheck.NewMarker("fast", time.Now())
 	if err := p.Remark(t.Context(), id, m); err == nil {
 		t.Error("a pool without a marker got one")
@@ -48,7 +46,7 @@ func TestRemark(t *testing.T) {
 	if err := p.Remark(t.Context(), id, m); err != nil {
 		t.Fatal(err)
 	}
-	got, err := hostcheck.ReadMarker(int(fd.Fd()))
+	got, err := hostcheck.ReadMarker(int(root.Fd()))
 	if err != nil || got != m {
 		t.Errorf("read %+v, %v, want %+v", got, err, m)
 	}

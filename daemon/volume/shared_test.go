@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // network are the filesystems that shared pools lie on: what they cannot do is what differs.
@@ -36,7 +37,7 @@ var network = []struct {
 // two daemons of different hosts in one pool.
 func two(t testing.TB, dir string) (a, b *rig) {
 	t.Helper()
-	id := identity(t, dir)
+	id := pool.Identity(t, dir)
 	a = &rig{Pool: New(Options{Name: "shared", Path: dir, HostID: "aaaaaaaa"}), path: dir, id: id}
 	b = &rig{Pool: New(Options{Name: "shared", Path: dir, HostID: "bbbbbbbb"}), path: dir, id: id}
 	prepared(t, a)
@@ -295,7 +296,7 @@ func onFUSE(t testing.TB, maker string) (*rig, *hungfs.FS) {
 	t.Helper()
 	dir := hosttest.Dir(t)
 	fs := hungfs.Mount(t, dir)
-	return &rig{Pool: New(Options{Name: "p", Path: dir, HostID: maker}), path: dir, id: identity(t, dir)}, fs
+	return &rig{Pool: New(Options{Name: "p", Path: dir, HostID: maker}), path: dir, id: pool.Identity(t, dir)}, fs
 }
 
 // Root of this host has no rights on the file server: one error says so.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // What volumes take is read by their projects, all of them, and told apart from what else is on the filesystem.
@@ -46,7 +47,7 @@ func TestUsageOfMixedPool(t *testing.T) {
 	r, k := onXFS(t)
 	for name, path := range map[string]string{"theirs": r.path, "below": r.path + "/below"} {
 		must(t, unix.Mkdir(filepath.Join(r.path, name), 0o700))
-		if u, err := withQuotas(t, path, &BegunProjects{}, k).Usage(t.Context(), identity(t, path)); err != nil || !u.Mixed {
+		if u, err := withQuotas(t, path, &BegunProjects{}, k).Usage(t.Context(), pool.Identity(t, path)); err != nil || !u.Mixed {
 			t.Errorf("%s: %v, mixed %t", name, err, u.Mixed)
 		}
 		must(t, unix.Rename(filepath.Join(r.path, name), r.meta("trash", name)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A call to which the filesystem does not reply is known while it waits and not after it; that of a
@@ -88,7 +89,7 @@ func TestWaitingIsOfEntries(t *testing.T) {
 	if entries < 4 {
 		t.Errorf("only %d entries", entries)
 	}
-	if _, err := r.Sweep(t.Context(), identity(t, hosttest.Dir(t))); !errors.Is(err, ErrMoved) || r.Waiting(0) != (Waiting{}) {
+	if _, err := r.Sweep(t.Context(), pool.Identity(t, hosttest.Dir(t))); !errors.Is(err, ErrMoved) || r.Waiting(0) != (Waiting{}) {
 		t.Errorf("%v, and it is still under way: %+v", err, r.Waiting(0))
 	}
 }

@@ -100,6 +100,15 @@ func isBroken(err error) bool {
 	return err != nil && !isStatus
 }
 
+func watchClaims(t *testing.T, client kubernetes.Interface) watch.Interface {
+	t.Helper()
+	w, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // What the proxy puts into a watch is an error of that kind to a real client.
 func TestErrorInAWatch(t *testing.T) {
 	event, err := errorEvent(gone)
@@ -115,10 +124,7 @@ func TestErrorInAWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := direct.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchClaims(t, direct)
 	if e := <-w.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		t.Errorf("the client sees %s %v", e.Type, e.Object)
 	}
@@ -128,10 +134,7 @@ func TestErrorInAWatch(t *testing.T) {
 func TestSilence(t *testing.T) {
 	s := newServer(t)
 	client, sky := s.through(t, fair)
-	w, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchClaims(t, client)
 	sky.hush()
 	s.CloseClientConnections() // the server's end; the client must not see it
 	select {
@@ -149,10 +152,7 @@ func TestSilence(t *testing.T) {
 func TestDark(t *testing.T) {
 	s := newServer(t)
 	client, sky := s.through(t, fair)
-	w, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchClaims(t, client)
 	<-s.requests
 	sky.turn(dark)
 	if e, open := <-w.ResultChan(); open && e.Type != watch.Error {

@@ -1,6 +1,6 @@
 // Package pool lists what is in a pool's directory, and compares it with what should be.
 //
-// It reads names only. It knows no daemon: the names of the daemon's own directories are part of what a pool
+// Tree reads names only. The package knows no daemon: the names of the daemon's own directories are part of what a pool
 // promises to its operator.
 package pool
 

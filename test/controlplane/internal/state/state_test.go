@@ -76,16 +76,19 @@ func TestFreePortIsFree(t *testing.T) {
 	_ = l.Close()
 }
 
+func authority(t *testing.T, d *Dir) *Authority {
+	t.Helper()
+	a, err := d.Authority("ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func TestAuthorityIsKept(t *testing.T) {
 	d := open(t, t.TempDir())
-	first, err := d.Authority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := d.Authority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := authority(t, d)
+	again := authority(t, d)
 	if !bytes.Equal(first.PEM(), again.PEM()) {
 		t.Error("a second call made another authority")
 	}
@@ -106,10 +109,7 @@ func TestHalfMadeAuthorityIsMadeAgain(t *testing.T) {
 	if err := os.Remove(d.Path("pki", "ca.crt")); err != nil {
 		t.Fatal(err)
 	}
-	made, err := d.Authority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := authority(t, d)
 	cert, _, err := made.Issue(Leaf{Name: "client"})
 	if err != nil {
 		t.Fatal(err)
@@ -119,10 +119,7 @@ func TestHalfMadeAuthorityIsMadeAgain(t *testing.T) {
 
 func TestServerCertificate(t *testing.T) {
 	d := open(t, t.TempDir())
-	ca, err := d.Authority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := authority(t, d)
 	if err := d.IssueFile(ca, "server", Leaf{Name: "server", Hosts: []string{"127.0.0.1", "localhost"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +152,7 @@ func TestSigningKeyIsKept(t *testing.T) {
 
 func TestKubeconfig(t *testing.T) {
 	d := open(t, t.TempDir())
-	ca, err := d.Authority("ca")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := authority(t, d)
 	data, err := ca.Kubeconfig("https://127.0.0.1:1", Leaf{Name: "admin", Groups: []string{"system:masters"}})
 	if err != nil {
 		t.Fatal(err)
