@@ -67,6 +67,9 @@ func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
 	is := storagecapacity.Object{
 		Name: o.Name, Class: o.StorageClassName, Node: o.Labels[plan.NodeLabel], Closed: words.Name(o.Annotations[capacityClosed]),
 	}
+	if o.NodeTopology != nil && len(o.NodeTopology.MatchExpressions) == 1 {
+		is.Hostnames = o.NodeTopology.MatchExpressions[0].Values
+	}
 	for _, owner := range o.OwnerReferences {
 		is.Owner = storagecapacity.Owner{Name: owner.Name, UID: string(owner.UID)}
 	}

@@ -30,11 +30,11 @@ type UnplacedFacts struct {
 
 // Offers is what the nodes publish for one class.
 type Offers struct {
-	Unbounded bool // some nodes publish nothing, and the scheduler may choose them whatever a claim requests
-	Nodes     int  // that publish something
-	Largest   uint64
-	On        string   // a node that has the largest
-	None      []string // the nodes that can give nothing, with the reason of a closed pool: "node-a (NotMounted)"
+	Silent  int // nodes that publish nothing: the scheduler may choose them whatever a claim requests
+	Nodes   int // that publish something
+	Largest uint64
+	On      string   // a node that has the largest
+	None    []string // the nodes that can give nothing, with the reason of a closed pool: "node-a (NotMounted)"
 }
 
 // Add takes note of what one node publishes: closed is the reason why its pool takes no volumes, "" if it does.
@@ -55,6 +55,9 @@ const (
 	// settleAfter is how long a claim may be without a node before it is looked at, and how long it has to fit on no node
 	// before it is told so: the scheduler chooses within a second or so, and a pool may be mounted again.
 	settleAfter = 5 * time.Second
+	// silentNodesAfter is the same where nodes publish nothing, which have no daemon perhaps: the scheduler would have chosen one
+	// of them by then if the pod could run there.
+	silentNodesAfter = 30 * time.Second
 	// turnSpan is the mean time between two nodes' looks.
 	turnSpan = 2 * time.Second
 	// offersAgain is how often the first of the nodes compares again.
@@ -128,11 +131,14 @@ func fitsElsewhere(f UnplacedFacts) (Verdict, bool) {
 // compared.
 func (f UnplacedFacts) FitsSomewhere() bool {
 	o := f.Offers
-	return o == nil || o.Nodes == 0 || o.Unbounded || fits(requested(f.Claim), o.Largest)
+	return o == nil || o.Nodes == 0 || fits(requested(f.Claim), o.Largest)
 }
 
 func mayChange(f UnplacedFacts) (Verdict, bool) {
 	wait := settleAfter - f.Missing
+	if f.Offers != nil && f.Offers.Silent > 0 {
+		wait += silentNodesAfter - settleAfter
+	}
 	return Verdict{Action: Wait, After: wait}, wait > 0
 }
 
@@ -160,8 +166,16 @@ func (f UnplacedFacts) fitsNowhere() string {
 	if o.Largest > 0 {
 		most = fmt.Sprintf("the most that one can give to a volume of class %s is %s, on %s", class, words.Size(o.Largest), words.Name(o.On))
 	}
-	return fmt.Sprintf("no node has room for the claim: it requests %s, and of %s %s; %sadd storage, remove volumes, or request less",
-		words.Name(size.String()), of, most, o.nothing())
+	return fmt.Sprintf("no node is known to have room for the claim: it requests %s, and of %s %s; %s%sadd storage, remove volumes, or request less",
+		words.Name(size.String()), of, most, o.silent(), o.nothing())
+}
+
+// silent is the part of the message about nodes that publish nothing, "" if there are none.
+func (o *Offers) silent() string {
+	if o.Silent == 0 {
+		return ""
+	}
+	return fmt.Sprintf("other nodes publish nothing (%d), and the scheduler may choose one of them if the pod can run there; ", o.Silent)
 }
 
 // noneNamed is how many of the nodes that can give nothing are named.

@@ -43,7 +43,8 @@ func TestUnplacedPrecedence(t *testing.T) {
 		{"before its time, and not asked", func(f *UnplacedFacts) { f.Age, f.Offers = 0, nil }, Wait, settleAfter},
 		{"not asked", func(f *UnplacedFacts) { f.Offers, f.Missing = nil, 0 }, Inquire, 0},
 		{"nothing is compared", func(f *UnplacedFacts) { f.Offers = &Offers{} }, Wait, offersAgain},
-		{"a node publishes nothing", func(f *UnplacedFacts) { f.Offers.Unbounded, f.Missing = true, 0 }, Wait, offersAgain},
+		{"a node publishes nothing, since just now", func(f *UnplacedFacts) { f.Offers.Silent, f.Missing = 1, settleAfter }, Wait, silentNodesAfter - settleAfter},
+		{"a node publishes nothing", func(f *UnplacedFacts) { f.Offers.Silent = 1 }, Remind, offersAgain},
 		{"it fits elsewhere, since just now", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30); f.Missing = 0 }, Wait, offersAgain},
 		{"a little less than it fits elsewhere", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30-1) }, Remind, offersAgain},
 		{"it fits on no node since just now", func(f *UnplacedFacts) { f.Missing = time.Second }, Wait, settleAfter - time.Second},
@@ -66,18 +67,20 @@ func TestFitsNowhereMessage(t *testing.T) {
 		change func(*Offers)
 		want   string
 	}{
-		{func(*Offers) {}, "no node has room for the claim: it requests 1Gi, and of 4 nodes that publish their room the most that one can give to a volume of class fast is 300 MiB, on node-a; " +
+		{func(*Offers) {}, "no node is known to have room for the claim: it requests 1Gi, and of 4 nodes that publish their room the most that one can give to a volume of class fast is 300 MiB, on node-a; " +
 			"nothing can be had on node-c (NotMounted), node-d; open the closed pools, add storage, remove volumes, or request less"},
-		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "NotMounted", 0) }, "no node has room for the claim: it requests 1Gi, and of 1 node that publishes its room none can give a volume of class fast; " +
+		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "NotMounted", 0) }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room none can give a volume of class fast; " +
 			"nothing can be had on node-a (NotMounted); open the closed pools, add storage, remove volumes, or request less"},
-		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "", 1) }, "no node has room for the claim: it requests 1Gi, and of 1 node that publishes its room the most that one can give to a volume of class fast is 1 B, on node-a; " +
+		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "", 1) }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room the most that one can give to a volume of class fast is 1 B, on node-a; " +
 			"add storage, remove volumes, or request less"},
+		{func(o *Offers) { o.Silent = 2 }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room the most that one can give to a volume of class fast is 1 B, on node-a; " +
+			"other nodes publish nothing (2), and the scheduler may choose one of them if the pod can run there; add storage, remove volumes, or request less"},
 		{func(o *Offers) {
 			*o = Offers{}
 			for i := range 100 {
 				o.Add(fmt.Sprintf("node-%02d", i), "", 0)
 			}
-		}, "no node has room for the claim: it requests 1Gi, and of 100 nodes that publish their room none can give a volume of class fast; " +
+		}, "no node is known to have room for the claim: it requests 1Gi, and of 100 nodes that publish their room none can give a volume of class fast; " +
 			"nothing can be had on node-00, node-01, node-02 and 97 more; add storage, remove volumes, or request less"},
 	} {
 		c.change(f.Offers)

@@ -25,7 +25,7 @@ func Offers(ctx context.Context, api API) (map[string]*plan.Offers, error) {
 			classes[o.Class] = offers
 		}
 		if o.Node == "" || o.Bytes < 0 { // of the nodes that publish nothing, or of one that will mend it
-			offers.Unbounded = true
+			offers.Silent += max(1, len(o.Hostnames))
 			continue
 		}
 		offers.Add(cmp.Or(o.Owner.Name, o.Node), o.Closed, uint64(o.Bytes))

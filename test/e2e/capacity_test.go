@@ -148,8 +148,8 @@ func TestNodeThatPublishesNothing(t *testing.T) {
 	w.Bound("later")
 }
 
-// Thirty claims race for the last space of three nodes: each is bound, or its pod waits for a reason, and no node is promised more
-// than it has.
+// Thirty claims race for the last space of three nodes: each is bound, or it and its pod wait for a reason, and no node is promised
+// more than it has.
 func TestRaceForTheLastSpace(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -188,6 +188,11 @@ func TestRaceForTheLastSpace(t *testing.T) {
 		})
 		return len(waiting) == 21
 	})
+	w.Eventually("each claim that waits says that it fits on no node", func() bool {
+		list, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=NoNodeFits"})
+		w.Must(err)
+		return len(list.Items) == 21
+	})
 	if n := bound(); n != 9 {
 		t.Errorf("%d claims are bound", n)
 	}
@@ -210,7 +215,7 @@ func TestFitsOnNoNode(t *testing.T) {
 	w.pod("user", []string{a.node, b.node}, "huge")
 	event, err := w.WaitEvent(w.unhurried(), huge, "NoNodeFits")
 	w.Must(err)
-	for _, want := range []string{"it requests 1Gi, and of 2 nodes", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
+	for _, want := range []string{"it requests 1Gi, and of 2 nodes that publish", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
 		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, want) {
 			t.Errorf("%s %q, want %q", event.Type, event.Message, want)
 		}
@@ -219,7 +224,7 @@ func TestFitsOnNoNode(t *testing.T) {
 
 	hosttest.Unmount(t, a.mount)
 	_, err = cluster.WaitFor(w.unhurried(), w.Client().CoreV1().Events(w.Namespace), event.Name, func(e *corev1.Event) bool {
-		return strings.Contains(e.Message, "; nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
+		return strings.Contains(e.Message, " nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
 	})
 	w.Must(err)
 	told, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=NoNodeFits"})
@@ -227,7 +232,7 @@ func TestFitsOnNoNode(t *testing.T) {
 	if len(told.Items) != 1 || told.Items[0].Count != 2 {
 		t.Errorf("told: %+v; claim fits is %s", told.Items, fits.UID)
 	}
-	said := func(h *host) bool { return strings.Contains(h.Log(), "no node has room for the claim") }
+	said := func(h *host) bool { return strings.Contains(h.Log(), "no node is known to have room for the claim") }
 	if said(a) == said(b) {
 		t.Errorf("node a told it: %t, node b told it: %t", said(a), said(b))
 	}
