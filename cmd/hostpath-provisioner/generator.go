@@ -31,12 +31,13 @@ func (p *program) generatorCommand() *cobra.Command {
 			if err != nil {
 				return errors.Join(err, p.keptDropIns(args[0]))
 			}
-			return errors.Join(p.writeDropIns(args[0], daemon.UnitPools(cfg)), p.keepMountPoints(daemon.LookedUnder(cfg)))
+			return errors.Join(p.writeDropIns(args[0], daemon.UnitPools(cfg)),
+				keepList(p, mountPointsFile, daemon.LookedUnder(cfg)), keepList(p, quotaPoolsFile, daemon.QuotaPools(cfg)))
 		},
 	}
 }
 
-// kept is where the last drop-ins of a valid configuration are, and its mount points. systemd empties a generator's
+// kept is where the last drop-ins of a valid configuration are, its mount points and its pools with quotas. systemd empties a generator's
 // directory before it runs it, also when it runs for another unit's sake: without them a mistake in the configuration
 // would take a service that is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
 // writable to generators, and little else (manager_run_generators in systemd's manager.c).
@@ -77,27 +78,30 @@ func (p *program) keptDropIns(dir string) error {
 	return nil
 }
 
-// mountPointsFile is the file in kept with what keepMountPoints writes.
-const mountPointsFile = "mount-points.json"
+// Files in kept, with what the service that looks under mount points and limits projects accepts while the configuration
+// has errors.
+const (
+	mountPointsFile = "mount-points.json"
+	quotaPoolsFile  = "quota-pools.json"
+)
 
-// keepMountPoints writes the mount points that the service which looks under them accepts while the configuration
-// has errors. A file that was written in part is no JSON, and names none.
-func (p *program) keepMountPoints(points []string) error {
-	text, err := json.Marshal(points)
+// keepList writes one of these files. One that was written in part is no JSON, and has nothing.
+func keepList[T any](p *program, file string, list []T) error {
+	text, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(p.host, kept, mountPointsFile), text)
+	return writeFile(filepath.Join(p.host, kept, file), text)
 }
 
-// keptMountPoints returns what keepMountPoints wrote, nothing if it did not since boot.
-func (p *program) keptMountPoints() (points []string, err error) {
-	text, err := os.ReadFile(filepath.Join(p.host, kept, mountPointsFile))
+// keptList returns what keepList wrote, nothing if it did not since boot.
+func keptList[T any](p *program, file string) (list []T, err error) {
+	text, err := os.ReadFile(filepath.Join(p.host, kept, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &points)
+		err = json.Unmarshal(text, &list)
 	}
-	return points, err
+	return list, err
 }

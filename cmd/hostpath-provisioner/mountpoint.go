@@ -35,34 +35,34 @@ func (p *program) mountpointCommand() *cobra.Command {
 			if err != nil { // the unit's sandbox is there all the same
 				log.Error("not confined: " + err.Error())
 			}
+			again := func(err error) error {
+				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
+					return fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
+				}
+				return err
+			}
 			s := mountpoint.Server{Look: hostcheck.LookUnder, Idle: idle, Log: log, Points: func() ([]string, error) {
-				points, err := p.lookedUnder()
-				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
-					err = fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
-				}
-				return points, err
+				points, err := configured(p, daemon.LookedUnder, mountPointsFile)
+				return points, again(err)
 			}, QuotaPools: func() ([]mountpoint.QuotaPool, error) {
-				cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
-				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
-					err = fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
-				}
-				return daemon.QuotaPools(cfg), err
+				pools, err := configured(p, daemon.QuotaPools, quotaPoolsFile)
+				return pools, again(err)
 			}}
 			return s.Serve(c.Context(), socket)
 		},
 	}
 }
 
-// lookedUnder returns the mount points of the configuration. Where that has errors, it returns the error and the mount
-// points of the last valid configuration that the generator read: the daemon goes on with that one, and a new process
+// configured returns what the service has to know of the configuration. Where that has errors, it returns the error and what
+// was kept of the last valid configuration that the generator read: the daemon goes on with that one, and a new process
 // of this service has no other memory of it. Root alone may widen that list: the daemon may have been taken over.
-func (p *program) lookedUnder() ([]string, error) {
+func configured[T any](p *program, of func(config.Config) []T, file string) ([]T, error) {
 	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 	if err != nil {
-		points, unread := p.keptMountPoints()
-		return points, errors.Join(err, unread)
+		all, unread := keptList[T](p, file)
+		return all, errors.Join(err, unread)
 	}
-	return daemon.LookedUnder(cfg), nil
+	return of(cfg), nil
 }
 
 func passedSocket() (*net.UnixConn, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -77,4 +80,36 @@ func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 	configure(strings.Replace(valid, "[pool.fast]", "[pool.fast]\nimmutable = 'off'", 1))
 	h.write(kept+"/"+mountPointsFile, `["`+h.path("fast")+`"]`)
 	looks("a valid configuration counts alone", "fast", hostcheck.NotPermitted)
+}
+
+// The same for the limits of projects, of pools and numbers that the last valid configuration has.
+func TestQuotaPoolsOfLastValidConfiguration(t *testing.T) {
+	h := newHost(t, "")
+	configure := func(text string) {
+		t.Helper()
+		h.write("config.toml", text) // what the generator reads
+		h.write("etc/config.toml", text)
+	}
+	h.must(os.Mkdir(h.path("fast"), 0o700))
+	var device unix.Stat_t
+	h.must(unix.Stat(h.path("fast"), &device))
+	limits := func(when string, project uint32, want string) {
+		t.Helper()
+		// A request for limits is sent as one for a look is. The filesystem here has none, which is no refusal of the service.
+		request := fmt.Sprintf(`{"call":"set","path":%q,"major":%d,"minor":%d,"id":%d}`, h.path("fast"), unix.Major(device.Dev), unix.Minor(device.Dev), project)
+		if b := mountPointService(h).Under(request, 20*time.Second); !strings.Contains(b.Error, want) || want == "" && b.Error != "" {
+			t.Errorf("%s: %+v", when, b)
+		}
+	}
+	configure("pool = 5\n")
+	limits("nothing is kept", 100, "cannot read the configuration")
+
+	configure(strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\nquota = 'project'\nquota_ids = [100, 199]\n", "BASE", h.base))
+	generated(t, h)
+	configure("pool = 5\n")
+	limits("a kept list", 100, "")
+	limits("a project of no kept range", 200, "cannot read the configuration")
+
+	configure(strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n", "BASE", h.base))
+	limits("a valid configuration counts alone", 100, "no configured pool")
 }

@@ -167,20 +167,20 @@ func TestKeptMountPoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, minimal)
 			h.write(kept+"/"+mountPointsFile, c.text)
-			points, err := (&program{host: h.base}).keptMountPoints()
+			points, err := keptList[string](&program{host: h.base}, mountPointsFile)
 			if strings.Join(points, " ") != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q, %v", points, err)
 			}
 		})
 	}
-	if points, err := (&program{host: t.TempDir()}).keptMountPoints(); points != nil || err != nil {
+	if points, err := keptList[string](&program{host: t.TempDir()}, mountPointsFile); points != nil || err != nil {
 		t.Errorf("before the first: %q, %v", points, err)
 	}
 	dir := t.TempDir()
 	if err := os.MkdirAll(dir+"/"+kept+"/"+mountPointsFile, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if points, err := (&program{host: dir}).keptMountPoints(); points != nil || err == nil {
+	if points, err := keptList[string](&program{host: dir}, mountPointsFile); points != nil || err == nil {
 		t.Errorf("a directory: %q, %v", points, err)
 	}
 }

@@ -57,7 +57,9 @@ func serve(args []string) error {
 	}, QuotaPools: func() (all []QuotaPool, err error) {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(args[0]), "quotas"))
 		if err != nil {
-			return nil, err
+			kept, _ := os.ReadFile(filepath.Join(filepath.Dir(args[0]), "kept"))
+			_ = json.Unmarshal(kept, &all)
+			return all, err
 		}
 		return all, json.Unmarshal(text, &all)
 	}}

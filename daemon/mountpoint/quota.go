@@ -75,12 +75,8 @@ func (s *Server) takeQuota(request []byte, end int) error {
 	}
 	unread := error(nil)
 	if !s.permits(task.quotaRequest) && s.QuotaPools != nil {
-		var pools []QuotaPool
-		if pools, unread = s.QuotaPools(); errors.Is(unread, ErrStartAgain) {
+		if unread = s.readQuotaPools(); errors.Is(unread, ErrStartAgain) {
 			return unread
-		}
-		if unread == nil {
-			s.quotaPools = pools
 		}
 	}
 	if !s.permits(task.quotaRequest) {
@@ -92,6 +88,21 @@ func (s *Server) takeQuota(request []byte, end int) error {
 	return nil
 }
 
+// readQuotaPools reads which pools count. While the configuration has errors, those of the last valid one count as well as
+// those that this process knew: the daemon may go on with either.
+func (s *Server) readQuotaPools() error {
+	pools, err := s.QuotaPools()
+	if err == nil {
+		s.quotaPools = nil
+	}
+	for _, p := range pools {
+		if !slices.Contains(s.quotaPools, p) {
+			s.quotaPools = append(s.quotaPools, p)
+		}
+	}
+	return err
+}
+
 func (t quotaTask) unknown(unread error) error {
 	if unread != nil {
 		return notRead(unread)
@@ -100,8 +111,7 @@ func (t quotaTask) unknown(unread error) error {
 }
 
 // permits reports whether a request is about a pool that was configured when the configuration was last read: it is read
-// when a request would be refused, and its pools count until then, because the daemon goes on with an earlier
-// configuration while the present one has errors.
+// when a request would be refused, and its pools count until then.
 func (s *Server) permits(r quotaRequest) bool {
 	return slices.ContainsFunc(s.quotaPools, func(p QuotaPool) bool {
 		return p.Path == r.Path && (r.Call != callSet || r.ID != 0 && p.First <= r.ID && r.ID <= p.Last)

@@ -15,12 +15,20 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// limits writes the pools with project quotas.
-func (env *environment) limits(pools ...QuotaPool) {
+// limits writes the pools with project quotas that the configuration has.
+func (env *environment) limits(pools ...QuotaPool) { env.write("quotas", pools) }
+
+// broken has a configuration with errors, and these pools of an earlier one.
+func (env *environment) broken(kept ...QuotaPool) {
+	must(env.t, os.Remove(filepath.Join(env.dir, "quotas")))
+	env.write("kept", kept)
+}
+
+func (env *environment) write(file string, pools []QuotaPool) {
 	env.t.Helper()
 	text, err := json.Marshal(pools)
 	must(env.t, err)
-	must(env.t, os.WriteFile(filepath.Join(env.dir, "quotas"), text, 0o600))
+	must(env.t, os.WriteFile(filepath.Join(env.dir, file), text, 0o600))
 }
 
 // asking is the calls for a path, which are made by the service.
@@ -93,6 +101,34 @@ func TestQuotaRequests(t *testing.T) {
 	}
 	if err := env.request(pool, pool, quotaRequest{Call: callSet, ID: 100}); err == nil || !strings.Contains(err.Error(), "cannot read the configuration") {
 		t.Errorf("not known, without a configuration that can be read: %v", err)
+	}
+}
+
+// While the configuration has errors, the pools that the service knew count, and those of the last valid configuration: the
+// daemon may go on with either. When it is valid again, its own count alone.
+func TestQuotaPoolsOfBothConfigurations(t *testing.T) {
+	known, kept := hosttest.Dir(t), hosttest.Dir(t)
+	env := newEnvironment(t)
+	refused := func(pool string) string {
+		if err := env.request(pool, pool, quotaRequest{Call: callSet, ID: 100}); !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESRCH) {
+			return err.Error()
+		}
+		return ""
+	}
+	env.limits(QuotaPool{known, 100, 199})
+	if got := refused(known); got != "" {
+		t.Fatal(got)
+	}
+	env.broken(QuotaPool{kept, 100, 199})
+	if got := refused(kept) + refused(known); got != "" {
+		t.Error(got)
+	}
+	env.limits(QuotaPool{known, 300, 399})
+	for _, pool := range []string{kept, known} {
+		refused(hosttest.Dir(t)) // has the configuration read
+		if got := refused(pool); !strings.Contains(got, "no configured pool") {
+			t.Errorf("%s, with a valid configuration: %q", pool, got)
+		}
 	}
 }
 

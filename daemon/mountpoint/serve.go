@@ -42,12 +42,13 @@ type Server struct {
 	// ends the service.
 	Points func() ([]string, error)
 	Look   func(point string) hostcheck.Bare // hostcheck.LookUnder
-	// QuotaPools are the pools that the configuration has now, whose project quotas may be read and set. nil: none.
+	// QuotaPools are the pools that the configuration has now, whose project quotas may be read and set; with an error, those
+	// of the last valid one. nil: none.
 	QuotaPools func() ([]QuotaPool, error)
 	Idle       time.Duration // without a request, after which Serve returns
 	Log        *slog.Logger
 
-	quotaPools []QuotaPool // of QuotaPools, when the configuration was valid last
+	quotaPools []QuotaPool // of QuotaPools
 	quotas     map[string]*quotaQueue
 	known      map[string]bool // of Points, since the start
 	told       time.Time       // when a refusal was logged last
