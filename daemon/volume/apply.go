@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -165,42 +164,6 @@ func (s *session) lastFree() (uint32, error) {
 	}
 	return 0, fmt.Errorf("%w: %d to %d", ErrNoProject, s.quotas.First, s.quotas.Last)
 }
-
-// Of a pool with project quotas, a record is changed by the daemon and by Apply, two processes. Each locks the directory of
-// the records for that long: the calls of the daemon share it, because they lock volumes among themselves.
-
-// share keeps Apply from changing records until the session ends.
-func (s *session) share() error {
-	if s.quotas == nil {
-		return nil
-	}
-	volumes, err := s.dir(volumesDir)
-	if err != nil {
-		return nil // whoever needs it says so
-	}
-	return wrap("locking "+volumesDir, openat.Retry(func() error { return unix.Flock(volumes, unix.LOCK_SH) }))
-}
-
-// exclude waits until no call of the daemon is under way that may change a record.
-func (s *session) exclude(ctx context.Context) error {
-	volumes, err := s.dir(volumesDir)
-	if err != nil {
-		return err
-	}
-	for {
-		err := openat.Retry(func() error { return unix.Flock(volumes, unix.LOCK_EX|unix.LOCK_NB) })
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return wrap("locking "+volumesDir, err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-func (s *session) admit() { _ = unix.Flock(s.dirs[volumesDir], unix.LOCK_UN) }
 
 // projector gives what package tree walks, which says what is refused, a project. A directory hands it down before its
 // entries are visited, so that what is made meanwhile has it.

@@ -37,6 +37,7 @@ type Pool struct {
 	hostID     string
 	quotas     atomic.Pointer[ProjectQuotas]
 	recorded   recorded
+	excluded   excluded
 	fsyncs     fsyncGroup
 	ordered    ordered
 	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
@@ -259,7 +260,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 			return err
 		}
 		defer s.end()
-		if err := s.share(); err != nil {
+		if err := s.share(ctx); err != nil {
 			return err
 		}
 		return p.remote(work(s))

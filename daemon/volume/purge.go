@@ -73,6 +73,9 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 		return purged, err
 	}
 	defer unlock()
+	if err := s.share(ctx); err != nil {
+		return purged, err
+	}
 	purged.Forgotten, err = s.finishPurge(pv, purged.Removed > 0)
 	return purged, err
 }

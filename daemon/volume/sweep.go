@@ -30,6 +30,9 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 		return 0, err
 	}
 	defer s.end()
+	if err := s.share(ctx); err != nil { // Apply may have begun a record
+		return 0, err
+	}
 	staging, err := s.names(stagingDir)
 	if err != nil {
 		return 0, err

@@ -1,0 +1,89 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+)
+
+// A process that gives volumes their limits was stopped while it has the records locked. The first call of the daemon waits
+// for it, the next ones do not, and none waits for longer than its context; when the lock is free, all is as before.
+func TestRecordsLockedForLong(t *testing.T) {
+	r, _ := onXFS(t)
+	r.limited(t, "pvc-removed")
+	must(t, r.Trash(t.Context(), r.id, "pvc-removed"))
+	must(t, r.Discard(t.Context(), r.id, "pvc-removed"))
+	volumes, err := unix.Open(r.meta("volumes"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Flock(volumes, unix.LOCK_EX))
+	synctest.Test(t, func(t *testing.T) {
+		within := func(limit time.Duration) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		create := func(ctx context.Context) error { _, err := r.Create(ctx, r.id, limitedSpec(pv)); return err }
+		if err := create(within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one that may wait for a second: %v", err)
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"create": create,
+			"purge":  func(ctx context.Context) error { _, err := r.Pool.Purge(ctx, r.id, "pvc-removed"); return err },
+			"sweep":  func(ctx context.Context) error { _, err := r.Sweep(ctx, r.id); return err },
+		} {
+			time.Sleep(time.Minute)
+			if err := call(within(time.Minute)); !errors.Is(err, ErrApplying) {
+				t.Errorf("%s: %v", name, err)
+			}
+			began := time.Now()
+			if err := call(within(time.Minute)); !errors.Is(err, ErrApplying) || time.Since(began) > 0 {
+				t.Errorf("%s again, after %v: %v", name, time.Since(began), err)
+			}
+		}
+	})
+	unix.Close(volumes)
+	r.limited(t, pv)
+	_, err = r.Pool.Purge(t.Context(), r.id, "pvc-removed")
+	must(t, err)
+}
+
+// setting does something before a limit is set.
+type setting struct {
+	*kernel
+	before func(l quota.Limit)
+}
+
+func (k *setting) Set(root int, id uint32, l quota.Limit) error {
+	k.before(l)
+	return k.kernel.Set(root, id, l)
+}
+
+// The daemon removes the last of a volume while its limit is about to be set: no limit is left of it.
+func TestApplyWhilePurged(t *testing.T) {
+	r, k, _ := unlimited(t)
+	daemon := withQuotas(t, r.path, &BegunProjects{}, k)
+	purge := func(ctx context.Context) error { _, err := daemon.Pool.Purge(ctx, r.id, pv); return err }
+	r.atCrashPoint = func(name string) {
+		if name == "walked" {
+			must(t, daemon.Trash(t.Context(), r.id, pv))
+			must(t, daemon.Discard(t.Context(), r.id, pv))
+		}
+	}
+	var meanwhile error
+	slow := *r.quotas.Load()
+	slow.Kernel = &setting{k, func(quota.Limit) {
+		synctest.Test(t, func(t *testing.T) { meanwhile = purge(t.Context()) })
+	}}
+	r.SetQuotas(&slow)
+	_, err := r.Apply(t.Context(), r.id, pv)
+	must(t, errors.Join(err, purge(t.Context())))
+	if _, err := r.Lookup(t.Context(), r.id, pv); !errors.Is(meanwhile, ErrApplying) || !errors.Is(err, ErrNotRecorded) || len(k.limits) != 0 {
+		t.Errorf("%v, %v, limits are %v", meanwhile, err, k.limits)
+	}
+}
