@@ -120,15 +120,20 @@ func (h Handle) Resize(pv string, bytes int64) error {
 	if err := h.count(); err != nil {
 		return err
 	}
-	return h.do(func(s Storage) error { return h.resize(s, pv, bytes, h.space()) })
+	return h.do(func(s Storage) error {
+		return h.resize(s, pv, bytes, h.space(), func() (bool, error) { return true, s.Resize(h.ctx, h.id, pv, bytes) })
+	})
 }
 
-// Restore is Resize of a volume whose object has the size already. It is not refused for want of space.
+// Restore is Resize of a volume whose object has the size already, and whose record says less: else it changes nothing. It is
+// not refused for want of space.
 func (h Handle) Restore(pv string, bytes int64) error {
 	if err := h.count(); err != nil {
 		return err
 	}
-	return h.do(func(s Storage) error { return h.resize(s, pv, bytes, unbounded(h.space())) })
+	return h.do(func(s Storage) error {
+		return h.resize(s, pv, bytes, unbounded(h.space()), func() (bool, error) { return s.Raise(h.ctx, h.id, pv, bytes) })
+	})
 }
 
 // Usage returns what the pool's volumes take of their limits.

@@ -63,14 +63,14 @@ func (h Handle) create(s Storage, spec volume.Spec) error {
 	return err
 }
 
-// resize is create for a volume that there is.
-func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space) error {
+// resize is create for a volume that there is. do reports whether it has the size then by this call.
+func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do func() (bool, error)) error {
 	taken, err := h.pool.Account.Grow(pv, uint64(max(bytes, 0)), of)
 	if err != nil {
 		return err
 	}
-	err = s.Resize(h.ctx, h.id, pv, bytes)
-	if certain := taken.End(err == nil || h.resized(s, pv, bytes)); !certain {
+	resized, err := do()
+	if certain := taken.End(err == nil && resized || err != nil && h.resized(s, pv, bytes)); !certain {
 		h.pool.Recount()
 	}
 	return err

@@ -191,6 +191,8 @@ func TestPromiseFollowsTheSize(t *testing.T) {
 	l.promised(1000, "refused")
 	l.must(h.Restore("b", 450))
 	l.promised(1050, "its object had the size already")
+	l.must(h.Restore("b", 420))
+	l.promised(1050, "expanded since the object was read")
 	l.must(h.Resize("a", 450))
 	l.promised(900, "smaller")
 	if err := h.Resize("missing", 50); err == nil {

@@ -132,6 +132,10 @@ func (s storage) Resize(_ context.Context, _ mounts.Identity, _ string, bytes in
 	return nil
 }
 
+func (s storage) Raise(ctx context.Context, id mounts.Identity, pv string, bytes int64) (bool, error) {
+	return true, s.Resize(ctx, id, pv, bytes)
+}
+
 // The rest of the controller.
 func (e *environment) WatchedVolume(string) (*corev1.PersistentVolume, bool) {
 	return e.pv, e.pv != nil

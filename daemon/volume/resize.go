@@ -21,27 +21,53 @@ import (
 //	to less:  limit set, then record written .. durable   a crash in between leaves a record that says too much: the same
 func (p *Pool) Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
+		r, err := s.resizable(pv, bytes)
+		if err != nil {
 			return err
 		}
-		r, place, err := s.find(pv)
-		switch {
-		case err != nil:
-			return err
-		case place != record.InPool:
-			return wrongPlace(place)
-		case bytes <= 0:
-			return fmt.Errorf("a size of %d bytes", bytes)
-		}
-		first, second := s.promise, s.relimit
-		if bytes < max(r.Requested, r.Promised) {
-			first, second = s.relimit, s.promise
-		}
-		if err := first(r, bytes); err != nil {
-			return err
-		}
-		return second(r, bytes)
+		return s.resize(r, bytes)
 	})
+}
+
+// Raise is Resize of a volume whose record says less. Of any other one it changes nothing, and returns false: what the caller
+// knows of the record may be of an earlier moment.
+func (p *Pool) Raise(ctx context.Context, id mounts.Identity, pv string, bytes int64) (raised bool, err error) {
+	err = p.on(ctx, id, pv, func(s *session) error {
+		r, err := s.resizable(pv, bytes)
+		if err != nil || r.Reserved() >= uint64(bytes) {
+			return err
+		}
+		raised = true
+		return s.resize(r, bytes)
+	})
+	return raised, err
+}
+
+func (s *session) resizable(pv string, bytes int64) (record.Record, error) {
+	if err := s.open(volumesDir); err != nil {
+		return record.Record{}, err
+	}
+	r, place, err := s.find(pv)
+	switch {
+	case err != nil:
+		return r, err
+	case place != record.InPool:
+		return r, wrongPlace(place)
+	case bytes <= 0:
+		return r, fmt.Errorf("a size of %d bytes", bytes)
+	}
+	return r, nil
+}
+
+func (s *session) resize(r record.Record, bytes int64) error {
+	first, second := s.promise, s.relimit
+	if bytes < max(r.Requested, r.Promised) {
+		first, second = s.relimit, s.promise
+	}
+	if err := first(r, bytes); err != nil {
+		return err
+	}
+	return second(r, bytes)
 }
 
 // promise writes the size in the volume's record.
@@ -67,7 +93,24 @@ func (s *session) relimit(r record.Record, bytes int64) error {
 			return wrap("reading "+cephQuota, err)
 		}
 	}
-	return s.limit(dir, r, bytes)
+	if err := s.limit(dir, r, bytes); err != nil || s.pool.hostID == "" {
+		return err
+	}
+	return s.relimitOvertaken(dir, r, bytes)
+}
+
+// relimitOvertaken is for a daemon of a shared pool that was paused before it set the limit: the one that worked meanwhile
+// may have written another size, and set its limit first. The record has neither the size of before nor the new one then,
+// and the limit becomes that of the record, whichever of the two daemons is the last to look.
+func (s *session) relimitOvertaken(dir int, r record.Record, bytes int64) error {
+	now, err := s.load(r.PV)
+	if errors.Is(err, ErrNotRecorded) || err == nil && (now.Requested == r.Requested || now.Requested == bytes) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.limit(dir, now, now.Requested)
 }
 
 // limited reports whether a directory has a limit of CephFS. ENODATA is of one without, and the other two of filesystems

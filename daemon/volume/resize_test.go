@@ -115,6 +115,45 @@ func TestResizeLimit(t *testing.T) {
 	}
 }
 
+// A daemon of a shared pool that was paused while it expanded a volume wakes beside the next, which has expanded it further: the
+// limit is that of the larger size, as soon as the record is (Mend of package expansion).
+func TestResizePausedHolder(t *testing.T) {
+	for at, ended := 0, false; !ended; at++ {
+		a, fs := onFUSE(t, "aaaaaaaa")
+		b := &rig{Pool: New(Options{Name: "p", Path: a.path, HostID: "bbbbbbbb"}), path: a.path, id: a.id}
+		fs.TakeQuotas()
+		prepared(t, a)
+		s := spec(pv)
+		s.Quota = s.Requested
+		_, err := a.Create(t.Context(), a.id, s)
+		must(t, err)
+		ended = pausedAt(t, a, at, steps{"grow to 2"}, func() { steps{"grow to 3"}.of(t, b) })
+		steps{"raise to 3"}.of(t, b)
+		rec, err := b.Lookup(t.Context(), b.id, pv)
+		if must(t, err); rec.Requested != 3<<30 || limitOf(b) != fmt.Sprint(3<<30) {
+			t.Errorf("paused after step %d: %d bytes are recorded, the limit is %s", at, rec.Requested, limitOf(b))
+		}
+	}
+}
+
+// What says less is raised, and nothing else: a volume that was expanded meanwhile keeps its size.
+func TestRaise(t *testing.T) {
+	r := onTmpfs(t)
+	data(t, r)
+	for _, c := range []struct {
+		to, after int64
+		raised    bool
+	}{{2 << 30, 2 << 30, true}, {2 << 30, 2 << 30, false}, {1 << 30, 2 << 30, false}, {3 << 30, 3 << 30, true}} {
+		raised, err := r.Raise(t.Context(), r.id, pv, c.to)
+		if now := r.lookup(t, pv).Requested; err != nil || raised != c.raised || now != c.after {
+			t.Errorf("to %d: %v, raised %t, recorded are %d", c.to, err, raised, now)
+		}
+	}
+	if _, err := r.Raise(t.Context(), r.id, "pvc-none", 1); !errors.Is(err, ErrNotRecorded) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A limit that cannot be read is not taken for none: the volume would be said to be larger than it may become.
 func TestResizeUnknownLimit(t *testing.T) {
 	r, fs := onFUSE(t, "")

@@ -68,6 +68,12 @@ func (s steps) of(t testing.TB, r *rig) {
 			err = r.Archive(ctx, r.id, pv)
 		case "retain":
 			err = r.Retain(ctx, r.id, pv)
+		case "grow to 2":
+			err = r.Resize(ctx, r.id, pv, 2<<30)
+		case "grow to 3":
+			err = r.Resize(ctx, r.id, pv, 3<<30)
+		case "raise to 3":
+			_, err = r.Raise(ctx, r.id, pv, 3<<30)
 		case "sweep":
 			_, err = r.Sweep(ctx, r.id)
 		}
