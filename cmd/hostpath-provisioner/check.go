@@ -155,7 +155,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline ti
 	for i, pool := range pools {
 		looking.Go(func() {
 			r := p.probe(ctx, pool)
-			r.Findings = append(r.Findings, escaped(ctx, pool, r)...)
+			r.Findings = append(r.Findings, projects(ctx, pool, r)...)
 			all[i] = checkOf(r)
 			for _, f := range r.Findings {
 				all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pool)})

@@ -61,6 +61,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonQuotaUnavailable:     "or set quota = \"off\" in [pool.POOL]: then nothing keeps a volume to its size; see docs/configuration.md",
 	hostcheck.ReasonQuotaUnknown:         "run it as root; a kernel before Linux 5.14 needs quota = \"off\" in [pool.POOL]",
 	plan.ReasonQuotaEscaped:              "find them with: find PATH -xdev -exec lsattr -pd {} +; and run their pods with hostUsers: false",
+	plan.ReasonFewProjects:               "give quota_ids in [pool.POOL] more projects; find the files that have them with: find PATH -xdev -exec lsattr -pd {} +",
 	hostcheck.ReasonProjectInherited:     "volumes that have the project keep it until they are removed",
 	hostcheck.ReasonLowInodes:            "remove small files, or make the filesystem with more inodes",
 	hostcheck.ReasonUnknownType:          "install what has the type (container-selinux; see /usr/share/doc/hostpath-provisioner/docs/selinux.md), or set selinux_type in [pool.POOL] to a type that the policy has",

@@ -48,24 +48,29 @@ func (p *program) quotaCommand() *cobra.Command {
 	return c
 }
 
-// escaped finds files that no limit of a volume counts, in a pool that can be looked at. A process that may not ask the
-// kernel finds none: the daemon tells the node.
-func escaped(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
+// projects finds files that no limit of a volume counts, and whether there are projects for more volumes, in a pool that can be
+// looked at. A process that may not ask the kernel finds nothing: the daemon tells the node.
+func projects(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
 	if pool.Quota != config.QuotaProject || !r.Removable() {
 		return nil
 	}
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return escapedFrom(ctx, store, r)
+	return projectsFrom(ctx, store, r)
 }
 
-func escapedFrom(ctx context.Context, store *volume.Pool, r hostcheck.Report) []hostcheck.Finding {
+func projectsFrom(ctx context.Context, store *volume.Pool, r hostcheck.Report) (all []hostcheck.Finding) {
 	takes, err := store.Usage(ctx, r.Identity)
-	message := volumeusage.Escaped(takes)
-	if err != nil || message == "" {
+	if err != nil {
 		return nil
 	}
-	return []hostcheck.Finding{{Reason: plan.ReasonQuotaEscaped, Severity: hostcheck.Warn, Message: message}}
+	if message := volumeusage.Escaped(takes); message != "" {
+		all = append(all, hostcheck.Finding{Reason: plan.ReasonQuotaEscaped, Severity: hostcheck.Warn, Message: message})
+	}
+	if message := volumeusage.Scarce(takes); message != "" {
+		all = append(all, hostcheck.Finding{Reason: plan.ReasonFewProjects, Severity: hostcheck.Warn, Message: message})
+	}
+	return all
 }
 
 // limiter works in one pool.

@@ -139,7 +139,7 @@ type deafToAll struct{ deafObserver }
 
 func (deafToAll) Claim(string, string, time.Duration) {}
 func (deafToAll) Pool(gate.State)                     {}
-func (deafToAll) Usage(string, []usage.Volume)        {}
+func (deafToAll) Usage(string, usage.Pool)            {}
 
 // A mount that comes and goes each second for a minute: the node has a bounded number of events, each claim a
 // few, and the last event of each tells what is so in the end.

@@ -116,5 +116,5 @@ type Metrics interface {
 	Part(pool, reason string)
 	Expansion(pool, reason string)
 	Pool(s gate.State)
-	Usage(pool string, volumes []usage.Volume)
+	Usage(pool string, takes usage.Pool)
 }

@@ -24,7 +24,7 @@ func (c *Controller) measure(ctx context.Context, w *poolWorker) {
 		c.measureOnce(ctx, w, &watch)
 		select {
 		case <-ctx.Done():
-			c.Metrics.Usage(w.Name, nil)
+			c.Metrics.Usage(w.Name, usage.Pool{})
 			return
 		case <-tick.C:
 		}
@@ -35,30 +35,37 @@ func (c *Controller) measure(ctx context.Context, w *poolWorker) {
 func (c *Controller) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Watch) {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
-		c.Metrics.Usage(w.Name, nil)
+		c.Metrics.Usage(w.Name, usage.Pool{})
 		return
 	}
 	p, err := h.Usage()
 	key := "usage/" + w.Name
 	if err != nil {
-		c.Metrics.Usage(w.Name, nil)
+		c.Metrics.Usage(w.Name, usage.Pool{})
 		if ctx.Err() == nil && c.said.New(key, err.Error()) {
 			c.Log.Warn(err.Error(), "pool", w.Name)
 		}
 		return
 	}
 	c.said.Forget(key)
-	c.Metrics.Usage(w.Name, p.Volumes)
+	c.Metrics.Usage(w.Name, p)
 	for _, v := range watch.Full(p) {
 		if !c.nearlyFull(w.Name, v) {
 			watch.Retract(v.PV)
 		}
 	}
-	if message := watch.Escape(p); message != "" {
-		message = "pool " + w.Name + ": " + message
-		c.Log.Warn(message, "reason", plan.ReasonQuotaEscaped, "pool", w.Name)
-		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonQuotaEscaped, message)
+	c.warnNode(w.Name, plan.ReasonQuotaEscaped, watch.Escape(p))
+	c.warnNode(w.Name, plan.ReasonFewProjects, watch.Scarce(p))
+}
+
+// warnNode tells the node what was found in a pool, unless it is "".
+func (c *Controller) warnNode(pool, reason, message string) {
+	if message == "" {
+		return
 	}
+	message = "pool " + pool + ": " + message
+	c.Log.Warn(message, "reason", reason, "pool", pool)
+	c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, reason, message)
 }
 
 // nearlyFull tells the claim that a volume was made for. It is left out, which is false, if there was too much to say of the

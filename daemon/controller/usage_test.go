@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ type meter struct {
 	of *metered
 }
 
-func (m meter) Usage(_ string, volumes []usage.Volume) { m.of.told = volumes }
+func (m meter) Usage(_ string, takes usage.Pool) { m.of.told = takes.Volumes }
 
 // What volumes take is told to the metrics, a claim when its volume is nearly full, and the node when files escape. A pool that
 // is closed, or does not tell, has no figures.
@@ -38,6 +39,7 @@ func TestMeasure(t *testing.T) {
 	m := &metered{pool: usage.Pool{
 		Volumes: []usage.Volume{{PV: "pvc-u", Namespace: "ns", Claim: "c", ClaimUID: "u", Usage: quota.Usage{ID: 5, Bytes: 95, Limit: quota.Limit{Bytes: 100}}}},
 		Others:  []quota.Usage{{ID: 7, Bytes: 1 << 30, Inodes: 1}},
+		Taken:   9, Range: 10,
 	}}
 	c, w := stand(&api{}, m)
 	heard := &audience{}
@@ -49,7 +51,7 @@ func TestMeasure(t *testing.T) {
 	if got := heard.of("u"); len(m.told) != 1 || !slices.Equal(got, []string{"VolumeNearlyFull: volume pvc-u takes 95 B of 100 B"}) {
 		t.Errorf("%d volumes in the metrics, events on the claim: %q", len(m.told), got)
 	}
-	if got := heard.of("node-a"); len(got) != 1 {
+	if got := heard.of("node-a"); len(got) != 2 || !strings.HasPrefix(got[0], "FewProjectsLeft: pool fast: 9 of the 10") || !strings.HasPrefix(got[1], "QuotaEscaped: ") {
 		t.Errorf("events on the node: %q", got)
 	}
 	m.err = errors.New("it does not tell")

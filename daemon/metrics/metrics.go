@@ -94,7 +94,7 @@ func New(version string, from Sources) *Metrics {
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
-	m.usage.pools = map[string][]usage.Volume{}
+	m.usage.pools = map[string]usage.Pool{}
 	m.Registry.MustRegister(&m.usage)
 	return m
 }

@@ -12,7 +12,7 @@ import (
 type volumeUsage struct {
 	mu    sync.Mutex
 	most  int
-	pools map[string][]usage.Volume
+	pools map[string]usage.Pool
 }
 
 var volumeLabels = []string{"pool", "namespace", "persistentvolumeclaim", "volume"}
@@ -32,11 +32,17 @@ var volumeFigures = []struct {
 	{volumeDesc("volume_inodes_limit", "How many files and directories a volume may have, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Inodes, v.Limit.Inodes > 0 }},
 }
 
-// Usage sets what the volumes of a pool take; nil if that is not known.
-func (m *Metrics) Usage(pool string, volumes []usage.Volume) {
+// The figures of a pool's projects.
+var (
+	projectsTaken = prometheus.NewDesc(namespace+"_pool_projects_taken", "Projects of the pool's quota_ids that volumes or others have.", []string{"pool"}, nil)
+	projectsRange = prometheus.NewDesc(namespace+"_pool_projects", "How many projects the pool's quota_ids are.", []string{"pool"}, nil)
+)
+
+// Usage sets what the volumes of a pool take; the zero Pool if that is not known.
+func (m *Metrics) Usage(pool string, takes usage.Pool) {
 	m.usage.mu.Lock()
 	defer m.usage.mu.Unlock()
-	if m.usage.pools[pool] = volumes; volumes == nil {
+	if m.usage.pools[pool] = takes; takes.Range == 0 && len(takes.Volumes) == 0 {
 		delete(m.usage.pools, pool)
 	}
 }
@@ -50,6 +56,8 @@ func (m *Metrics) LimitVolumes(n int) {
 
 // Describe is part of prometheus.Collector.
 func (u *volumeUsage) Describe(ch chan<- *prometheus.Desc) {
+	ch <- projectsTaken
+	ch <- projectsRange
 	for _, f := range volumeFigures {
 		ch <- f.desc
 	}
@@ -57,6 +65,7 @@ func (u *volumeUsage) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (u *volumeUsage) Collect(ch chan<- prometheus.Metric) {
+	u.collectProjects(ch)
 	for pool, volumes := range u.fullest() {
 		for _, v := range volumes {
 			for _, f := range volumeFigures {
@@ -68,14 +77,25 @@ func (u *volumeUsage) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+func (u *volumeUsage) collectProjects(ch chan<- prometheus.Metric) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for pool, takes := range u.pools {
+		if takes.Range > 0 {
+			ch <- prometheus.MustNewConstMetric(projectsTaken, prometheus.GaugeValue, float64(takes.Taken), pool)
+			ch <- prometheus.MustNewConstMetric(projectsRange, prometheus.GaugeValue, float64(takes.Range), pool)
+		}
+	}
+}
+
 // fullest returns the volumes that have series, by pool.
 func (u *volumeUsage) fullest() map[string][]usage.Volume {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var all []usage.Volume
 	pool := map[string]string{}
-	for name, volumes := range u.pools {
-		for _, v := range volumes {
+	for name, takes := range u.pools {
+		for _, v := range takes.Volumes {
 			all, pool[v.PV] = append(all, v), name
 		}
 	}

@@ -18,8 +18,8 @@ func volumeOf(pv string, bytes, inodes uint64) usage.Volume {
 func TestUsage(t *testing.T) {
 	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth, Rooms: noRooms})
 	m.LimitVolumes(2)
-	m.Usage("a", []usage.Volume{volumeOf("a1", 10, 0), volumeOf("a2", 90, 0)})
-	m.Usage("b", []usage.Volume{volumeOf("b1", 50, 10)})
+	m.Usage("a", usage.Pool{Volumes: []usage.Volume{volumeOf("a1", 10, 0), volumeOf("a2", 90, 0)}})
+	m.Usage("b", usage.Pool{Volumes: []usage.Volume{volumeOf("b1", 50, 10)}})
 	const want = `
 # HELP hostpath_provisioner_volume_limit_bytes What a volume may take, by its quota.
 # TYPE hostpath_provisioner_volume_limit_bytes gauge
@@ -37,9 +37,21 @@ hostpath_provisioner_volume_used_bytes{namespace="ns",persistentvolumeclaim="cla
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	m.Usage("a", nil)
+	m.Usage("a", usage.Pool{})
 	if n, err := testutil.GatherAndCount(m.Registry, "hostpath_provisioner_volume_inodes_used"); n != 1 || err != nil {
 		t.Errorf("%d series, %v", n, err)
+	}
+	m.Usage("c", usage.Pool{Taken: 3, Range: 4})
+	const projects = `
+# HELP hostpath_provisioner_pool_projects How many projects the pool's quota_ids are.
+# TYPE hostpath_provisioner_pool_projects gauge
+hostpath_provisioner_pool_projects{pool="c"} 4
+# HELP hostpath_provisioner_pool_projects_taken Projects of the pool's quota_ids that volumes or others have.
+# TYPE hostpath_provisioner_pool_projects_taken gauge
+hostpath_provisioner_pool_projects_taken{pool="c"} 3
+`
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(projects), "hostpath_provisioner_pool_projects", "hostpath_provisioner_pool_projects_taken"); err != nil {
+		t.Error(err)
 	}
 	m.LimitVolumes(0)
 	if n, err := testutil.GatherAndCount(m.Registry, names...); n != 0 || err != nil {

@@ -27,6 +27,6 @@ var (
 		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory,
-		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped,
+		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
 	}
 )

@@ -26,6 +26,7 @@ const (
 	ReasonNoQuota               = "QuotaUnsupported"
 	ReasonVolumeNearlyFull      = "VolumeNearlyFull"
 	ReasonQuotaEscaped          = "QuotaEscaped"
+	ReasonFewProjects           = "FewProjectsLeft"
 	ReasonNameTaken             = "VolumeNameTaken"
 	ReasonMixedBinding          = "MixedBinding"
 	ReasonStarting              = "Starting"

@@ -1,5 +1,5 @@
 // Package usage judges what volumes take of their limits: which are nearly full, which a bounded number of metrics is
-// about, and whether files have escaped the limits.
+// about, whether files have escaped the limits, and whether there are projects for more volumes.
 //
 // It reads no disk (package volume does) and writes no event (package controller does).
 package usage
@@ -36,6 +36,8 @@ func part(used, limit uint64) float64 {
 type Pool struct {
 	Volumes []Volume      // those that have a project, by project
 	Others  []quota.Usage // projects that no record has; the first may be 0, of files without a project
+	Taken   int           // projects of the pool's range that a record, a file or a limit has
+	Range   int           // how many projects that range has; 0: the pool has no project quotas
 	// Records is how many records the pool has, with those of volumes that have no project.
 	Records int
 	// Mixed: files without a project may be others' than the daemon's own: the filesystem is not the pool's alone, or
@@ -62,6 +64,7 @@ const (
 type Watch struct {
 	full    map[string]bool // by PV
 	escaped int             // looks in turn that found files that have escaped
+	scarce  bool            // nearly all projects were taken at the look before
 }
 
 // Full returns the volumes that are nearly full and were not at the look before.
@@ -95,6 +98,30 @@ func (w *Watch) Escape(p Pool) string {
 	return message
 }
 
+// Scarce returns the sentence of Scarce once, and again after there were enough.
+func (w *Watch) Scarce(p Pool) string {
+	was := w.scarce
+	w.scarce = takes(p) >= nearlyFull || was && takes(p) >= enough
+	if !w.scarce || was {
+		return ""
+	}
+	return scarce(p)
+}
+
+// Scarce is the sentence about a pool of whose projects nearly all are taken, "" while there are enough.
+func Scarce(p Pool) string {
+	if takes(p) < nearlyFull {
+		return ""
+	}
+	return scarce(p)
+}
+
+func takes(p Pool) float64 { return part(uint64(p.Taken), uint64(p.Range)) }
+
+func scarce(p Pool) string {
+	return fmt.Sprintf("%d of the %d projects in quota_ids are taken, of which each volume needs one; volumes of the pool have %d", p.Taken, p.Range, len(p.Volumes))
+}
+
 // Nearly is the sentence about a volume that is nearly full.
 func Nearly(v Volume) string {
 	if v.Part() > part(v.Bytes, v.Limit.Bytes) {
@@ -107,29 +134,50 @@ func Nearly(v Volume) string {
 const (
 	ownBase   = 16 << 20
 	ownRecord = 64 << 10
-	stray     = 1 << 20 // of a project that no volume has
+	stray     = 1 << 20 // of all projects that no volume has
 )
 
 // Escaped is the sentence about files that no limit counts any more, "" if there are none: they have no project, or one
 // that no volume has and nothing limits. Projects with a limit are somebody's own.
 func Escaped(p Pool) string {
-	var bytes uint64
-	var where []string
+	without, others := escapees{}, escapees{}
 	for _, u := range p.Others {
-		own := uint64(stray)
-		if u.ID == 0 {
-			own = ownBase + uint64(p.Records)*ownRecord
-		}
-		if u.Bytes <= own || u.Limit != (quota.Limit{}) {
-			continue
-		}
-		bytes += u.Bytes
-		if len(where) < 3 {
-			where = append(where, fmt.Sprint(u.ID))
+		switch {
+		case u.Limit != (quota.Limit{}) || u.Bytes == 0:
+		case u.ID == 0:
+			without.add(u)
+		default:
+			others.add(u)
 		}
 	}
-	if p.Mixed || bytes == 0 {
+	found := without.above(ownBase + uint64(p.Records)*ownRecord).and(others.above(stray))
+	if p.Mixed || found.bytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("files of %s are counted to projects that no volume has (%s), so that no limit holds for them", words.Size(bytes), strings.Join(where, ", "))
+	return fmt.Sprintf("files of %s are counted to projects that no volume has (%s), so that no limit holds for them", words.Size(found.bytes), strings.Join(found.where, ", "))
+}
+
+// escapees are projects that no volume has.
+type escapees struct {
+	bytes uint64
+	where []string // the first of them
+}
+
+func (e *escapees) add(u quota.Usage) {
+	if e.bytes += u.Bytes; len(e.where) < 3 {
+		e.where = append(e.where, fmt.Sprint(u.ID))
+	}
+}
+
+// above is none if all of them together take no more than that.
+func (e escapees) above(most uint64) escapees {
+	if e.bytes <= most {
+		return escapees{}
+	}
+	return e
+}
+
+func (e escapees) and(more escapees) escapees {
+	where := append(e.where, more.where...)
+	return escapees{e.bytes + more.bytes, where[:min(3, len(where))]}
 }

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,6 +74,7 @@ func TestEscaped(t *testing.T) {
 		"many records":           {Pool{Others: []quota.Usage{other(0, 16<<20+100*64<<10)}, Records: 100}, ""},
 		"more than records":      {Pool{Others: []quota.Usage{other(0, 1<<30)}, Records: 100}, "files of 1.0 GiB are counted to projects that no volume has (0), so that no limit holds for them"},
 		"another project":        {Pool{Others: []quota.Usage{other(0, 1<<20), other(7, 2<<20)}}, "files of 2.0 MiB are counted to projects that no volume has (7), so that no limit holds for them"},
+		"two that are small":     {Pool{Others: []quota.Usage{other(7, 1<<20), other(8, 1<<20)}}, "files of 2.0 MiB are counted to projects that no volume has (7, 8), so that no limit holds for them"},
 		"a small one":            {Pool{Others: []quota.Usage{other(7, 1<<20)}}, ""},
 		"one that has a limit":   {Pool{Others: []quota.Usage{theirs}}, ""},
 		"many":                   {Pool{Others: []quota.Usage{other(0, 1<<30), other(7, 1<<30), other(8, 1<<30), other(9, 1<<30)}}, "files of 4.0 GiB are counted to projects that no volume has (0, 7, 8), so that no limit holds for them"},
@@ -80,6 +82,22 @@ func TestEscaped(t *testing.T) {
 	} {
 		if got := Escaped(c.pool); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A pool of whose projects nearly all are taken is told once, and again after there were enough. One without project quotas,
+// or without any volume, has enough.
+func TestScarce(t *testing.T) {
+	var w Watch
+	for i, c := range []struct {
+		taken, of   int
+		told, check bool
+	}{{0, 0, false, false}, {89, 100, false, false}, {90, 100, true, true}, {95, 100, false, true}, {85, 100, false, false}, {95, 100, false, true}, {84, 100, false, false}, {100, 100, true, true}, {1, 1, false, true}} {
+		p := Pool{Taken: c.taken, Range: c.of, Volumes: []Volume{volumeOf("a", 1, 2, 0, 0)}}
+		want := fmt.Sprintf("%d of the %d projects in quota_ids are taken, of which each volume needs one; volumes of the pool have 1", c.taken, c.of)
+		if told, found := w.Scarce(p), Scarce(p); (told == want) != c.told || (found == want) != c.check || !c.told && told != "" || !c.check && found != "" {
+			t.Errorf("%d: told %q, found %q", i, told, found)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 			}
 		}, nil
 	}
-	return nil, fmt.Errorf("%w: %d to %d", ErrNoProject, of.First, of.Last)
+	return nil, fmt.Errorf("%w: of %d to %d volumes have %d, and other files, limits or names the rest", ErrNoProject, of.First, of.Last, of.among(r.held))
 }
 
 // passForeign notes that something else uses a project, and which of those after it are used: the owners of files can
@@ -270,6 +270,16 @@ func (s *session) clearStaged(staging int, pv string) error {
 		return wrap(fmt.Sprintf("asking for project %d", p.ID), err)
 	}
 	return s.clear(p.ID)
+}
+
+// among is how many projects of the range are among these.
+func (q *ProjectQuotas) among(held map[uint32]record.Record) (n int) {
+	for id := range held {
+		if q.has(id) {
+			n++
+		}
+	}
+	return n
 }
 
 func (q *ProjectQuotas) has(id uint32) bool { return id != 0 && q.First <= id && id <= q.Last }

@@ -183,7 +183,7 @@ func TestForeignProjects(t *testing.T) {
 	if got := r.limited(t, pv).ProjectID; got != first+3 {
 		t.Errorf("it has %d", got)
 	}
-	if _, err := r.Create(t.Context(), r.id, limitedSpec("pvc-2")); !errors.Is(err, ErrNoProject) {
+	if _, err := r.Create(t.Context(), r.id, limitedSpec("pvc-2")); !errors.Is(err, ErrNoProject) || !strings.Contains(err.Error(), "of 1213202432 to 1213202435 volumes have 1, and other files, limits or names the rest") {
 		t.Errorf("got %v, want ErrNoProject", err)
 	}
 	if k.limits[first+1] != (quota.Limit{Inodes: 5}) || len(k.limits) != 2 {

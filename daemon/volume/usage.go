@@ -92,7 +92,7 @@ func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error
 
 func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 	all, err := s.projects(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil || s.quotas == nil {
 		return u, err
 	}
 	owners, err := s.owners()
@@ -113,8 +113,20 @@ func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 		u.Volumes = append(u.Volumes, usage.Volume{PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Usage: one})
 	}
 	u.Records = len(owners)
+	u.Taken, u.Range = s.quotas.taken(owners, u.Others), int(s.quotas.Last-s.quotas.First)+1
 	u.Mixed, err = s.mixed(owners)
 	return u, err
+}
+
+// taken is how many projects of the range volumes have, or something else.
+func (q *ProjectQuotas) taken(owners map[uint32]record.Record, others []quota.Usage) (n int) {
+	n = q.among(owners)
+	for _, u := range others {
+		if q.has(u.ID) {
+			n++
+		}
+	}
+	return n
 }
 
 // owners are the volumes that have a project, by that.

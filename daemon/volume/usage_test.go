@@ -26,11 +26,15 @@ func TestUsage(t *testing.T) {
 	for _, v := range u.Volumes {
 		got = append(got, fmt.Sprint(v.PV == pvName(int(v.ID-first)), " ", v.Claim, " ", v.Inodes, " ", v.Limit.Bytes>>30))
 	}
-	if want := []string{"true data 2 1", "true data 2 1", "true data 1 1"}; !slices.Equal(got, want) || u.Records != 3 || u.Mixed {
-		t.Errorf("got %q of %d records, mixed %t", got, u.Records, u.Mixed)
+	if want := []string{"true data 2 1", "true data 2 1", "true data 1 1"}; !slices.Equal(got, want) || u.Records != 3 || u.Taken != 3 || u.Range != 4 || u.Mixed {
+		t.Errorf("got %q of %d records, mixed %t, %d of %d projects", got, u.Records, u.Mixed, u.Taken, u.Range)
 	}
 	if len(u.Others) != 2 || u.Others[0].ID != 0 || u.Others[1] != (quota.Usage{ID: 7, Inodes: 1}) {
 		t.Errorf("others are %+v", u.Others)
+	}
+	giveProject(t, filepath.Join(r.path, r.lookup(t, pvName(1)).Directory, "sub"), quota.Project{ID: last})
+	if u, err := r.Usage(t.Context(), r.id); err != nil || u.Taken != 4 {
+		t.Errorf("%v, %d projects are taken beside a file that has one of the range", err, u.Taken)
 	}
 	k.fails = unix.EIO
 	if _, err := r.Usage(t.Context(), r.id); !errors.Is(err, unix.EIO) {

@@ -177,7 +177,7 @@ func (mute) Volume(string, string)                                {}
 func (mute) Part(string, string)                                  {}
 func (mute) Expansion(string, string)                             {}
 func (mute) Pool(gate.State)                                      {}
-func (mute) Usage(string, []usage.Volume)                         {}
+func (mute) Usage(string, usage.Pool)                             {}
 
 // probe finds the pool in order. The model sets the gate itself.
 type probe struct{}
