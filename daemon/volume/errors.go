@@ -26,8 +26,8 @@ var (
 	ErrSquashed = errors.New("the file server does not let this host's root do that (root_squash, or an export without the right to write)")
 	// ErrNotRoot: in a shared pool, a process was refused that is not root's.
 	ErrNotRoot = errors.New("this process is not root, and the file server does not know its capabilities: it has to run as root")
-	// ErrNoQuota: the filesystem does not let a directory be limited as CephFS does.
-	ErrNoQuota = errors.New("the filesystem takes no CephFS quota")
+	// ErrNoQuota: the directory cannot be limited as it is asked for, by CephFS's attribute or by a project.
+	ErrNoQuota = errors.New("no limit can be set here")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.
 	ErrLeft = errors.New("not everything could be removed")
 	// ErrUnlabelled: Relabel could not relabel everything; Relabelled says what is left.

@@ -45,7 +45,7 @@ func limitCeph(dir int, bytes int64) error {
 func (s *session) limitProject(id uint32, bytes int64) error {
 	of := s.quotas
 	if of == nil {
-		return fmt.Errorf("%w: the volume's is project %d, and the pool has no project quota", ErrNoQuota, id)
+		return fmt.Errorf("%w: the volume has project %d, and the pool no project quotas (quota)", ErrNoQuota, id)
 	}
 	err := of.Kernel.Set(s.root, id, of.limitOf(bytes))
 	return wrap(fmt.Sprintf("setting the limit of project %d", id), err)
