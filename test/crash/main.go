@@ -14,6 +14,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crash: becoming the daemon:", become(os.Args))
 		os.Exit(1)
 	}
+	if os.Getenv(limitsEnv) != "" {
+		os.Exit(operate(os.Args[1:]))
+	}
 	os.Exit(harness.Main(name, parseOptions, play))
 }
 
@@ -26,6 +29,10 @@ const (
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, opt options) {
 	harness.Patience = opt.settle
+	if opt.limits != "" || opt.requests != "" {
+		playLimits(ctx, p, opt)
+		return
+	}
 	e := build(ctx, p, opt)
 	var all report
 	for _, op := range operations {
@@ -44,4 +51,22 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		e.Fault(unknown, "%s", call)
 	}
 	e.Report(notProven, unknown)
+}
+
+// playLimits is the program with -limits and -requests, without a daemon and without a cluster.
+func playLimits(ctx context.Context, p *harness.Program, opt options) {
+	if opt.requests != "" {
+		took, err := requestCost(opt.requests)
+		p.Must(err, "asking for projects")
+		p.Say("%s", took)
+		return
+	}
+	var all report
+	for path := range strings.SplitSeq(opt.limits, ",") {
+		all = append(all, proveLimits(ctx, p, opt, path)...)
+	}
+	if !all.print(os.Stdout) {
+		p.Fault(notProven, "see the table")
+	}
+	p.Report(notProven, unknown)
 }

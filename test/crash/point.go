@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // scope says which calls count: those on something below one of these directories, and those on a
@@ -57,7 +59,7 @@ var calls = map[int32]call{
 	unix.SYS_FSYNC: onFile("fsync"), unix.SYS_FDATASYNC: onFile("fdatasync"), unix.SYS_SYNC_FILE_RANGE: onFile("write out"),
 	unix.SYS_SYNCFS: onFile("syncfs"), unix.SYS_FCHOWN: onFile("chown"), unix.SYS_FCHMOD: onFile("chmod"),
 	unix.SYS_FTRUNCATE: onFile("truncate"), unix.SYS_FALLOCATE: onFile("allocate"), unix.SYS_FSETXATTR: onFile("setxattr"),
-	unix.SYS_QUOTACTL_FD: onFile("quota of"),
+	unix.SYS_QUOTACTL_FD: scope.quota,
 }
 
 // describe is what a call is about to do. known is false for one that this program does not know.
@@ -107,6 +109,14 @@ func (s scope) ioctl(_ process, n *notification) string {
 	default:
 		return ""
 	}
+}
+
+// quota is a change of a project's limit; all other commands of quotactl_fd(2) that the daemon may use ask.
+func (s scope) quota(_ process, n *notification) string {
+	if uint32(n.args[1]) != quota.CommandSet {
+		return ""
+	}
+	return s.on("set limit in", fdPath(n, n.args[0]))
 }
 
 // fsSetXattr is FS_IOC_FSSETXATTR, linux/fs.h: _IOW('X', 32, struct fsxattr).

@@ -17,7 +17,8 @@
 //	nfs       the network to the server cut, the server stopped, the export withdrawn
 //	shared    two nodes on one export: every way in which the leader loses it, and root_squash
 //	devices   a suspended device, and one on which every request fails
-//	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, a kill in the middle
+//	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, kills in the
+//	          middle, one before each system call (test/crash -limits)
 //	boot      reboot with one of two pools missing
 //	power     SIGKILL of the machine under a load of claims, -cuts times
 //	log       dm-log-writes: the device rebuilt after each flush, on ext4 and xfs

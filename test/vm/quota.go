@@ -45,10 +45,12 @@ func (p *play) quota() {
 	p.applied()
 	p.told()
 	p.killedInTheMiddle()
+	p.killedAtEachCall()
 	for _, pool := range []string{"fast", "big"} {
 		p.switchedOff(pool)
 	}
 	p.step("in all of this nothing that the daemon needs was refused", p.noDenials)
+	p.requestsMeasured()
 }
 
 // quotaTurnedOn does what the refusal says.
@@ -133,6 +135,12 @@ func (p *play) limited(pool string) {
 	})
 	p.step("on "+pool+": outside of one the owner of a file can, as docs/guarantees.md says", func() (string, error) {
 		return p.expect(asUser+"sh -c 'chattr -p 0 "+dir+"/mine && echo changed'", "changed")
+	})
+	p.step("on "+pool+": or count it to another volume, which is full then, as docs/guarantees.md says", func() (string, error) {
+		defer p.do("rm -f " + dir + "/theirs " + neighbour + "/file")
+		refusal := map[string]string{"fast": "Disk quota exceeded", "big": "No space left on device"}[pool]
+		return p.expect("project=$(lsattr -pd "+neighbour+" | awk '{print $1}'); "+asUser+"dd if=/dev/zero of="+dir+"/theirs bs=64k count=144 2>/dev/null; "+
+			asUser+"chattr -p $project "+dir+"/theirs && "+asUser+"dd if=/dev/zero of="+neighbour+"/file bs=64k count=64 2>&1; true", refusal)
 	})
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// crashProgram is test/crash in the machine.
+const crashProgram = "/root/crash"
+
+// killedAtEachCall has test/crash kill a process before each system call with which it makes, removes, expands and limits
+// volumes, on an ext4 and an xfs with nothing else.
+func (p *play) killedAtEachCall() {
+	if !p.step("test/crash in the machine", p.loadCrash) {
+		return
+	}
+	for _, fs := range []struct{ name, disk, mkfs string }{
+		{"ext4", "/dev/vde", "mkfs.ext4 -q -O project,quota"}, {"xfs", "/dev/vdf", "mkfs.xfs -q"},
+	} {
+		p.step("on "+fs.name+": killed at each system call, each volume has its limit and nothing else has one", func() (string, error) {
+			at := "/mnt/" + fs.name
+			if _, err := p.do(fmt.Sprintf("%s %s && mkdir -p %s && mount -o prjquota %[2]s %[3]s", fs.mkfs, fs.disk, at)); err != nil {
+				return "", err
+			}
+			return p.crash("-limits "+at, `(?m)^all .*$|a volume takes .*`)
+		})
+	}
+}
+
+// requestsMeasured comes last: the policy has the service respond to the daemon's domain alone, so it is not enforced here.
+func (p *play) requestsMeasured() {
+	p.step("what a request to the service that sets limits takes", func() (string, error) {
+		if _, err := p.do("setenforce 0"); err != nil {
+			return "", err
+		}
+		defer p.do("setenforce 1")
+		return p.crash("-requests /srv/fast", `a request about .*`)
+	})
+}
+
+// loadCrash builds the program here.
+func (p *play) loadCrash() (string, error) {
+	file := filepath.Join(p.dir, "crash")
+	build := exec.CommandContext(p.ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./test/crash")
+	build.Dir, build.Env = rig.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if err := p.machine.opt.load(map[string]archived{crashProgram[1:]: {0o755, data}}); err != nil {
+		return "", err
+	}
+	return p.do("blockdev --flushbufs /dev/vdb; " + unpacked)
+}
+
+// crash runs the program, and returns what of its output matches.
+func (p *play) crash(flags, shown string) (string, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, 15*time.Minute)
+	defer cancel()
+	out, err := p.machine.do(ctx, crashProgram+" "+flags+" 2>&1")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%q", regexp.MustCompile(shown).FindAllString(out, -1)), nil
+}
