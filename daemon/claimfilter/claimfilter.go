@@ -21,7 +21,7 @@ type Filter struct {
 	volumes func(name string) bool
 	common  bool        // a pool is not of one node
 	early   atomic.Bool // a claim grows whose volume was not watched
-	unknown atomic.Bool // a claim has no node, and a class that was not known
+	unknown atomic.Bool // a claim that waits for a consumer has a class that was not known
 
 	others   *room // claims of other nodes that have no volume yet
 	unplaced *room // claims for which the scheduler has chosen no node
@@ -40,8 +40,23 @@ func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev
 
 // Keep reports whether a claim is held.
 func (f *Filter) Keep(c *corev1.PersistentVolumeClaim) bool {
-	return f.self.KeepClaim(c) || f.ofAllNodes(c) && f.self.KeepClaimOfAll(c) || f.others.admit(c) || f.unplaced.admit(c) ||
+	return f.self.KeepClaim(c) && f.asked(c) || f.ofAllNodes(c) && f.self.KeepClaimOfAll(c) || f.others.admit(c) || f.unplaced.admit(c) ||
 		f.self.KeepGrowing(c) || f.growing.admit(c) || f.here(c)
+}
+
+// asked reports whether a provisioner was asked for a claim, or will be as far as its class tells. For a moment the claims of
+// all provisioners that wait for a consumer have a node and none was asked: of those only the claims of classes
+// that are known are held. One whose class comes later is read again then, and is held at the latest when
+// kube-controller-manager asked for it.
+func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
+	if !plan.OnlySelected(c) {
+		return true
+	}
+	class, known := f.classes(plan.ClassName(c))
+	if !known {
+		f.unknown.Store(true)
+	}
+	return known && plan.BySelection(class)
 }
 
 // here reports whether a claim grows whose volume is this node's, whichever node the claim names: the node may have had

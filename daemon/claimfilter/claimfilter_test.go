@@ -83,6 +83,48 @@ func TestOwnClaimsAreHeld(t *testing.T) {
 	}
 }
 
+// Of the claims whose node was selected and for which no provisioner was asked, only those of known classes that wait for a
+// consumer are held: each provisioner's are like that for a moment, and whoever may make claims can write the annotation.
+func TestSelectedClaimsAreHeldByTheirClass(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		scope string // of the pools; "" is a class that is not known
+		mode  storagev1.VolumeBindingMode
+		node  string
+		held  bool
+	}{
+		{"waits, here", plan.ScopeNode, storagev1.VolumeBindingWaitForFirstConsumer, self.Node, true},
+		{"waits, elsewhere", plan.ScopeNode, storagev1.VolumeBindingWaitForFirstConsumer, "node-b", false},
+		{"waits, shared, elsewhere", plan.ScopeShared, storagev1.VolumeBindingWaitForFirstConsumer, "node-b", true},
+		{"at once, here", plan.ScopeNode, storagev1.VolumeBindingImmediate, self.Node, false},
+		{"not known, here", "", storagev1.VolumeBindingWaitForFirstConsumer, self.Node, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := withClasses(plan.ScopeNode, plan.ScopeShared)
+			if class, known := f.classes(c.scope); known {
+				class.VolumeBindingMode = &c.mode
+			}
+			for i := range 2 * mostInAll {
+				claim := elsewhere("a", i)
+				claim.Annotations, claim.Spec.StorageClassName = map[string]string{plan.SelectedNode: c.node}, &c.scope
+				if held := f.Keep(claim); held != c.held {
+					t.Fatalf("claim %d is held: %t", i, held)
+				}
+				claim.Annotations[plan.StorageProvisioner] = plan.DefaultProvisioner
+				if c.node == self.Node && !f.Keep(claim) {
+					t.Fatal("it is not held when it was asked for")
+				}
+			}
+			if f.unknown.Load() != (c.scope == "") {
+				t.Error("the claims are read again when a class comes, or are not")
+			}
+			if len(f.others.held)+len(f.growing.held) > 0 {
+				t.Errorf("they take the room of others: %d, %d", len(f.others.held), len(f.growing.held))
+			}
+		})
+	}
+}
+
 // Claims were dropped before their class was known: they are read again when it comes, if that can change something.
 func TestClassChanged(t *testing.T) {
 	for _, c := range []struct {

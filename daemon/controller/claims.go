@@ -123,7 +123,7 @@ func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Ver
 // nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was given to this node
 // only before it is refused. So a node that provisions what the scheduler gives it does not count them.
 func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
-	if known := c.nodes.last(); known > 1 && plan.Chosen(claim) == c.Node {
+	if known := c.nodes.last(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
 		return known
 	}
 	return c.nodeCount(ctx, time.Minute)
@@ -187,8 +187,10 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
-	if unchanged, err := c.unchanged(ctx, f.Claim); err != nil || !unchanged {
-		return lag, err
+	for _, holds := range []func(context.Context, plan.ClaimFacts) (bool, error){c.unchanged, c.ofClass} {
+		if yes, err := holds(ctx, f); err != nil || !yes {
+			return lag, err
+		}
 	}
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
@@ -216,7 +218,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 // watch holds since the work on it began. The object
 // of a claim that a restored server has forgotten would be released at once, and then removed, together
 // with what was in the directory before. What became of the claim the watch says when it is there again.
-func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, error) {
+	claim := f.Claim
 	if now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name); kept && c.Listers.Claims.Watched() {
 		return plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
 	}
@@ -225,6 +228,27 @@ func (c *Controller) unchanged(ctx context.Context, claim *corev1.PersistentVolu
 		return false, c.apiFailed(report.Claim(claim), err)
 	}
 	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
+}
+
+// ofClass reports whether the class is still there by which a claim is this daemon's that kube-controller-manager has asked no
+// provisioner for: another provisioner may have one of that name by now. What a class says cannot be changed, only its object
+// replaced. Where it is only remembered, because the watch broke, the API server is asked.
+func (c *Controller) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, error) {
+	if !plan.OnlySelected(f.Claim) {
+		return true, nil
+	}
+	now, known := c.Listers.Classes.Get(f.Class.Name)
+	if !known || now.UID != f.Class.UID {
+		return false, nil
+	}
+	if c.Listers.Classes.Watched() {
+		return true, nil
+	}
+	provisioner, err := c.API.ClassProvisioner(ctx, f.Class.Name)
+	if err != nil {
+		return false, c.apiFailed(report.Claim(f.Claim), err)
+	}
+	return provisioner == f.Class.Provisioner, nil
 }
 
 func whereOf(f plan.ClaimFacts) string {

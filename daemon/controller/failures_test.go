@@ -380,7 +380,7 @@ func TestRememberedClaimIsAskedFor(t *testing.T) {
 	} {
 		stood, _ := stand(c.api, &shelf{})
 		stood.Listers.Claims = c.claims
-		got, err := stood.unchanged(t.Context(), remembered)
+		got, err := stood.unchanged(t.Context(), plan.ClaimFacts{Claim: remembered})
 		if got != c.want || (err != nil) != c.failed || len(c.api.asked) != c.requests {
 			t.Errorf("%s: %v, %v, after asking %q", name, got, err, c.api.asked)
 		}

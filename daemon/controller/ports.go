@@ -31,7 +31,7 @@ type WatchedLister[T any] interface {
 // Listers is what the daemon watches.
 type Listers struct {
 	Claims  WatchedLister[*corev1.PersistentVolumeClaim] // those that may concern this node (plan.KeepClaim and its like)
-	Classes Lister[*storagev1.StorageClass]              // those of our provisioner
+	Classes WatchedLister[*storagev1.StorageClass]       // those of our provisioner
 	Volumes Lister[*corev1.PersistentVolume]             // those of this node
 	Nodes   Lister[*corev1.Node]                         // this node alone
 }

@@ -67,7 +67,7 @@ func provisioning(made *creator) (*Controller, *poolWorker, plan.ClaimFacts, *au
 	heard := &audience{}
 	c.API, c.Events, c.Metrics = made, heard, deafToAll{}
 	c.Listers.Classes = none[*storagev1.StorageClass]{}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", Annotations: map[string]string{plan.StorageProvisioner: "p"}}}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	made.claim = claim
 	return c, w, plan.ClaimFacts{

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,14 @@ var (
 // here, and whether this node is to make it.
 func ForClaim(f ClaimFacts) Verdict {
 	f.Request = requestOf(f.Claim, f.Class)
+	v := f.decide()
+	if OnlySelected(f.Claim) && v.Action != Provision {
+		return Verdict{Action: Ignore} // the claim is refused or given back when it was asked for: a write now could collide with that one
+	}
+	return v
+}
+
+func (f ClaimFacts) decide() Verdict {
 	if v, applies := first(concernRules, f); applies {
 		return v
 	}
@@ -95,23 +104,49 @@ func (f ClaimFacts) refused(r Refusal) Verdict {
 // KeepClaim reports whether a claim may concern this node, from the claim alone: what it refuses is
 // forgotten at once, so that memory does not grow with the cluster's claims.
 func (s Self) KeepClaim(c *corev1.PersistentVolumeClaim) bool {
-	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
-		return false
-	}
-	if asked := askedProvisioner(c); asked != "" && !s.Serves(asked) {
+	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil || !s.mayServe(c) {
 		return false
 	}
 	if named := c.Annotations[ProvisionOnNode]; named != "" {
 		return named == s.Node
 	}
-	selected := c.Annotations[SelectedNode]
-	return askedProvisioner(c) != "" && (selected == "" || selected == s.Node)
+	switch c.Annotations[SelectedNode] {
+	case s.Node:
+		return true // of one that is OnlySelected the class decides (BySelection)
+	case "":
+		return askedProvisioner(c) != ""
+	default:
+		return false
+	}
 }
 
 // KeepClaimOfAll is KeepClaim for a claim whose class leads to a pool that is OfAllNodes: every claim
 // concerns this node until it has its volume, whichever node was chosen for it.
 func (s Self) KeepClaimOfAll(c *corev1.PersistentVolumeClaim) bool {
-	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && s.Serves(askedProvisioner(c))
+	chosen := askedProvisioner(c) != "" || c.Annotations[SelectedNode] != ""
+	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && chosen && s.mayServe(c)
+}
+
+// mayServe reports whether nothing on a claim itself says that it is another provisioner's.
+func (s Self) mayServe(c *corev1.PersistentVolumeClaim) bool {
+	if asked := askedProvisioner(c); asked != "" {
+		return s.Serves(asked)
+	}
+	return c.Annotations[MigratedTo] == ""
+}
+
+// OnlySelected reports whether kube-controller-manager has asked no provisioner for a claim yet (StorageProvisioner), and its
+// author named no node: whose it is, its class alone tells.
+func OnlySelected(c *corev1.PersistentVolumeClaim) bool {
+	return askedProvisioner(c) == "" && c.Annotations[ProvisionOnNode] == ""
+}
+
+// BySelection reports whether claims of a class are provisioned as soon as the scheduler chose their node: those of a class
+// that waits for a consumer. kube-controller-manager would ask the class's provisioner for them next, unless that is one of
+// its own plugins, whose claims it provisions itself or hands to another provisioner (pkg/controller/volume/persistentvolume,
+// provisionClaim).
+func BySelection(class *storagev1.StorageClass) bool {
+	return waitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
@@ -190,14 +225,24 @@ func alreadyBound(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, f.Claim.Spec.VolumeName != ""
 }
 
-// notOurs: a claim without the annotation is ours only where kube-controller-manager waits for a
-// node that the claim already names (CONTRACTS: provisionOnNode with WaitForFirstConsumer).
 func notOurs(f ClaimFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, !f.Serves(f.provisioner())
+}
+
+// provisioner is whose a claim is: the provisioner that kube-controller-manager asked for it. Where that has asked none, it is
+// the class's, for a claim that names its node, for which it never asks (CONTRACTS: provisionOnNode with
+// WaitForFirstConsumer), and for one whose node the scheduler chose, for which it asks next: an annotation and an event of its
+// 20 requests a second (docs/decisions.md).
+func (f ClaimFacts) provisioner() string {
 	asked := askedProvisioner(f.Claim)
-	if asked == "" && f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class) {
-		asked = f.Class.Provisioner
+	switch {
+	case asked != "" || f.Class == nil:
+	case f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class):
+		return f.Class.Provisioner
+	case f.Claim.Annotations[SelectedNode] != "" && BySelection(f.Class) && f.mayServe(f.Claim):
+		return f.Class.Provisioner
 	}
-	return Verdict{Action: Ignore}, !f.Serves(asked)
+	return asked
 }
 
 // otherNode: what another node was chosen for is not ours. A volume of scope every-node is as good

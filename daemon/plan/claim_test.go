@@ -119,7 +119,7 @@ func TestClaimPrecedence(t *testing.T) {
 			f.Claim.Annotations[StorageProvisioner] = "x.example/y"
 			f.Claim.Annotations[StorageProvisionerBeta] = DefaultProvisioner
 		}}, Ignore, "", ""},
-		{"no provisioner asked yet", []change{func(f *ClaimFacts) { delete(f.Claim.Annotations, StorageProvisioner) }}, Ignore, "", ""},
+		{"selected here, no provisioner asked yet", []change{unasked}, Provision, "", ""},
 		{"another node before block mode", []change{block, func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = them }}, Wait, "", ""},
 		{"the named node outranks the selected one", []change{namesThem}, Wait, "", ""},
 		{"another node's for long: ask", []change{theirs, block}, Inquire, "", ""},
@@ -239,7 +239,11 @@ func TestKeepClaim(t *testing.T) {
 		{"named elsewhere, selected here", func(c *corev1.PersistentVolumeClaim) { c.Annotations[ProvisionOnNode] = them }, false},
 		{"asked of us, no node chosen", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, SelectedNode) }, true},
 		{"no provisioner asked", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false},
-		{"selected here, no provisioner asked", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, StorageProvisioner) }, false},
+		{"selected here, no provisioner asked", func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, StorageProvisioner) }, true},
+		{"selected elsewhere, no provisioner asked", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{SelectedNode: them} }, false},
+		{"selected here, handed to a CSI driver", func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{SelectedNode: us, MigratedTo: "x.example/y"}
+		}, false},
 		{"asked of another", func(c *corev1.PersistentVolumeClaim) { c.Annotations[StorageProvisioner] = "x.example/y" }, false},
 		{"bound", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }, false},
 		{"being deleted", func(c *corev1.PersistentVolumeClaim) { now := metav1.Now(); c.DeletionTimestamp = &now }, false},

@@ -4,10 +4,14 @@ package plan
 // letter here is a volume that is never deleted.
 const (
 	// StorageProvisioner is written on a claim by kube-controller-manager: at once for Immediate
-	// binding, after selected-node for WaitForFirstConsumer (pkg/controller/volume/persistentvolume).
+	// binding, after selected-node for WaitForFirstConsumer (pkg/controller/volume/persistentvolume), unless it
+	// finds the volume there by then.
 	StorageProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// StorageProvisionerBeta is its older name, read when the first is absent.
 	StorageProvisionerBeta = "volume.beta.kubernetes.io/storage-provisioner"
+	// MigratedTo is written on a claim by kube-controller-manager: the CSI driver in whose hands it put the claims of one of
+	// its own plugins (pkg/controller/volume/persistentvolume, updateMigrationAnnotations).
+	MigratedTo = "pv.kubernetes.io/migrated-to"
 	// SelectedNode is the node name that the scheduler chose; the provisioner removes it where it cannot provision.
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// ClassBeta names a claim's class before spec.storageClassName did.

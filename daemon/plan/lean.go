@@ -18,7 +18,7 @@ import (
 // An object that was read anew has everything, and nothing here is written back: writes are patches.
 
 // claimKeys are the annotations of a claim that are read.
-var claimKeys = []string{StorageProvisioner, StorageProvisionerBeta, SelectedNode, ClassBeta, ProvisionOnNode}
+var claimKeys = []string{StorageProvisioner, StorageProvisionerBeta, SelectedNode, ClassBeta, ProvisionOnNode, MigratedTo}
 
 // LeanClaim is a claim with what decides about it, and no more.
 func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {

@@ -81,7 +81,8 @@ func (o one[T]) Get(key string) (T, bool) {
 	}
 	return o.object, true
 }
-func (o one[T]) List() []T { return []T{o.object} }
+func (o one[T]) List() []T     { return []T{o.object} }
+func (o one[T]) Watched() bool { return true }
 
 // server is the API. What no step of this world needs is not there.
 type server struct {

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// newEnvironmentUnbound has a control plane of its own, whose kube-controller-manager binds no claim and asks no
+// provisioner: what happens to a claim follows from its node alone.
+func newEnvironmentUnbound(t *testing.T) *environment {
+	t.Helper()
+	plane := fixture.OwnPlane(t, "--kcm-flag=--controllers=*,-persistentvolume-binder-controller")
+	return &environment{fixture.New(t, plane, "e2e-")}
+}
+
+// annotateClaim writes an annotation on a claim that exists.
+func (w *environment) annotateClaim(name, key, value string) {
+	w.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	w.Must(err)
+}
+
+// made waits until the claim's volume object is there.
+func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	w.Helper()
+	pv, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().PersistentVolumes(), "pvc-"+string(c.UID), func(*corev1.PersistentVolume) bool { return true })
+	w.Must(err)
+	return pv
+}
+
+// replaceClass puts a class of this provisioner in the place of another one of the same name.
+func (w *environment) replaceClass(name, provisioner string) {
+	w.Helper()
+	classes := w.Client().StorageV1().StorageClasses()
+	w.Must(classes.Delete(w.Ctx, name, metav1.DeleteOptions{}))
+	_, err := classes.Create(w.Ctx, cluster.StorageClass(name, provisioner, wait), metav1.CreateOptions{})
+	w.Must(err)
+}
+
+// A pod's claim has its volume without kube-controller-manager's having asked for it, and nothing else has: no claim whose
+// class binds at once or is another provisioner's, and none that names another provisioner, a volume, or what the volume is
+// to have in it, whoever wrote the node on it. They get theirs, or a refusal, when they are asked for.
+func TestSelectedNode(t *testing.T) {
+	w := newEnvironmentUnbound(t)
+	h := w.newHost("a").run()
+	ours, others, atOnce := w.Class("ours", wait), w.Class("others", wait, func(c *storagev1.StorageClass) { c.Provisioner = "example.com/other" }), w.Class("at-once", immediate)
+	replaced := w.Class("replaced", wait)
+	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
+	before := w.made(w.get("before"))
+	w.replaceClass(replaced, "example.com/other")
+
+	here := annotate(selectedNode, h.node)
+	spec := func(change func(*corev1.PersistentVolumeClaimSpec)) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) { change(&c.Spec) }
+	}
+	untouched := []*corev1.PersistentVolumeClaim{
+		w.claim("at-once", atOnce, "1Mi", here),
+		w.claim("others", others, "1Mi", here),
+		w.claim("replaced", replaced, "1Mi", here),
+		w.claim("asks-others", ours, "1Mi", here, annotate("volume.kubernetes.io/storage-provisioner", "example.com/other")),
+		w.claim("asked-others", ours, "1Mi", here, annotate("volume.beta.kubernetes.io/storage-provisioner", "example.com/other")),
+		w.claim("migrated", ours, "1Mi", here, annotate("pv.kubernetes.io/migrated-to", w.Provisioner)),
+		w.claim("elsewhere", ours, "1Mi", annotate(selectedNode, "another-node")),
+		w.claim("too-large", ours, "1Ti", here),
+		w.claim("bound", ours, "1Mi", here, spec(func(s *corev1.PersistentVolumeClaimSpec) { s.VolumeName = "by-hand" })),
+		w.claim("selects", ours, "1Mi", here, spec(func(s *corev1.PersistentVolumeClaimSpec) { s.Selector = &metav1.LabelSelector{} })),
+		w.claim("filled", ours, "1Mi", here, spec(func(s *corev1.PersistentVolumeClaimSpec) {
+			s.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "others"}
+		})),
+		w.claim("no-class", w.Namespace+"-late", "1Mi", here),
+	}
+	late := w.Class("late", wait) // the claim was seen before it
+	w.claim("data", ours, "1Mi")
+	w.pod("user", []string{h.node}, "data")
+	want := []string{before.Name, w.made(w.get("data")).Name}
+
+	w.annotateClaim("no-class", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
+	w.annotateClaim("too-large", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
+	w.annotateClaim("selects", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
+	want = append(want, w.made(w.get("no-class")).Name)
+	w.refused(w.get("too-large"), "NotEnoughSpace")
+	w.refused(w.get("selects"), "SelectorUnsupported")
+	_, _, err := h.Stop(w.Soon())
+	w.Must(err)
+	w.onlyVolumes(h, want)
+	for _, c := range untouched[:7] {
+		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
+		w.Must(err)
+		for _, e := range events.Items {
+			t.Errorf("claim %s: event %s %q", c.Name, e.Reason, e.Message)
+		}
+	}
+	t.Logf("class %s came after its claim", late)
+}
+
+// onlyVolumes wants these volumes and no others, in the cluster and in the pool.
+func (w *environment) onlyVolumes(h *host, want []string) {
+	w.Helper()
+	all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	var names, tree []string
+	for _, pv := range all.Items {
+		names = append(names, pv.Name)
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		w.Errorf("the volumes are %q, want %q", names, want)
+	}
+	for _, name := range want {
+		tree = append(tree, pool.Of(name)...)
+	}
+	h.wantTree(tree...)
+}
+
+func (w *environment) get(claim string) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	c, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, claim, metav1.GetOptions{})
+	w.Must(err)
+	return c
+}
+
+// The scheduler chooses one node and then the other while both work: each claim has one volume, and no node keeps a
+// directory of another one.
+func TestSelectedNodeChanges(t *testing.T) {
+	w := newEnvironmentUnbound(t)
+	a, b := w.newHost("a").run(), w.newHost("b").run()
+	class := w.Class("c", wait)
+	trees := map[string][]string{}
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range 20 {
+		name := fmt.Sprint("data-", i)
+		claims = append(claims, w.claim(name, class, "1Mi", annotate(selectedNode, a.node)))
+		w.annotateClaim(name, selectedNode, b.node)
+		if i%2 == 0 {
+			w.annotateClaim(name, selectedNode, a.node)
+		}
+	}
+	for _, c := range claims {
+		pv := w.made(c)
+		node := pv.Labels["hostpath-provisioner/node"]
+		trees[node] = append(trees[node], pool.Of(pv.Name)...)
+	}
+	a.wantTree(trees[a.node]...)
+	b.wantTree(trees[b.node]...)
+}
