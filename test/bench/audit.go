@@ -7,7 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// auditPolicy has the API server write a line for each request of a contender, watches excepted. A renewed lease is not
+// auditPolicy has the API server write a line for each request of a contender and of the controller that binds claims, watches
+// excepted. A renewed lease is not
 // about any claim.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -16,7 +17,7 @@ rules:
   - level: None
     resources: [{group: coordination.k8s.io, resources: [leases]}]
   - level: Metadata
-    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner", "system:serviceaccount:bench:bench"]
+    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner", "system:serviceaccount:bench:bench", "system:serviceaccount:kube-system:persistent-volume-binder"]
     verbs: [get, list, create, update, patch, delete, deletecollection]
   - level: None
 `
@@ -25,6 +26,9 @@ rules:
 type auditLog struct{ *harness.AuditLog }
 
 type requests = harness.Requests
+
+// binderNode is in place of a node for the controller that binds claims: its token is not bound to one.
+const binderNode = ""
 
 func newAuditLog(dir string) (*auditLog, []string, error) {
 	l, args, err := harness.NewAuditLog(dir, auditPolicy)

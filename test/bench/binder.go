@@ -17,7 +17,7 @@ func (b *bench) measureBinder(ctx context.Context) error {
 		contender = nameDaemon
 	}
 	// These come last and bring upstream's limits back.
-	ctx, a, err := b.newEnvironment(ctx, "--kcm-qps=0", "--kcm-burst=0")
+	ctx, a, err := b.newEnvironment(ctx, b.contenders, "--kcm-qps=0", "--kcm-burst=0")
 	if err != nil {
 		return err
 	}
@@ -45,17 +45,17 @@ func (r *running) bind(ctx context.Context, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	made, err := r.await(ctx, r.claims)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.limit, time.Duration(n)*time.Second))
 	defer cancel()
-	bound, err := r.environment.observer.wait(ctx, r.claims, isBound)
+	all, err := r.environment.observer.see(ctx, r.claims, made)
 	if err != nil {
 		return err
 	}
-	volumes := newSample(made, begin)
+	bound, err := r.environment.observer.see(ctx, r.claims, isBound)
+	if err != nil {
+		return err
+	}
+	volumes := newSample(all, begin)
 	slowest := slices.MaxFunc(bound, func(a, b sighting) int { return a.bound.Compare(b.bound) })
 	fmt.Fprintf(r.out, "%.1f volumes a second were made; %.1f claims a second were Bound\n",
 		volumes.rate, float64(n)/slowest.bound.Sub(begin).Seconds())

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,17 +20,23 @@ const (
 	caseBurst   = "burst"   // all claims are annotated as fast as the driver can, while the process runs
 )
 
-var allCases = []string{caseBacklog, caseSingle, caseBurst}
+// Of these the first three watch the daemon's own part.
+var allCases = []string{caseBacklog, caseSingle, caseBurst, caseCluster}
+
+// ownCases are those of the chosen cases in which kube-controller-manager binds nothing.
+func (b *bench) ownCases() []string {
+	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool { return kase == caseCluster })
+}
 
 // measure runs every contender and case, interleaved, so that what changes on the machine meanwhile
 // changes for all.
 func (b *bench) measure(ctx context.Context) error {
-	ctx, a, err := b.newEnvironment(ctx, quietControllers, "--apiserver-flag=--delete-collection-workers=8")
+	ctx, a, err := b.newEnvironment(ctx, b.contenders, quietControllers, "--apiserver-flag=--delete-collection-workers=8")
 	if err != nil {
 		return err
 	}
 	for repeat := range max(b.repeats, b.slowRuns) {
-		for _, kase := range b.cases {
+		for _, kase := range b.ownCases() {
 			for _, together := range b.groups(kase, repeat) {
 				if err := b.contend(ctx, a, together, kase, repeat); err != nil {
 					return err
@@ -105,6 +113,7 @@ type running struct {
 	process     contender // nil before it was started
 	kase        string
 	repeat      int
+	mu          sync.Mutex                      // for claims
 	claims      []*corev1.PersistentVolumeClaim // all of the run
 	fault       error                           // why it is out
 }
@@ -169,7 +178,7 @@ func (r *running) fail(purpose string, err error) {
 
 // verify looks at what the contender made: one volume for each claim, and its directory in the pool.
 func (r *running) verify() error {
-	all, err := r.environment.observer.wait(context.Background(), r.claims, hasVolume)
+	all, err := r.environment.observer.see(context.Background(), r.claims, made)
 	if err != nil {
 		return err
 	}
@@ -195,7 +204,7 @@ func (r *running) backlog(ctx context.Context) error {
 		return err
 	}
 	annotated := func(s *sighting) bool { return !s.annotated.IsZero() }
-	if _, err := r.environment.observer.wait(ctx, claims, annotated); err != nil {
+	if _, err := r.environment.observer.see(ctx, claims, annotated); err != nil {
 		return err
 	}
 	m, err := r.environment.begin(ctx, r)
@@ -271,7 +280,7 @@ func (r *running) await(ctx context.Context, claims []*corev1.PersistentVolumeCl
 		case <-ctx.Done():
 		}
 	}()
-	return r.environment.observer.wait(ctx, claims, hasVolume)
+	return r.environment.observer.see(ctx, claims, hasVolume)
 }
 
 // took waits for the last volume, takes the sample and prints it.

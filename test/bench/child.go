@@ -92,6 +92,7 @@ var titles = map[string]string{
 	nameTuned:   "library tuned",
 	nameDaemon:  "hostpath-provisioner",
 	nameAgainst: "another build of it",
+	nameBound:   "claims bound already",
 }
 
 // tuned is the library with what its users are told to raise. One replica needs no election.

@@ -51,8 +51,8 @@ func (a *environment) collect(ctx context.Context) error {
 	return a.client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 }
 
-// newEnvironment starts a control plane. The context that it returns ends when the environment is unfit.
-func (b *bench) newEnvironment(ctx context.Context, args ...string) (context.Context, *environment, error) {
+// newEnvironment starts a control plane for these contenders. The context that it returns ends when the environment is unfit.
+func (b *bench) newEnvironment(ctx context.Context, contenders []string, args ...string) (context.Context, *environment, error) {
 	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
 	if err != nil {
 		return ctx, nil, err
@@ -77,7 +77,7 @@ func (b *bench) newEnvironment(ctx context.Context, args ...string) (context.Con
 	if a.client, err = kubernetes.NewForConfig(config); err != nil {
 		return ctx, nil, err
 	}
-	if err := a.identities(ctx, b); err != nil {
+	if err := a.identities(ctx, b, contenders); err != nil {
 		return ctx, nil, err
 	}
 	return ctx, a, a.observer.watch(ctx, a.client, cancel)
@@ -113,17 +113,17 @@ subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 
 // identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own manifests
 // give it.
-func (a *environment) identities(ctx context.Context, b *bench) error {
+func (a *environment) identities(ctx context.Context, b *bench, contenders []string) error {
 	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(b.contenders, isDaemon) {
+	if slices.ContainsFunc(contenders, isDaemon) {
 		if err := a.manifests(ctx, b); err != nil {
 			return err
 		}
 	}
 	a.kubeconfig = map[string]string{}
-	for _, contender := range b.contenders {
+	for _, contender := range contenders {
 		if err := a.identity(ctx, contender); err != nil {
 			return err
 		}

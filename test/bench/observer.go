@@ -26,11 +26,13 @@ type observer struct {
 	news   chan struct{} // closed and made anew at each sighting of a volume
 }
 
-// sighting is what was seen of one claim.
+// sighting is what was seen of one claim, or of one pod.
 type sighting struct {
 	annotated time.Time // both annotations are there; zero: not yet
 	created   time.Time // its volume came; zero: not yet
 	bound     time.Time // its phase is Bound; zero: not yet
+	gone      time.Time // its volume went; zero: not yet
+	placed    time.Time // of a pod: it has its node; zero: not yet
 	volume    *corev1.PersistentVolume
 }
 
@@ -40,7 +42,8 @@ func newObserver() *observer {
 
 // watch begins to observe and returns; ended is called with the reason why it cannot go on.
 func (o *observer) watch(ctx context.Context, client kubernetes.Interface, ended func(error)) error {
-	claims, volumes := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll), client.CoreV1().PersistentVolumes()
+	core := client.CoreV1()
+	claims, volumes, pods := core.PersistentVolumeClaims(metav1.NamespaceAll), core.PersistentVolumes(), core.Pods(metav1.NamespaceAll)
 	have, err := claims.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
@@ -48,6 +51,7 @@ func (o *observer) watch(ctx context.Context, client kubernetes.Interface, ended
 	for what, source := range map[string]cache.WatcherWithContext{
 		"claims":  &cache.ListWatch{WatchFuncWithContext: claims.Watch},
 		"volumes": &cache.ListWatch{WatchFuncWithContext: volumes.Watch},
+		"pods":    &cache.ListWatch{WatchFuncWithContext: pods.Watch},
 	} {
 		watcher, err := watchtools.NewRetryWatcherWithContext(ctx, have.ResourceVersion, source)
 		if err != nil {
@@ -70,8 +74,13 @@ func (o *observer) event(event watch.Event, now time.Time) {
 	case *corev1.PersistentVolumeClaim:
 		o.claim(object, now)
 	case *corev1.PersistentVolume:
-		if event.Type == watch.Added && object.Spec.ClaimRef != nil {
-			o.volume(object, now)
+		if object.Spec.ClaimRef != nil {
+			o.volume(event.Type, object, now)
+		}
+	case *corev1.Pod:
+		if s := o.of(object.UID); s.placed.IsZero() && object.Spec.NodeName != "" {
+			s.placed = now
+			o.tell()
 		}
 	}
 }
@@ -89,9 +98,16 @@ func (o *observer) claim(claim *corev1.PersistentVolumeClaim, now time.Time) {
 	}
 }
 
-func (o *observer) volume(pv *corev1.PersistentVolume, now time.Time) {
+func (o *observer) volume(what watch.EventType, pv *corev1.PersistentVolume, now time.Time) {
 	s := o.of(pv.Spec.ClaimRef.UID)
-	if s.volume != nil {
+	switch {
+	case what == watch.Deleted:
+		s.gone = now
+		o.tell()
+		return
+	case what != watch.Added:
+		return
+	case s.volume != nil:
 		o.second = append(o.second, pv.Spec.ClaimRef.UID)
 		return
 	}
@@ -111,37 +127,56 @@ func (o *observer) tell() {
 	o.news = make(chan struct{})
 }
 
-// wait waits until is holds for all of the claims, and returns what was seen of them, in their order.
-func (o *observer) wait(ctx context.Context, claims []*corev1.PersistentVolumeClaim, is func(*sighting) bool) ([]sighting, error) {
+// see is wait for claims.
+func (o *observer) see(ctx context.Context, claims []*corev1.PersistentVolumeClaim, is func(*sighting) bool) ([]sighting, error) {
+	return o.wait(ctx, uidsOf(claims), is)
+}
+
+func uidsOf[T metav1.Object](objects []T) []types.UID {
+	uids := make([]types.UID, 0, len(objects))
+	for _, object := range objects {
+		uids = append(uids, object.GetUID())
+	}
+	return uids
+}
+
+// wait waits until is holds for all claims or pods with these UIDs, and returns what was seen of them, in their order.
+func (o *observer) wait(ctx context.Context, uids []types.UID, is func(*sighting) bool) ([]sighting, error) {
 	next := 0
 	for {
 		o.mu.Lock()
-		for next < len(claims) && is(o.of(claims[next].UID)) {
+		for next < len(uids) && is(o.of(uids[next])) {
 			next++
 		}
 		news := o.news
-		if next == len(claims) {
-			all := make([]sighting, 0, len(claims))
-			for _, c := range claims {
-				all = append(all, *o.of(c.UID))
-			}
-			o.mu.Unlock()
-			return all, nil
-		}
 		o.mu.Unlock()
+		if next == len(uids) {
+			return o.all(uids), nil
+		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d of %d claims are done: %w", o.count(claims, is), len(claims), context.Cause(ctx))
+			return nil, fmt.Errorf("%d of %d are done: %w", o.count(uids, is), len(uids), context.Cause(ctx))
 		case <-news:
 		}
 	}
 }
 
-func (o *observer) count(claims []*corev1.PersistentVolumeClaim, is func(*sighting) bool) (n int) {
+// all is what was seen of those with these UIDs, in their order.
+func (o *observer) all(uids []types.UID) []sighting {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, c := range claims {
-		if is(o.of(c.UID)) {
+	all := make([]sighting, 0, len(uids))
+	for _, uid := range uids {
+		all = append(all, *o.of(uid))
+	}
+	return all
+}
+
+func (o *observer) count(uids []types.UID, is func(*sighting) bool) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, uid := range uids {
+		if is(o.of(uid)) {
 			n++
 		}
 	}
@@ -168,4 +203,6 @@ func (o *observer) forget() {
 }
 
 func hasVolume(s *sighting) bool { return !s.created.IsZero() && !s.annotated.IsZero() }
+func made(s *sighting) bool      { return !s.created.IsZero() }
+func isGone(s *sighting) bool    { return !s.gone.IsZero() }
 func isBound(s *sighting) bool   { return !s.bound.IsZero() }

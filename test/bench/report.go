@@ -21,7 +21,7 @@ const (
 func (b *bench) report() string {
 	var out strings.Builder
 	for _, kase := range allCases {
-		if slices.Contains(b.cases, kase) {
+		if slices.Contains(b.ownCases(), kase) {
 			out.WriteString(b.table(kase))
 		}
 	}
@@ -109,7 +109,7 @@ func (b *bench) verdicts() (lines []string) {
 	if err := b.samples.failure(nameDaemon); err != nil {
 		return []string{"FAILED  hostpath-provisioner: " + firstLine(err.Error())}
 	}
-	for _, kase := range b.cases {
+	for _, kase := range b.ownCases() {
 		mine, floor, lib := b.samples.of(nameDaemon, kase), b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
 		if kase == caseSingle {
 			lines = append(lines, verdict(ratio(mine, floor, p50Of), wantOfSingle, false, kase+": p50 is %s times the bare client's, %.2f or less wanted"))

@@ -49,6 +49,29 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// The report of the case cluster: a good part, a missed one, and a contender that failed.
+func TestClusterReport(t *testing.T) {
+	b := &bench{options: options{contenders: allContenders, pods: 10, replicas: 3}}
+	for repeat := range 3 {
+		noise := float64(repeat + 1)
+		of := func(contender string, rate, bound, removed float64, ordered time.Duration, binder float64) {
+			s := testSample(contender, caseCluster, repeat, rate*noise, 2*time.Second, 2)
+			s.bound, s.removed, s.ordered, s.binder = bound*noise, removed*noise, ordered, binder
+			b.samples = append(b.samples, s)
+		}
+		of(nameTuned, 4, 4.5, 20, 10*time.Second, 6)
+		of(nameDaemon, 6.5, 6.5, 20, 11*time.Second, 4)
+	}
+	b.samples = append(b.samples, sample{contender: nameBound, kase: caseCluster, err: errors.New("3 of 10 are done: not in time\nand more")})
+	want, err := os.ReadFile(filepath.Join("testdata", "cluster.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.clusterReport(); got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // What misses by less than the runs can tell is not decided, and what has no interval is.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
@@ -99,7 +122,7 @@ func TestReportOfFailedDaemon(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-contenders=floor,nobody", `-contenders: unknown "nobody"; known are floor, lib-shipped, lib-tuned, daemon`},
-		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst`},
+		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, cluster`},
 		{"-fs=ntfs", `-fs: "ntfs" is neither ext4 nor xfs`},
 		{"-claims=0", `-claims: 0 is less than 1`},
 		{"now", `unexpected argument "now"`},

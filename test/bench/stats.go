@@ -22,6 +22,12 @@ type sample struct {
 	cpu      time.Duration // of the process since its start
 	rss      int64         // the most it had, in bytes
 	others   float64       // part of the machine that strangers used meanwhile
+
+	// Of the case cluster alone, in which the rate is of pods, and the latency that of a pod, from its creation to its node.
+	bound   float64       // claims a second, from the first pod's creation to the last claim's being bound
+	ordered time.Duration // from a StatefulSet's creation to the node of its last pod
+	removed float64       // volumes a second, from the first claim's deletion to the last volume's end
+	binder  float64       // requests of the controller that binds claims, for each pod
 }
 
 // newSample is what the observer saw of a case that began at start.

@@ -93,12 +93,12 @@ func TestObserver(t *testing.T) {
 	annotated.Annotations = map[string]string{plan.SelectedNode: "n", plan.StorageProvisioner: "p"}
 	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(1))
 	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(2))
-	if o.count(all, hasVolume) != 0 {
+	if o.count(uidsOf(all), hasVolume) != 0 {
 		t.Error("a volume was seen before there was one")
 	}
 	o.event(watch.Event{Type: watch.Modified, Object: volume("b", "u")}, now.Add(3))
 	o.event(watch.Event{Type: watch.Added, Object: volume("a", "u")}, now.Add(4))
-	got, err := o.wait(t.Context(), all, hasVolume)
+	got, err := o.see(t.Context(), all, hasVolume)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,17 @@ func TestObserver(t *testing.T) {
 	if second := o.doubles(all); !slices.Equal(second, []string{"claim"}) {
 		t.Errorf("claims with a second volume are %q", second)
 	}
+	o.event(watch.Event{Type: watch.Deleted, Object: volume("a", "u")}, now.Add(6))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
+	o.event(watch.Event{Type: watch.Added, Object: pod}, now.Add(7))
+	pod.Spec.NodeName = "n"
+	o.event(watch.Event{Type: watch.Modified, Object: pod}, now.Add(8))
+	o.event(watch.Event{Type: watch.Modified, Object: pod}, now.Add(9))
+	if seen := o.all([]types.UID{"u", "p"}); seen[0].gone != now.Add(6) || seen[1].placed != now.Add(8) {
+		t.Errorf("got %+v", seen)
+	}
 	o.forget()
-	if o.count(all, hasVolume) != 0 {
+	if o.count(uidsOf(all), hasVolume) != 0 {
 		t.Error("it does not forget")
 	}
 }

@@ -2,8 +2,7 @@
 // library that most provisioners stand on, sigs.k8s.io/sig-storage-lib-external-provisioner.
 //
 // It is for the benchmark alone, and a Go module of its own, so that the library never becomes a
-// dependency of the daemon. It makes volumes and does not delete them; it checks nothing about the
-// host.
+// dependency of the daemon. It checks nothing about the host.
 package main
 
 import (
@@ -106,9 +105,16 @@ func (p *provisioner) Provision(_ context.Context, o controller.ProvisionOptions
 	return p.volume(o, path), controller.ProvisioningFinished, nil
 }
 
-// Delete leaves everything: the benchmark ends before.
-func (p *provisioner) Delete(context.Context, *corev1.PersistentVolume) error {
-	return &controller.IgnoredError{Reason: "this program deletes nothing"}
+// Delete removes the directory before the object goes.
+func (p *provisioner) Delete(_ context.Context, pv *corev1.PersistentVolume) error {
+	path := filepath.Join(p.pool, pv.Name)
+	if pv.Spec.HostPath == nil || pv.Spec.HostPath.Path != path {
+		return &controller.IgnoredError{Reason: "another program's volume"}
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return sync(p.pool)
 }
 
 func (p *provisioner) volume(o controller.ProvisionOptions, path string) *corev1.PersistentVolume {
