@@ -9,8 +9,8 @@ import (
 // progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before they work.
 type progress struct{ atomic.Int64 }
 
-// of is the task that notes it. The empty item is Ping's.
-func (p *progress) of(task func(item) (time.Duration, error)) func(item) (time.Duration, error) {
+// tracked returns the task with a note of each time that it was done. The empty item is Ping's.
+func (p *progress) tracked(task func(item) (time.Duration, error)) func(item) (time.Duration, error) {
 	p.Store(time.Now().UnixNano())
 	return func(i item) (after time.Duration, err error) {
 		defer func() { p.Store(time.Now().UnixNano()) }()
@@ -21,7 +21,8 @@ func (p *progress) of(task func(item) (time.Duration, error)) func(item) (time.D
 	}
 }
 
-func (p *progress) quiet(now time.Time) time.Duration {
+// lasted is how long ago that was, 0 before the workers work.
+func (p *progress) lasted(now time.Time) time.Duration {
 	if last := p.Load(); last != 0 {
 		return now.Sub(time.Unix(0, last))
 	}
@@ -41,9 +42,9 @@ func (c *Controller) Ping() {
 	}
 }
 
-// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool has
-// patience, a poll and the disk's deadline; workers have the time of their requests besides, because an API
-// server that does not respond is no reason to be restarted.
+// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool may take patience,
+// a poll and the disk's deadline. Workers may take the time of their requests besides: an API server that does not
+// respond is no reason for a restart.
 func (c *Controller) Alive(now time.Time, patience time.Duration) error {
 	loop := patience + c.Tick + c.Deadline
 	for name, w := range c.workers {
@@ -52,8 +53,8 @@ func (c *Controller) Alive(now time.Time, patience time.Duration) error {
 			at    *progress
 			limit time.Duration
 		}{{"loop", &w.turned, loop}, {"claim workers", &w.claimed, loop + longestTask}, {"volume workers", &w.looked, loop + longestTask}} {
-			if quiet := part.at.quiet(now); quiet > part.limit {
-				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, quiet.Round(time.Second))
+			if lasted := part.at.lasted(now); lasted > part.limit {
+				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, lasted.Round(time.Second))
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestProgress(t *testing.T) {
 	var all sync.WaitGroup
 	var made progress
 	done := make(chan struct{}, 1)
-	task := made.of(func(i item) (time.Duration, error) {
+	task := made.tracked(func(i item) (time.Duration, error) {
 		if i.name == "hangs" {
 			<-release
 		}

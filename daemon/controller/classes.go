@@ -27,15 +27,15 @@ type classOwner struct {
 	learned     bool
 }
 
-// errBeingAsked: another worker asks for the same class. The claim is looked at again soon.
-var errBeingAsked = errors.New("the class is being asked for")
+// errClassRequested: a request for the same class is in flight. The claim is looked at again soon.
+var errClassRequested = errors.New("a request for the class is in flight")
 
 // classOf is the provisioner of a class, "" if it does not exist or too many were asked for.
 func (c *Controller) classOf(ctx context.Context, name string) (string, error) {
 	owner, ask := c.classes.take(name, time.Now())
 	switch {
 	case !ask && !owner.learned:
-		return "", errBeingAsked
+		return "", errClassRequested
 	case !ask:
 		return owner.provisioner, nil
 	}

@@ -168,7 +168,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	select {
 	case <-started:
 		for _, w := range c.workers {
-			c.staff(ctx, w, &all)
+			c.startWorkers(ctx, w, &all)
 		}
 		all.Go(func() { c.binding.Run(ctx) })
 		if c.Published != nil {
@@ -193,15 +193,15 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 // removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
 const removers = 16
 
-func (c *Controller) staff(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
+func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
 	for range c.Workers {
 		all.Go(func() {
-			work(ctx, w.claims, w.claimed.of(func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
+			work(ctx, w.claims, w.claimed.tracked(func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
 		})
 	}
 	for range removers {
 		all.Go(func() {
-			work(ctx, w.volumes, w.looked.of(func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
+			work(ctx, w.volumes, w.looked.tracked(func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
 		})
 	}
 	if w.Name == "" {

@@ -28,8 +28,8 @@ func (w *poolWorker) expansion() expansion.Pool {
 	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) }}
 }
 
-// mend raises the records that say less than their volume objects. What fails is tried again with the next comparison.
-func (c *Controller) mend(w *poolWorker, h disk.Handle, records []record.Record) {
+// raiseRecordedSizes raises the records that say less than their volume objects. What fails is tried again with the next comparison.
+func (c *Controller) raiseRecordedSizes(w *poolWorker, h disk.Handle, records []record.Record) {
 	err := c.expander.Mend(h, w.expansion(), records)
 	if err != nil && c.said.New("sizes/"+w.Name, err.Error()) {
 		c.Log.Warn(err.Error(), "pool", w.Name, "doing", "raising the sizes of records")

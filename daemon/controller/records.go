@@ -65,7 +65,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	}
 	mark := h.State.Report.Mark
 	if err := w.elector.Fence(ctx); err != nil {
-		return quiet(err)
+		return ignoreNotLeading(err)
 	}
 	if err := h.Sweep(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		return nil // the gate closes
 	}
 	c.lookForLost(w, records)
-	c.mend(w, h, records)
+	c.raiseRecordedSizes(w, h, records)
 	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		_, published := c.Listers.Volumes.Get(rec.PV)
@@ -221,9 +221,9 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 	return f, err
 }
 
-// quiet: a daemon that does not work in the pool any more leaves everything as it is, and has no
-// trouble with that.
-func quiet(err error) error {
+// ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any more, that it may not is
+// no failure.
+func ignoreNotLeading(err error) error {
 	if errors.Is(err, leadership.ErrNotLeading) {
 		return nil
 	}
@@ -233,7 +233,7 @@ func quiet(err error) error {
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
 func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
 	if err := w.elector.Fence(ctx); err != nil {
-		return quiet(err)
+		return ignoreNotLeading(err)
 	}
 	err := h.Undo(rec.PV)
 	switch {

@@ -327,7 +327,7 @@ func TestObjectStaysIfThingsChanged(t *testing.T) {
 		c, w, api, drawer := fenced()
 		drawer.after = func(string) { api.volume = nil }
 		pv := api.volume.DeepCopy()
-		if err := c.remove(t.Context(), w, opened(t, w), pv, action); !errors.Is(err, errGone) || len(*api.done) != 1 {
+		if err := c.remove(t.Context(), w, opened(t, w), pv, action); !errors.Is(err, errRemovedByOthers) || len(*api.done) != 1 {
 			t.Errorf("%s, and its object is gone: %v, did %q", action, err, api.done.String())
 		}
 	}

@@ -8,26 +8,26 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// stagger is what a node knows of the Immediate claims that any node may take (plan, take.go). All nodes see
+// stagger is what a node knows of the Immediate claims that any node may take (plan, assign.go). All nodes see
 // the same claims come, so that they know much the same.
 type stagger struct {
 	mu     sync.Mutex
 	taking bool
 	behind int       // claims that were sent away since
 	free   time.Time // when the API server will have dealt with the claims that came
-	taken  float64   // claims that this node took, as they fade
-	late   float64   // seconds by which others' writes were seen too late, as they fade
-	faded  time.Time // when both were reckoned
+	taken  float64   // claims that this node took, decayed
+	late   float64   // seconds by which others' writes were seen too late, decayed
+	at     time.Time // when both were so
 }
 
-// fade is the time in which a claim that was taken comes to count half, and a lag to be half as long.
-const fade = 20 * time.Second
+// halfLife is the time in which a claim that was taken comes to count half, and a lag to be half as long.
+const halfLife = 20 * time.Second
 
 const (
 	lagFirst = 100 * time.Millisecond // the lag that one miss tells of; each further one doubles it
 	lagMost  = 5 * time.Second
-	// slowAnswer is a time that an API server which is not busy does not take to read a claim.
-	slowAnswer = 30 * time.Millisecond
+	// slowResponse is a time that an API server which is not busy does not take to read a claim.
+	slowResponse = 30 * time.Millisecond
 )
 
 // arrive notes that a claim came, and returns how long those before it keep the API server busy.
@@ -67,7 +67,7 @@ func (t *stagger) leave() {
 func (t *stagger) took(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fade(now)
+	t.decay(now)
 	t.taken++
 }
 
@@ -75,7 +75,7 @@ func (t *stagger) took(now time.Time) {
 func (t *stagger) missed(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fade(now)
+	t.decay(now)
 	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
 }
 
@@ -83,8 +83,8 @@ func (t *stagger) missed(now time.Time) {
 func (t *stagger) responded(now time.Time, took time.Duration) (late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fade(now)
-	if took > slowAnswer {
+	t.decay(now)
+	if took > slowResponse {
 		t.late = max(t.late, min(4*took, lagMost).Seconds())
 	}
 	return time.Duration(t.late * float64(time.Second))
@@ -94,11 +94,12 @@ func (t *stagger) responded(now time.Time, took time.Duration) (late time.Durati
 func (t *stagger) lately(now time.Time) (taken int, late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fade(now)
+	t.decay(now)
 	return int(math.Round(t.taken)), time.Duration(t.late * float64(time.Second)).Truncate(10 * time.Millisecond)
 }
 
-func (t *stagger) fade(now time.Time) {
-	left := math.Exp2(-now.Sub(t.faded).Seconds() / fade.Seconds())
-	t.taken, t.late, t.faded = t.taken*left, t.late*left, now
+// decay reckons taken and late for now.
+func (t *stagger) decay(now time.Time) {
+	left := math.Exp2(-now.Sub(t.at).Seconds() / halfLife.Seconds())
+	t.taken, t.late, t.at = t.taken*left, t.late*left, now
 }

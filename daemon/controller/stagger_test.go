@@ -30,7 +30,7 @@ func TestStaggerBacklog(t *testing.T) {
 	}
 }
 
-// What was taken and missed counts, and fades.
+// What was taken and missed counts, and decays.
 func TestStaggerFade(t *testing.T) {
 	var s stagger
 	now := time.Now()
@@ -41,10 +41,10 @@ func TestStaggerFade(t *testing.T) {
 	if taken, late := s.lately(now); taken != 8 || late != lagMost {
 		t.Errorf("took %d, late by %s", taken, late)
 	}
-	if taken, late := s.lately(now.Add(fade)); taken != 4 || late != lagMost/2 {
+	if taken, late := s.lately(now.Add(halfLife)); taken != 4 || late != lagMost/2 {
 		t.Errorf("later: took %d, late by %s", taken, late)
 	}
-	if taken, late := s.lately(now.Add(20 * fade)); taken != 0 || late != 0 {
+	if taken, late := s.lately(now.Add(20 * halfLife)); taken != 0 || late != 0 {
 		t.Errorf("much later: took %d, late by %s", taken, late)
 	}
 }
@@ -204,7 +204,7 @@ func TestClassesAreAskedForSeldom(t *testing.T) {
 	if _, ask := c.classes.take("c", long); !ask || len(c.classes.known) != 1 {
 		t.Errorf("after a while: asked %t, %d are held", ask, len(c.classes.known))
 	}
-	if _, err := c.classOf(t.Context(), "c"); !errors.Is(err, errBeingAsked) { // by the take above
+	if _, err := c.classOf(t.Context(), "c"); !errors.Is(err, errClassRequested) { // by the take above
 		t.Errorf("beside another worker's request: %v", err)
 	}
 	server.fail = errors.New("away")

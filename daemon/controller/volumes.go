@@ -30,7 +30,7 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 		return 0, err
 	}
 	if pv == nil {
-		return 0, c.vanished(ctx, w, name)
+		return 0, c.finishRemoval(ctx, w, name)
 	}
 	h, _ := w.disk.Open(ctx)
 	facts, err := c.volumeFacts(ctx, w, h, pv)
@@ -49,23 +49,23 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 		return w.everyNode.Detach(ctx, h, pv, verdict)
 	}
 	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
-	case errors.Is(err, errGone):
-		return 0, c.vanished(ctx, w, name)
+	case errors.Is(err, errRemovedByOthers):
+		return 0, c.finishRemoval(ctx, w, name)
 	case err != nil:
-		return 0, quiet(c.diskFailed(w, pv, err))
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, err))
 	}
 	c.Metrics.Volume(w.Name, verdict.Reason)
-	c.Log.Info(done[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", w.Name)
+	c.Log.Info(removed[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", w.Name)
 	if w.Name != "" {
 		w.purges.Add(item{name: pv.Name})
 	}
 	return 0, nil
 }
 
-// vanished finishes a removal whose last response was lost: the object went, and no worker was told to empty
+// finishRemoval finishes a removal whose last response was lost: the object went, and no worker was told to empty
 // the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
 // without an object. What is elsewhere is left to the comparison of all records.
-func (c *Controller) vanished(ctx context.Context, w *poolWorker, name string) error {
+func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) error {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
 		return nil // the pool's records are gone through when it opens again
@@ -142,8 +142,8 @@ func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolum
 	return claim != nil && claim.UID == ref.UID, err
 }
 
-// done says in the log what became of a volume.
-var done = map[plan.Action]string{
+// removed is what the log has of a volume that was removed.
+var removed = map[plan.Action]string{
 	plan.Delete:  "the volume is deleted; its files follow",
 	plan.Archive: "the volume is archived",
 	plan.Retain:  "the volume's object was let go, its data is kept",
@@ -201,7 +201,7 @@ func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.Persis
 	case err != nil:
 		return err
 	case now == nil && !c.begun.Has(letGoKey(pv.Name)):
-		return errGone
+		return errRemovedByOthers
 	}
 	c.begun.Begin(letGoKey(pv.Name))
 	if now != nil {
@@ -215,9 +215,9 @@ func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.Persis
 	return c.discard(ctx, w, pv.Name)
 }
 
-// errGone: the object went while its directory was moved away, and not by this daemon's hand: by an administrator's,
+// errRemovedByOthers: another client removed the object while this daemon moved its directory away: an administrator,
 // perhaps, who had set another policy and forced the finalizer off.
-var errGone = errors.New("the object went by another hand")
+var errRemovedByOthers = errors.New("another client removed the volume object")
 
 // discard has a volume's files go whose object this process let go. It opens the pool anew: what was decided is done, and
 // the handle that it was decided with may have ended since, by a pool that was closed for a moment.
@@ -321,7 +321,7 @@ func (c *Controller) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v 
 func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
 	if err := w.elector.Fence(ctx); err != nil {
-		return quiet(err)
+		return ignoreNotLeading(err)
 	}
 	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
 		return c.diskFailed(w, pv, err)
@@ -351,7 +351,7 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.
 		return 0, nil
 	}
 	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
-		return 0, quiet(err)
+		return 0, ignoreNotLeading(err)
 	}
 	err := h.Purge(pv)
 	if err == nil || ctx.Err() != nil {

@@ -42,7 +42,7 @@ type expandRule func(ExpandFacts) (Verdict, bool)
 // the disk refuses, then the size.
 var expandRules = []expandRule{
 	notGrowing, notThisVolume, expandNotLeading, partCannotExpand, partNotItsTurn, expandPoolMissing, expandPoolClosed,
-	expandUnreadable, expandNotRecorded, expandPathMismatch, expandNotInPool, noRoom,
+	expandUnreadable, expandNotRecorded, expandPathMismatch, expandNotInPool, growthDoesNotFit,
 }
 
 // ForExpansion decides what this node does about a bound claim that requests more than it has. It never asks for less
@@ -178,8 +178,8 @@ func expandNotInPool(f ExpandFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, After: retryAfter}, f.Record != nil && f.Record.Place != record.InPool
 }
 
-// noRoom: of scope every-node another node may have the room; if none has, each says so of itself.
-func noRoom(f ExpandFacts) (Verdict, bool) {
+// growthDoesNotFit: of scope every-node another node may have the room; if none has, each says so of itself.
+func growthDoesNotFit(f ExpandFacts) (Verdict, bool) {
 	if f.Record == nil || f.Pool == nil {
 		return Verdict{}, false
 	}

@@ -32,7 +32,7 @@ type partRule func(PartFacts) (Verdict, bool)
 // partRules is the specification: the first rule that applies decides. What is not this node's comes
 // first, then what this node has already, then why it cannot.
 var partRules = []partRule{
-	partNotOurs, partOver, partScope, partBadName, partPath, partClosed, partUnreadable, partNoRoom, partSmaller, partThere, partRemoved, partFull, partTooLarge,
+	partNotOurs, partNotInUse, partOtherScope, partBadName, partPathMismatch, partPoolClosed, partUnreadable, partGrowthDoesNotFit, partSmaller, partRecorded, partRemoved, partPoolFull, partDoesNotFit,
 }
 
 // Note, of a directory that this node should have, is to note in its record that it has its object now.
@@ -72,9 +72,9 @@ func partNotOurs(f PartFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !ours
 }
 
-func partOver(f PartFacts) (Verdict, bool) { return Verdict{Action: Ignore}, !InUse(f.Volume) }
+func partNotInUse(f PartFacts) (Verdict, bool) { return Verdict{Action: Ignore}, !InUse(f.Volume) }
 
-func partScope(f PartFacts) (Verdict, bool) {
+func partOtherScope(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonPathMismatch, fmt.Sprintf("pool %s has scope %s here; give it scope %s on every node", f.Pool.Name, f.Pool.Scope, ScopeEveryNode)),
 		f.Pool.Scope != ScopeEveryNode
 }
@@ -87,16 +87,16 @@ func partBadName(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error()), true
 }
 
-// partPath: pods on all nodes look at the path in the object, so the pool must be at the same path
+// partPathMismatch: pods on all nodes look at the path in the object, so the pool must be at the same path
 // everywhere, and name directories alike.
-func partPath(f PartFacts) (Verdict, bool) {
+func partPathMismatch(f PartFacts) (Verdict, bool) {
 	name, _ := f.directory()
 	want := f.Pool.Path + "/" + name
 	return f.lacking(ReasonPathMismatch, fmt.Sprintf("the volume points to %q, and pool %s would have it at %s here; the pool's path and directory must be the same on every node",
 		PathOf(f.Volume), f.Pool.Name, want)), PathOf(f.Volume) != want
 }
 
-func partClosed(f PartFacts) (Verdict, bool) {
+func partPoolClosed(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Closed), f.Closed != ""
 }
 
@@ -104,8 +104,8 @@ func partUnreadable(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonRecordDamaged, f.Unreadable), f.Unreadable != ""
 }
 
-// partNoRoom: the claim was expanded, and this node has not the room for its part of that. The directory stays as it is.
-func partNoRoom(f PartFacts) (Verdict, bool) {
+// partGrowthDoesNotFit: the claim was expanded, and this node has not the room for its part of that. The directory stays as it is.
+func partGrowthDoesNotFit(f PartFacts) (Verdict, bool) {
 	want, more := f.missing()
 	if more <= 0 || uint64(more) <= f.Room.Free {
 		return Verdict{}, false
@@ -131,8 +131,8 @@ func (f PartFacts) missing() (want resource.Quantity, more int64) {
 	return want, more
 }
 
-// partThere: a directory that is recorded is fine, whatever became of the pool's free space.
-func partThere(f PartFacts) (Verdict, bool) {
+// partRecorded: a directory that is recorded is fine, whatever became of the pool's free space.
+func partRecorded(f PartFacts) (Verdict, bool) {
 	if f.Record == nil || f.Record.Place != record.InPool {
 		return Verdict{}, false
 	}
@@ -158,11 +158,11 @@ func partRemoved(f PartFacts) (Verdict, bool) {
 	}
 }
 
-func partFull(f PartFacts) (Verdict, bool) {
+func partPoolFull(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonPoolClosed, "pool "+f.Pool.Name+": "+f.Full), f.Full != ""
 }
 
-func partTooLarge(f PartFacts) (Verdict, bool) {
+func partDoesNotFit(f PartFacts) (Verdict, bool) {
 	want := f.Volume.Spec.Capacity[corev1.ResourceStorage]
 	if fits(want, f.Room.Free) {
 		return Verdict{}, false
