@@ -147,7 +147,13 @@ func (d *disk) fromUdev(text string) {
 	}
 }
 
-// fromSuperblock knows the filesystems that pools usually have. It reports whether the device could be read.
+// fromSuperblock knows the filesystems that pools usually have. It reports whether the device could be read. What may be
+// in the place of its node, what refuses it, and the case of TestNodesThatAreNotTheDisk:
+//
+//	a link                              O_NOFOLLOW: ELOOP              "a link"
+//	a FIFO                              O_NONBLOCK, and S_IFBLK after  "a FIFO"
+//	a character device of that number   S_IFBLK, before it is read     "a character device"
+//	another disk                        its number                     "another disk"
 func (d *disk) fromSuperblock(node string) bool {
 	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -155,7 +161,10 @@ func (d *disk) fromSuperblock(node string) bool {
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || number(unix.Major(st.Rdev), unix.Minor(st.Rdev)) != d.number {
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return false
+	}
+	if number(unix.Major(st.Rdev), unix.Minor(st.Rdev)) != d.number {
 		return false
 	}
 	block := make([]byte, 4096)

@@ -69,6 +69,30 @@ func attachedIs(p *Prober, t *testing.T, want string) error {
 	return nil
 }
 
+// What stands in the place of a disk's node is not read.
+func TestNodesThatAreNotTheDisk(t *testing.T) {
+	const major, minor = 1, 5 // a RAM disk, and as a character device /dev/zero
+	dir := hosttest.Dir(t)
+	for name, make := range map[string]func(node string) error{
+		"a link":             func(node string) error { return os.Symlink("/dev/zero", node) },
+		"a FIFO":             func(node string) error { return unix.Mknod(node, unix.S_IFIFO|0o600, 0) },
+		"a character device": func(node string) error { return unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor))) },
+	} {
+		node := filepath.Join(dir, name)
+		must(t, make(node))
+		wantUnread(t, name, node, number(major, minor))
+	}
+	wantUnread(t, "another disk", attach(t, hosttest.Mkfs(t, "ext4", 16).File), number(major, minor))
+}
+
+func wantUnread(t *testing.T, name, node, number string) {
+	t.Helper()
+	d := disk{number: number, tags: map[string]string{}}
+	if d.fromSuperblock(node) || len(d.tags) > 0 {
+		t.Errorf("%s was read: %+v", name, d)
+	}
+}
+
 // The superblocks of what pools usually have are understood as udev does.
 func TestSuperblocks(t *testing.T) {
 	for _, c := range []struct {
