@@ -179,17 +179,26 @@ func TestCapable(t *testing.T) {
 func TestUnitPools(t *testing.T) {
 	pool := config.DefaultPool("p")
 	pool.Path, pool.MountPoint = "/srv/p/volumes", "/srv/p"
-	archive, plain, setgid := pool, pool, pool
-	archive.OnDelete, plain.RequireMount, setgid.Mode = config.DeleteArchive, false, 0o770|fs.ModeSetgid
-	got := UnitPools(config.Config{Pools: []config.Pool{pool, archive, plain, setgid}})
-	want := []systemd.Pool{
-		{MountPoint: "/srv/p", Path: "/srv/p/volumes", Purge: true},
-		{MountPoint: "/srv/p", Path: "/srv/p/volumes"},
-		{Path: "/srv/p/volumes", Purge: true},
-		{MountPoint: "/srv/p", Path: "/srv/p/volumes", SetGroupID: true, Purge: true},
+	cases := []struct {
+		name   string
+		change func(*config.Pool)
+		want   systemd.Pool
+	}{
+		{"mounted", func(*config.Pool) {}, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes", Purge: true}},
+		{"that archives", func(p *config.Pool) { p.OnDelete = config.DeleteArchive }, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes"}},
+		{"without a mount", func(p *config.Pool) { p.RequireMount = false }, systemd.Pool{Path: "/srv/p/volumes", Purge: true}},
+		{"with setgid", func(p *config.Pool) { p.Mode = 0o770 | fs.ModeSetgid }, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes", SetGroupID: true, Purge: true}},
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	var all config.Config
+	for _, c := range cases {
+		changed := pool
+		c.change(&changed)
+		all.Pools = append(all.Pools, changed)
+	}
+	for i, got := range UnitPools(all) {
+		if got != cases[i].want {
+			t.Errorf("a pool %s: got %+v, want %+v", cases[i].name, got, cases[i].want)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func openOn(m mounts.Mount, dir string) (int, error) {
 	}
 	id, err := mounts.IDOf(fd)
 	if err == nil && id != m.ID {
-		err = fmt.Errorf("%q: %w", dir, mounts.ErrMoved)
+		err = fmt.Errorf("%q: %w", dir, mounts.ErrTableChanged)
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -249,19 +249,20 @@ func TestVersion(t *testing.T) {
 		return info
 	}
 	for _, c := range []struct {
+		name   string
 		linked string
 		info   *debug.BuildInfo
 		want   string
 	}{
-		{"v1.2.3", built("v0.0.1"), "v1.2.3"},
-		{"", built("v0.9.0"), "v0.9.0"},
-		{"", built("(devel)", "vcs.revision", "0123456789abcdef0123", "vcs.modified", "false"), "0123456789ab"},
-		{"", built("", "vcs.revision", "0123", "vcs.modified", "true"), "0123-dirty"},
-		{"", built("(devel)"), "unknown"},
-		{"", nil, "unknown"},
+		{"set by the linker", "v1.2.3", built("v0.0.1"), "v1.2.3"},
+		{"of go install", "", built("v0.9.0"), "v0.9.0"},
+		{"of a commit", "", built("(devel)", "vcs.revision", "0123456789abcdef0123", "vcs.modified", "false"), "0123456789ab"},
+		{"of a commit with changes", "", built("", "vcs.revision", "0123", "vcs.modified", "true"), "0123-dirty"},
+		{"of no repository", "", built("(devel)"), "unknown"},
+		{"without build information", "", nil, "unknown"},
 	} {
 		if got := versionOf(c.linked, c.info); got != c.want {
-			t.Errorf("%q %v: %q, want %q", c.linked, c.info, got, c.want)
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 	defer func(was string) { version = was }(version)

@@ -57,9 +57,9 @@ func (o Options) takenOver(ctx context.Context, report hostcheck.Report, m hostc
 	case err != nil:
 		return m, err
 	case m.Node != "" && m.Node != from && m.Node != o.Owner.Node:
-		return m, fmt.Errorf("the marker names node %q, not %q: %w", m.Node, from, ErrOwner)
+		return m, fmt.Errorf("the marker names node %q, not %q: %w", m.Node, from, ErrNotOwner)
 	case m.Node != from && !slices.Contains(former, from) && !slices.Contains(recorded, from):
-		return m, fmt.Errorf("neither the marker nor a record names node %q: %w", from, ErrOwner)
+		return m, fmt.Errorf("neither the marker nor a record names node %q: %w", from, ErrNotOwner)
 	}
 	if !slices.Contains(former, from) {
 		former = append(former, from)

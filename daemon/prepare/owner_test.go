@@ -40,7 +40,7 @@ func TestTakenOver(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if got != c.want || err != nil && !errors.Is(err, ErrOwner) {
+			if got != c.want || err != nil && !errors.Is(err, ErrNotOwner) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

@@ -20,16 +20,16 @@ import (
 
 // Surprises, wrapped. Nothing was changed by the step that found one.
 var (
-	ErrNoParent     = errors.New("the directory above it does not exist")
-	ErrNotDirectory = errors.New("it is not a directory")
-	ErrSymlink      = errors.New("there is a symbolic link in the path")
-	ErrNotEmpty     = errors.New("it is not empty")
-	ErrNoFlag       = errors.New("its filesystem has no immutable flag")
-	ErrMounted      = errors.New("something else is mounted there")
-	ErrMoved        = errors.New("the mounts changed meanwhile")
-	ErrOther        = errors.New("another filesystem was prepared for this pool")
-	ErrForeign      = errors.New("the filesystem belongs to another pool")
-	ErrOwner        = errors.New("the pool is not that node's")
+	ErrNoParent        = errors.New("the parent directory does not exist")
+	ErrNotDirectory    = errors.New("not a directory")
+	ErrSymlink         = errors.New("a component of the path is a symbolic link")
+	ErrNotEmpty        = errors.New("not empty")
+	ErrNoFlag          = errors.New("the filesystem has no immutable flag")
+	ErrMounted         = errors.New("another filesystem is mounted on it")
+	ErrMountsChanged   = errors.New("the mounts changed meanwhile")
+	ErrOtherFilesystem = errors.New("another filesystem was prepared for this pool")
+	ErrOtherPool       = errors.New("the filesystem belongs to another pool")
+	ErrNotOwner        = errors.New("the pool is not that node's")
 )
 
 // UnfitError says that what is mounted is not what the configuration asks for.
@@ -181,7 +181,7 @@ func (o Options) markerAt(id mounts.Identity) (*hostcheck.Marker, error) {
 		return nil, err
 	}
 	if is != id {
-		return nil, fmt.Errorf("%s: %w", o.Pool.Path, ErrMoved)
+		return nil, fmt.Errorf("%s: %w", o.Pool.Path, ErrMountsChanged)
 	}
 	m, err := hostcheck.ReadMarker(int(root.Fd()))
 	if errors.Is(err, hostcheck.ErrNoMarker) {
@@ -206,13 +206,13 @@ const (
 func decide(pool string, found *hostcheck.Marker, remembered string, replace bool) (step, error) {
 	switch {
 	case found != nil && found.Pool != pool:
-		return nothing, fmt.Errorf("marker %s is of pool %q: %w", found.ID, found.Pool, ErrForeign)
+		return nothing, fmt.Errorf("marker %s is of pool %q: %w", found.ID, found.Pool, ErrOtherPool)
 	case found != nil && found.ID == remembered:
 		return nothing, nil
 	case remembered != "" && !replace && found == nil:
-		return nothing, fmt.Errorf("marker %s is remembered and the filesystem has none: %w", remembered, ErrOther)
+		return nothing, fmt.Errorf("marker %s is remembered and the filesystem has none: %w", remembered, ErrOtherFilesystem)
 	case remembered != "" && !replace:
-		return nothing, fmt.Errorf("marker %s is remembered and the filesystem has %s: %w", remembered, found.ID, ErrOther)
+		return nothing, fmt.Errorf("marker %s is remembered and the filesystem has %s: %w", remembered, found.ID, ErrOtherFilesystem)
 	case found == nil:
 		return write, nil
 	default:

@@ -258,31 +258,31 @@ func TestSurprisesUnmounted(t *testing.T) {
 		is   error
 	}{
 		"no parent": {func(h *host) { h.pool.Path, h.pool.MountPoint = h.base+"/no/pool", h.base+"/no/pool" },
-			"error: /no/pool: the directory above it does not exist", ErrNoParent},
+			"error: /no/pool: the parent directory does not exist", ErrNoParent},
 		"symlink": {func(h *host) { h.must(os.Mkdir(h.base+"/real", 0o700)); h.must(os.Symlink("real", h.pool.Path)) },
-			"error: /pool: there is a symbolic link in the path", ErrSymlink},
+			"error: /pool: a component of the path is a symbolic link", ErrSymlink},
 		"dangling symlink": {func(h *host) { h.must(os.Symlink("nowhere", h.pool.Path)) },
-			"error: /pool: there is a symbolic link in the path", ErrSymlink},
+			"error: /pool: a component of the path is a symbolic link", ErrSymlink},
 		"symlink above": {func(h *host) {
 			h.must(os.Mkdir(h.base+"/real", 0o700))
 			h.must(os.Symlink("real", h.base+"/link"))
 			h.pool.Path, h.pool.MountPoint = h.base+"/link/pool", h.base+"/link/pool"
-		}, "error: /link/pool: there is a symbolic link in the path", ErrSymlink},
+		}, "error: /link/pool: a component of the path is a symbolic link", ErrSymlink},
 		"file": {func(h *host) { h.must(os.WriteFile(h.pool.Path, nil, 0o600)) },
-			"error: /pool: it is not a directory", ErrNotDirectory},
+			"error: /pool: not a directory", ErrNotDirectory},
 		"FIFO": {func(h *host) { h.must(unix.Mkfifo(h.pool.Path, 0o600)) },
-			"error: /pool: it is not a directory", ErrNotDirectory},
+			"error: /pool: not a directory", ErrNotDirectory},
 		"file above": {func(h *host) {
 			h.must(os.WriteFile(h.base+"/file", nil, 0o600))
 			h.pool.Path, h.pool.MountPoint = h.base+"/file/pool", h.base+"/file/pool"
-		}, "error: /file/pool: it is not a directory", ErrNotDirectory},
+		}, "error: /file/pool: not a directory", ErrNotDirectory},
 		"one file in it": {func(h *host) { h.must(os.Mkdir(h.pool.Path, 0o700)); h.must(os.Mkdir(h.pool.Path+"/a b", 0o700)) },
-			`error: /pool has "a b": it is not empty`, ErrNotEmpty},
+			`error: /pool has "a b": not empty`, ErrNotEmpty},
 		"many": {func(h *host) {
 			for _, n := range []string{"", "/d", "/c", "/b", "/a", "/e"} {
 				h.must(os.Mkdir(h.pool.Path+n, 0o700))
 			}
-		}, `error: /pool has "a", "b", "c", 2 more: it is not empty`, ErrNotEmpty},
+		}, `error: /pool has "a", "b", "c", 2 more: not empty`, ErrNotEmpty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
@@ -301,7 +301,7 @@ func TestFilesUnderTheMount(t *testing.T) {
 	h.must(os.MkdirAll(h.pool.Path+"/hidden", 0o755))
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, h.pool.Path)
 	before := h.snapshot()
-	h.want(h.run(false), `error: /pool has "hidden": it is not empty`)
+	h.want(h.run(false), `error: /pool has "hidden": not empty`)
 	h.compare(before)
 	hosttest.Unmount(t, h.pool.Path)
 	if immutable(t, h.pool.Path) {
@@ -394,7 +394,7 @@ func TestForeignMarkers(t *testing.T) {
 // A filesystem without the flag, below the mount point: an error, a note, or nothing.
 func TestNoFlag(t *testing.T) {
 	for immutable, want := range map[string]string{
-		config.ImmutableRequire: "made /ramfs/pool with mode 0700\nerror: /ramfs/pool: its filesystem has no immutable flag",
+		config.ImmutableRequire: "made /ramfs/pool with mode 0700\nerror: /ramfs/pool: the filesystem has no immutable flag",
 		config.ImmutableWarn:    "made /ramfs/pool with mode 0700\nnote: the filesystem of /ramfs/pool has no immutable flag\nnot mounted",
 		config.ImmutableOff:     "made /ramfs/pool with mode 0700\nnot mounted",
 	} {

@@ -37,7 +37,7 @@ import (
 const fileMax = 4 << 20
 
 // ErrNotPlain is wrapped where something else than a plain file has a file's name.
-var ErrNotPlain = errors.New("it is not a plain file")
+var ErrNotPlain = errors.New("not a plain file")
 
 // openDir opens a directory; below, if it is not empty, is one right in it. With make both are made.
 func openDir(dir, below string, mode os.FileMode, make bool) (*os.File, error) {

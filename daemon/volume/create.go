@@ -112,7 +112,7 @@ func (s *session) wholeBack(r record.Record, place record.Place) error {
 }
 
 // errBegun: there is something of the volume already.
-var errBegun = errors.New("it was begun already")
+var errBegun = errors.New("begun already")
 
 // make makes a volume of which nothing is there. errBegun says that something is; a record that was
 // begun for it (<pv>.json.new) may be there then, too.

@@ -71,7 +71,7 @@ func openFile(dir int, name string, flags int) (int, error) {
 	return openat.Open(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
 }
 
-var errNotAFile = errors.New("it is no regular file, or too large")
+var errNotAFile = errors.New("not a regular file, or too large")
 
 // readFile reads a regular file of at most limit bytes.
 func readFile(dir int, name string, limit int64) ([]byte, error) {

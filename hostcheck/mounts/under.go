@@ -15,8 +15,8 @@ var (
 	// ErrNotPermitted: looking under a mount needs CAP_SYS_ADMIN over the mount namespace, and
 	// open_tree(2) in a service's SystemCallFilter (@mount).
 	ErrNotPermitted = errors.New("not permitted to look under a mount point")
-	// ErrMoved: the mount point's directory no longer belongs to the mount that the table named.
-	ErrMoved = errors.New("the mount table changed meanwhile")
+	// ErrTableChanged: the mount point's directory no longer belongs to the mount that the table named.
+	ErrTableChanged = errors.New("the mount table changed meanwhile")
 )
 
 // Permitted reports whether this thread has CAP_SYS_ADMIN, which Under needs (may_mount in fs/namespace.c). Under
@@ -39,7 +39,7 @@ func Permitted() bool {
 //
 //	a link in the path               RESOLVE_NO_SYMLINKS: ELOOP                       TestOpenRefuses
 //	a mount on the parent directory  the mount's number, compared after opening       TestUnderRefuses, TestUnderInAStorm
-//	a mount that appears in a clone  RESOLVE_NO_XDEV: EXDEV, which is ErrMoved        TestUnderInAStorm
+//	a mount that appears in a clone  RESOLVE_NO_XDEV: EXDEV, which is ErrTableChanged  TestUnderInAStorm
 func Under(m, parent Mount) (int, error) {
 	dir, name := path.Split(m.Point)
 	if name == "" || m.Parent != parent.ID {
@@ -53,7 +53,7 @@ func Under(m, parent Mount) (int, error) {
 	fd, err := OpenBeneath(tree, name, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, unix.EXDEV) {
 		// A filesystem was mounted there just now, and the clone is a peer of its shared original.
-		err = ErrMoved
+		err = ErrTableChanged
 	}
 	if err != nil {
 		return -1, fmt.Errorf("under %q: %w", m.Point, err)
@@ -73,7 +73,7 @@ func cloneAt(dir string, id int) (int, error) {
 		return -1, err
 	}
 	if got != id {
-		return -1, fmt.Errorf("%q is on mount %d, not %d: %w", dir, got, id, ErrMoved)
+		return -1, fmt.Errorf("%q is on mount %d, not %d: %w", dir, got, id, ErrTableChanged)
 	}
 	tree, err := retry(func() (int, error) {
 		return unix.OpenTree(up, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)

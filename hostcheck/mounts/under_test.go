@@ -139,8 +139,8 @@ func TestUnderRefuses(t *testing.T) {
 	})
 	t.Run("hidden meanwhile", func(t *testing.T) {
 		tmpfs(t, base)
-		if fd, err := Under(m, parent); !errors.Is(err, ErrMoved) {
-			t.Errorf("got %d, %v, want ErrMoved", fd, err)
+		if fd, err := Under(m, parent); !errors.Is(err, ErrTableChanged) {
+			t.Errorf("got %d, %v, want ErrTableChanged", fd, err)
 		}
 		hosttest.Unmount(t, base)
 	})
@@ -181,7 +181,7 @@ func TestUnderInAStorm(t *testing.T) {
 			continue
 		}
 		fd, err := Under(stack[0], parent)
-		if errors.Is(err, ErrMoved) {
+		if errors.Is(err, ErrTableChanged) {
 			moved++
 			continue
 		}
