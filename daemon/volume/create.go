@@ -297,7 +297,7 @@ func (s *session) applyAttributes(dir int, spec Spec) error {
 	if err := s.project(dir, spec.Record); err != nil {
 		return err
 	}
-	if err := s.limit(dir, spec.Record, spec.Quota); err != nil {
+	if err := s.limitAsRecorded(dir, spec.Record, spec.Quota); err != nil {
 		return err
 	}
 	if err := unix.Fchown(dir, spec.UID, spec.GID); err != nil {

@@ -93,16 +93,17 @@ func (s *session) relimit(r record.Record, bytes int64) error {
 			return wrap("reading "+cephQuota, err)
 		}
 	}
-	if err := s.limit(dir, r, bytes); err != nil || s.pool.hostID == "" {
-		return err
-	}
-	return s.relimitOvertaken(dir, r, bytes)
+	return s.limitAsRecorded(dir, r, bytes)
 }
 
-// relimitOvertaken is for a daemon of a shared pool that was paused before it set the limit: the one that worked meanwhile
-// may have written another size, and set its limit first. The record has neither the size of before nor the new one then,
-// and the limit becomes that of the record, whichever of the two daemons is the last to look.
-func (s *session) relimitOvertaken(dir int, r record.Record, bytes int64) error {
+// limitAsRecorded is limit of a volume that has this record, or one with the new size. A daemon of a shared pool may have been
+// paused before it set the limit: the one that worked meanwhile may have written another size, and set its limit first.
+// The record has neither of the two sizes then, and the limit becomes that of the record, whichever daemon is the
+// last to look.
+func (s *session) limitAsRecorded(dir int, r record.Record, bytes int64) error {
+	if err := s.limit(dir, r, bytes); err != nil || s.pool.hostID == "" || bytes <= 0 {
+		return err
+	}
 	now, err := s.load(r.PV)
 	if errors.Is(err, ErrNotRecorded) || err == nil && (now.Requested == r.Requested || now.Requested == bytes) {
 		return nil

@@ -115,23 +115,25 @@ func TestResizeLimit(t *testing.T) {
 	}
 }
 
-// A daemon of a shared pool that was paused while it expanded a volume wakes beside the next, which has expanded it further: the
-// limit is that of the larger size, as soon as the record is (Mend of package expansion).
+// A daemon of a shared pool that was paused while it made or expanded a volume wakes beside the next, which has expanded it
+// further: the limit is that of the larger size, as soon as the record is (Mend of package expansion).
 func TestResizePausedHolder(t *testing.T) {
-	for at, ended := 0, false; !ended; at++ {
-		a, fs := onFUSE(t, "aaaaaaaa")
-		b := &rig{Pool: New(Options{Name: "p", Path: a.path, HostID: "bbbbbbbb"}), path: a.path, id: a.id}
-		fs.TakeQuotas()
-		prepared(t, a)
-		s := spec(pv)
-		s.Quota = s.Requested
-		_, err := a.Create(t.Context(), a.id, s)
-		must(t, err)
-		ended = pausedAt(t, a, at, steps{"grow to 2"}, func() { steps{"grow to 3"}.of(t, b) })
-		steps{"raise to 3"}.of(t, b)
-		rec, err := b.Lookup(t.Context(), b.id, pv)
-		if must(t, err); rec.Requested != 3<<30 || limitOf(b) != fmt.Sprint(3<<30) {
-			t.Errorf("paused after step %d: %d bytes are recorded, the limit is %s", at, rec.Requested, limitOf(b))
+	for _, c := range []struct{ before, paused, other steps }{
+		{steps{"create limited"}, steps{"grow to 2"}, steps{"grow to 3"}},
+		{nil, steps{"create limited"}, steps{"create limited", "grow to 3"}},
+	} {
+		for at, ended := 0, false; !ended; at++ {
+			a, fs := onFUSE(t, "aaaaaaaa")
+			b := &rig{Pool: New(Options{Name: "p", Path: a.path, HostID: "bbbbbbbb"}), path: a.path, id: a.id}
+			fs.TakeQuotas()
+			prepared(t, a)
+			c.before.of(t, a)
+			ended = pausedAt(t, a, at, c.paused, func() { c.other.of(t, b) })
+			steps{"raise to 3"}.of(t, b)
+			rec, err := b.Lookup(t.Context(), b.id, pv)
+			if must(t, err); rec.Requested != 3<<30 || limitOf(b) != fmt.Sprint(3<<30) {
+				t.Errorf("%s, paused after step %d: %d bytes are recorded, the limit is %s", c.paused, at, rec.Requested, limitOf(b))
+			}
 		}
 	}
 }

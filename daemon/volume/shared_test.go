@@ -55,6 +55,10 @@ func (s steps) of(t testing.TB, r *rig) {
 		switch step {
 		case "create":
 			_, err = r.Create(ctx, r.id, spec(pv))
+		case "create limited":
+			limited := spec(pv)
+			limited.Quota = limited.Requested
+			_, err = r.Create(ctx, r.id, limited)
 		case "write":
 			dir := filepath.Join(r.path, spec(pv).Directory)
 			err = errors.Join(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o600), os.Chmod(dir, 0o750))
