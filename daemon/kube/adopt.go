@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -41,14 +40,30 @@ func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordina
 	endpoints := c.source(c.core, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} })
 	leases.fields, endpoints.fields = "metadata.name="+name, "metadata.name="+name
 	return errors.Join(each(ctx, leases, visit), each(ctx, endpoints, func(e *corev1.Endpoints) {
-		var leader resourcelock.LeaderElectionRecord
-		text := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+		var leader leaderRecord
+		text := e.Annotations["control-plane.alpha.kubernetes.io/leader"]
 		if text == "" || json.Unmarshal([]byte(text), &leader) != nil {
 			return
 		}
-		spec := resourcelock.LeaderElectionRecordToLeaseSpec(&leader)
-		visit(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Spec: spec})
+		visit(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}, Spec: leader.spec()})
 	}))
+}
+
+// leaderRecord is the annotation of Endpoints that are a lock (client-go, tools/leaderelection/resourcelock,
+// LeaderElectionRecord). That package would link the clientset, which takes 10 MiB in each daemon (TestNoClientset (daemon)).
+type leaderRecord struct {
+	HolderIdentity       string      `json:"holderIdentity"`
+	LeaseDurationSeconds int32       `json:"leaseDurationSeconds"`
+	AcquireTime          metav1.Time `json:"acquireTime"`
+	RenewTime            metav1.Time `json:"renewTime"`
+	LeaderTransitions    int32       `json:"leaderTransitions"`
+}
+
+func (r *leaderRecord) spec() coordinationv1.LeaseSpec {
+	return coordinationv1.LeaseSpec{
+		HolderIdentity: &r.HolderIdentity, LeaseDurationSeconds: &r.LeaseDurationSeconds, LeaseTransitions: &r.LeaderTransitions,
+		AcquireTime: &metav1.MicroTime{Time: r.AcquireTime.Time}, RenewTime: &metav1.MicroTime{Time: r.RenewTime.Time},
+	}
 }
 
 func each[T any](ctx context.Context, from *source, visit func(T)) error {
