@@ -19,6 +19,11 @@ type tally struct {
 	skipped []string // each one's reason
 }
 
+// and adds what became of the tests of the same part in another run.
+func (t tally) and(other tally) tally {
+	return tally{t.passed + other.passed, slices.Concat(t.failed, other.failed), slices.Concat(t.skipped, other.skipped)}
+}
+
 // spec is a test in ginkgo's JSON report (types.SpecReport of ginkgo/v2).
 type spec struct {
 	ContainerHierarchyTexts []string

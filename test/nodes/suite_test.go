@@ -3,6 +3,7 @@ package nodes
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 )
 
@@ -38,6 +39,14 @@ skipped            1: the driver does not provide raw block - skipping
 	}
 	if _, err := readReport([]byte("[")); err == nil {
 		t.Error("half a report was read")
+	}
+}
+
+// What a suite's parts are in several runs comes together.
+func TestAnd(t *testing.T) {
+	got := tally{1, []string{"x"}, nil}.and(tally{2, []string{"y"}, []string{"z"}})
+	if want := (tally{3, []string{"x", "y"}, []string{"z"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
