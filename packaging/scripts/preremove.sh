@@ -15,7 +15,9 @@ else
 fi
 
 # The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
+if [ -x /usr/bin/hostpath-provisioner ]; then
+	timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
+fi
 
 module=/usr/libexec/hostpath-provisioner/selinux-module
 if [ -x $module ]; then

@@ -163,8 +163,13 @@ func etcdSaved(w *worker, s *state, _ int) bool {
 	return true
 }
 
-// etcdRestored: objects have other versions than before, because the server counts on from another one.
+// etcdRestored: objects have other versions than before, because the server counts on from another one. A restore takes
+// seconds, in which requests fail; work that goes on beside it waits for the disk. An Undo that does so would remove the
+// empty directory of a claim that the restored server has bound, and nothing can hinder that.
 func etcdRestored(w *worker, s *state, _ int) bool {
+	if n := w.tree.node(s.daemon.task); n != nil && (n.asks.kind != onDisk || n.asks.disk.name == "Undo") {
+		return false
+	}
 	if s.saved == 0 || !s.spend(restores) {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
@@ -20,21 +21,21 @@ const name = "model"
 func play(ctx context.Context, p *harness.Program, opt options) {
 	var found []string
 	states := 0
-	for _, world := range worlds {
-		if ctx.Err() == nil && strings.Contains(world.name, opt.only) {
-			wrong, n := playWorld(ctx, p, world, opt)
-			found, states = append(found, wrong...), states+n
-		}
+	chosen := slices.DeleteFunc(slices.Clone(worlds), func(w world) bool { return !strings.Contains(w.name, opt.only) })
+	for i, world := range chosen {
+		share := (opt.time - p.Elapsed()) / time.Duration(len(chosen)-i) // what a small world leaves the others have
+		wrong, n := playWorld(ctx, p, world, opt.states, share)
+		found, states = append(found, wrong...), states+n
 	}
 	p.Say("%d states in all", states)
 	p.Report(found...)
 }
 
-// playWorld explores one world and reports what does not hold in it.
-func playWorld(ctx context.Context, p *harness.Program, world world, opt options) (found []string, states int) {
-	ctx, cancel := context.WithTimeout(ctx, opt.time)
+// playWorld explores one world, and returns what does not hold in it and how many states it has.
+func playWorld(ctx context.Context, p *harness.Program, world world, states int, share time.Duration) (found []string, n int) {
+	ctx, cancel := context.WithTimeout(ctx, share)
 	defer cancel()
-	x, err := newExplorer(opt.states)
+	x, err := newExplorer(states)
 	p.Must(err, "making directories for the pool")
 	defer x.close()
 	sum := x.explore(ctx, world.first())

@@ -52,11 +52,13 @@ func (w *worker) advance(s *state, n *node) {
 // idle lets the watches bring what they have to the idle daemon, and forgets what only work in flight can tell.
 func (w *worker) idle(s *state) {
 	s.settled()
-	if s.daemon.up && s.daemon.task == 0 && s.daemon.cache == 0 {
-		for cell, v := range s.api.volumes {
-			if v.exists {
-				s.daemon.memory = w.tree.sees(s.daemon.memory, cell, v, w.product)
-			}
+	if !s.daemon.up || s.daemon.cache != 0 || s.daemon.task != 0 {
+		return
+	}
+	s.stays = 0
+	for cell, v := range s.api.volumes {
+		if v.exists {
+			s.daemon.memory = w.tree.sees(s.daemon.memory, cell, v, w.product)
 		}
 	}
 }
@@ -76,7 +78,14 @@ func (w *worker) local(s *state, o op) response {
 // step does what the daemon's work asks for next, and lets the work go on with the response.
 func (w *worker) step(s *state) {
 	n := w.tree.node(s.daemon.task)
-	w.advance(s, w.tree.responded(n, w.serve(s, n.asks), w.product))
+	r := w.serve(s, n.asks)
+	w.goOnWith(s, n, r)
+}
+
+// goOnWith lets the work go on with a response, before which the watch brought what it had.
+func (w *worker) goOnWith(s *state, n *node, r response) {
+	r.stays, s.stays = s.stays, 0
+	w.advance(s, w.tree.responded(n, r, w.product))
 }
 
 // serve does what a step asks for.
@@ -99,7 +108,8 @@ func (w *worker) serve(s *state, o op) response {
 	return r
 }
 
-// put notes what is on the disk now. A directory that is new has nothing that was let go.
+// put notes what is on the disk now. A directory that is new has nothing that was let go, and one that was put back is to
+// stay. One that was empty and had neither object nor claim may go.
 func (w *worker) put(s *state, id uint32) {
 	if id == s.disk {
 		return
@@ -107,8 +117,14 @@ func (w *worker) put(s *state, id uint32) {
 	was := w.image(s)
 	s.disk = id
 	for cell, now := range w.image(s).cells {
-		if was.cells[cell].place == nowhere && now.place != nowhere {
+		switch before := was.cells[cell].place; {
+		case before == nowhere && now.place != nowhere:
 			s.off[cell], s.consent[cell], s.wrote[cell] = false, false, false
+		case before != inPool && before != emptying && now.place == inPool:
+			s.off[cell], s.consent[cell] = false, false
+		case before == inPool && now.place == nowhere && was.cells[cell].data == "":
+			_, claimed := s.api.claimOf(cell)
+			s.consent[cell] = s.consent[cell] || !claimed && !s.api.volumes[cell].exists
 		}
 	}
 }
@@ -123,12 +139,15 @@ func (w *worker) letGo(s *state, was *etcd, byDaemon bool) {
 		if before == now {
 			continue
 		}
+		if s.daemon.task != 0 && s.daemon.cache == 0 && now.exists && w.tree.stays(now) {
+			s.stays |= 1 << cell
+		}
 		_, claimed := s.api.claimOf(cell)
 		decided := byDaemon && !before.retain && !(claimed && before.ref)
 		gone := !now.exists || now.deleting && !now.finalizer
 		s.off[cell] = s.off[cell] && !now.finalizer || decided && before.finalizer && !now.finalizer
 		s.consent[cell] = s.consent[cell] || gone && (decided && !before.deleting ||
-			s.off[cell] && !before.retain || w.removes(s, cell) && (s.off[cell] || !claimed))
+			s.off[cell] && !before.retain || w.removes(s, cell) && (s.off[cell] || !claimed && !before.finalizer))
 	}
 }
 
@@ -140,7 +159,7 @@ func (w *worker) removes(s *state, cell int) bool {
 
 // die ends the daemon.
 func (s *state) die() {
-	s.daemon = daemon{archive: s.daemon.archive}
+	s.daemon, s.stays = daemon{archive: s.daemon.archive}, 0
 	s.settled()
 }
 

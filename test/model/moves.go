@@ -111,7 +111,7 @@ func (w *worker) goOn(s state, visit func(move, state)) {
 				w.serve(&after, o)
 			}
 			n := w.tree.node(s.daemon.task)
-			w.advance(&after, w.tree.responded(n, response{fault: how.fault}, w.product))
+			w.goOnWith(&after, n, response{fault: how.fault})
 			visit(move{event: -1, op: o, what: how.what}, after)
 		}
 	}

@@ -68,6 +68,7 @@ type response struct {
 	yes    bool
 	etcd   uint32 // of eachVolume (tree.etcds)
 	disk   uint32 // of a call (disks.results)
+	stays  uint8  // of which cells the watch brought before that the volume is to stay
 }
 
 // fault is an error of the API.

@@ -12,7 +12,7 @@ import (
 type options struct {
 	only   string
 	states int           // of each world at most, 0: all
-	time   time.Duration // for each world
+	time   time.Duration // for all worlds together
 }
 
 const usageText = `Usage: model [flags]
@@ -26,15 +26,15 @@ root.
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
 	flags := harness.Flags(name, usageText, out)
-	short := flags.Bool("short", false, "the form for every change: -time 30s")
+	short := flags.Bool("short", false, "the form for every change: -time 110s")
 	flags.StringVar(&o.only, "only", "", "only worlds whose name contains this")
 	flags.IntVar(&o.states, "states", 20_000_000, "so many states of each world at most; 0: all")
-	flags.DurationVar(&o.time, "time", time.Hour, "how long each world is explored at most")
+	flags.DurationVar(&o.time, "time", time.Hour, "how long all worlds are explored at most, each for an equal part of what is left")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if *short {
-		if err := harness.Shorten(flags, map[string]string{"time": "30s"}); err != nil {
+		if err := harness.Shorten(flags, map[string]string{"time": "110s"}); err != nil {
 			return o, err
 		}
 	}

@@ -17,6 +17,7 @@ type product struct {
 	gate        *gate.Gate
 	tree        *tree
 
+	running   *controller.Controller
 	responses []response // to the first steps
 	at        int        // how many of these were given
 	asks      op         // the first step without an response
@@ -55,6 +56,7 @@ func (p *product) close() {
 // play has the product do a piece of work with these responses, up to the step that has none.
 func (p *product) play(t *tree, r root, responses []response) *node {
 	c := p.controllers[r.archive]
+	p.running = c
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.played++
 	p.gate.Set(report(r.open), time.Time{})
@@ -87,10 +89,23 @@ func (p *product) ask(o op) (a response, ok bool) {
 		return response{}, false
 	case p.at < len(p.responses):
 		p.at++
+		p.watch(p.responses[p.at-1].stays)
 		return p.responses[p.at-1], true
 	}
 	p.asks, p.stopped = o, true
 	return response{}, false
+}
+
+// watch brings the controllers volumes that are to stay.
+func (p *product) watch(stays uint8) {
+	for cell := range cells {
+		if stays>>cell&1 == 1 {
+			at := p.at
+			p.at, p.stopped = len(p.responses), true // what this looks up is nothing of the work
+			p.running.VolumeChanged(nil, volumeObject(cell, object{exists: true, retain: true, phase: released, ref: true}))
+			p.at, p.stopped = at, false
+		}
+	}
 }
 
 func (t *tree) remember(m controller.Memory) uint32 {

@@ -10,6 +10,7 @@ import (
 // current, and it and kube-controller-manager did all that they do by themselves.
 var settlements = []invariant{
 	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
+	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
 	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
 	{"NothingLeft", "nothing is half made or half removed, and a record without an object is one of data that is kept", nothingLeft},
 }
@@ -25,6 +26,13 @@ func claimSettles(s *state, on onFile, cell int) string {
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool:
 		return "its claim is bound, and its directory is " + on.place.Describe()
+	}
+	return ""
+}
+
+func keptInPlace(s *state, on onFile, cell int) string {
+	if v := s.api.volumes[cell]; v.exists && v.retain && s.wrote[cell] && !s.consent[cell] && on.place != inPool {
+		return "its policy is Retain, and its directory is " + on.place.Describe()
 	}
 	return ""
 }
@@ -48,8 +56,8 @@ func nothingLeft(s *state, on onFile, cell int) string {
 		return "it is half removed"
 	case on.recorded && on.place == nowhere && !v.exists && !(claimed && c.bound):
 		return "a record has no directory"
-	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && on.data == "":
-		return "an empty directory without an object is left"
+	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && (on.data == "" || s.off[cell] && s.consent[cell]):
+		return "a directory that nothing wants is left"
 	}
 	return ""
 }

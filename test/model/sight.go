@@ -1,6 +1,9 @@
 package main
 
-import "github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+import (
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
 
 // sight is a volume object that the watch brings to a daemon.
 type sight struct {
@@ -31,6 +34,22 @@ func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
 	defer t.mu.Unlock()
 	t.sights[key] = after
 	return after
+}
+
+// stays reports whether an object says that its volume is not to go.
+func (t *tree) stays(v object) bool {
+	v.version = 0
+	t.mu.RLock()
+	stays, known := t.staying[v]
+	t.mu.RUnlock()
+	if known {
+		return stays
+	}
+	stays = !plan.Going(volumeObject(0, v))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.staying[v] = stays
+	return stays
 }
 
 // later returns what a daemon knows after a while: what it made just now it made long ago.

@@ -35,11 +35,12 @@ type tree struct {
 	memories interned[string, controller.Memory]
 	etcds    interned[etcd, etcd]
 	sights   map[sight]uint32
+	staying  map[object]bool
 	disks    *disks
 }
 
 func newTree(d *disks) *tree {
-	t := &tree{roots: map[root]*node{}, sights: map[sight]uint32{}, nodes: []*node{nil}, disks: d}
+	t := &tree{roots: map[root]*node{}, sights: map[sight]uint32{}, staying: map[object]bool{}, nodes: []*node{nil}, disks: d}
 	t.remember(controller.Memory{})
 	none := etcd{claims: [slots]claim{{life: lives}}} // of id 0, which is none
 	t.etcds.of(none, none)

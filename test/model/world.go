@@ -68,6 +68,7 @@ type state struct {
 	wrote   [cells]bool  // a pod wrote to the volume
 	off     [cells]bool  // the daemon took its finalizer off the object, with policy Delete and without its claim
 	consent [cells]bool  // and then the object was deleted
+	stays   uint8        // of which cells the watch brought that the volume is to stay, while the daemon works
 	left    [budgets]uint8
 }
 

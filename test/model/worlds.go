@@ -25,7 +25,7 @@ func (w world) first() state {
 var worlds = []world{
 	{name: "killed", names: 1, claims: 1, left: [budgets]uint8{kills: 2, deletions: 1, policies: 1}},
 	{name: "forced", names: 1, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1, policies: 1, forced: 1, unbinding: 1}},
-	{name: "losses", names: 1, claims: 1, left: [budgets]uint8{kills: 1, losses: 2, policies: 1, unmounts: 1}},
+	{name: "losses", names: 1, claims: 1, left: [budgets]uint8{kills: 1, losses: 2, policies: 1, deletions: 1, unmounts: 1}},
 	{name: "restored", names: 1, claims: 1, left: [budgets]uint8{kills: 1, restores: 1, policies: 1}},
 	{name: "watches", names: 1, claims: 1, left: [budgets]uint8{restores: 1, breaks: 1, losses: 1}},
 	{name: "archived", names: 1, claims: 1, archive: true, left: [budgets]uint8{kills: 1, restores: 1, policies: 1, configs: 1}},

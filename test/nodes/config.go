@@ -53,7 +53,6 @@ cgroupDriver: cgroupfs # no systemd in here to ask
 failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
-volumeStatsAggPeriod: 2s # a minute by default, for which tests would wait
 evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 `, address, authority, cgroup)
 }

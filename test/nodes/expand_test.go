@@ -4,7 +4,6 @@ package nodes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -15,65 +14,18 @@ import (
 )
 
 // expansion: kubelet has a no-op expansion of its own for local volumes, and none for hostPath. It runs beside the
-// daemon's, whichever is first, and the pods run on. Kubelet looks at the volumes of a pod that changes, and else once a
-// minute: so the pods change all the time.
+// daemon's, whichever is first, and the pods run on.
 func expansion(ctx context.Context, w *environment) {
-	for _, c := range []struct {
-		claim, pod string
-		h          *host
-		plugin     string // kubelet's
-		expands    bool
-	}{{"data-node-a", "first-node-a", w.a, "host-path", false}, {"local", "local", w.b, "local-volume", true}} {
-		before := containerOf(w.ready(ctx, c.pod))
-		still := w.keepChanging(ctx, c.pod)
-		for i := range 20 {
-			w.grow(ctx, c.claim, fmt.Sprintf("%dKi", 8<<10+(i+1)<<8))
+	for claim, pod := range map[string]string{"data-node-a": "first-node-a", "local": "local"} {
+		before := containerOf(w.ready(ctx, pod))
+		for _, size := range []string{"9Mi", "10Mi", "12Mi"} {
+			w.grow(ctx, claim, size)
 		}
-		if c.expands {
-			w.must(eventually(ctx, "kubelet's own expansion", func() error {
-				if w.kubeletExpansions(ctx, c.h, c.plugin) == 0 {
-					return errors.New("none")
-				}
-				return nil
-			}), "expanding local volumes")
+		if now := w.ready(ctx, pod); containerOf(now) != before {
+			w.Fatalf("pod %s was started again", pod)
 		}
-		w.showf("pod %s changed %d times meanwhile; %.0f expansions by kubelet", c.pod, still(), w.kubeletExpansions(ctx, c.h, c.plugin))
-		if n := w.kubeletExpansions(ctx, c.h, c.plugin); n > 0 && !c.expands {
-			w.Fatalf("kubelet expanded a volume of %s", c.plugin)
-		}
-		if now := w.ready(ctx, c.pod); containerOf(now) != before {
-			w.Fatalf("pod %s was started again", c.pod)
-		}
-		w.settledAt(ctx, c.claim, "13Mi")
+		w.settledAt(ctx, claim, "12Mi")
 	}
-}
-
-// kubeletExpansions returns how many expansions the kubelet of a node has tried with one of its plugins.
-func (w *environment) kubeletExpansions(ctx context.Context, h *host, plugin string) (n float64) {
-	w.Helper()
-	for _, value := range w.kubeletMetric(ctx, h, "storage_operation_duration_seconds_count", `operation_name="volume_fs_resize"`,
-		fmt.Sprintf("volume_plugin=%q", "kubernetes.io/"+plugin)) {
-		n += value
-	}
-	return n
-}
-
-// keepChanging changes an annotation of a pod, one request after the other. The function that it returns ends that, and
-// returns how many there were.
-func (w *environment) keepChanging(ctx context.Context, pod string) func() int {
-	ctx, cancel := context.WithCancel(ctx)
-	changes := make(chan int, 1)
-	go func() {
-		n := 0
-		for ctx.Err() == nil {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nodes.test/changed":"%d"}}}`, n)
-			if _, err := w.client.CoreV1().Pods(w.namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
-				n++
-			}
-		}
-		changes <- n
-	}()
-	return func() int { cancel(); return <-changes }
 }
 
 // grow requests another size for a claim, and waits until it has it.

@@ -39,14 +39,11 @@ func TestNodes(t *testing.T) {
 		{"an Immediate claim is provisioned on one node, and its pod follows", immediate},
 		{"source local: kubelet applies fsGroup, which lets a user write that the mode alone does not", local},
 		{"claims grow while their pods run, beside kubelet's own expansion of local volumes", expansion},
-		{"kubelet reports the use of a local volume, and df in a pod shows the same", statistics},
-		{"a claim that only node-b has room for: its pod goes there, though it prefers node-a", room},
 		{"ReadWriteOncePod: the scheduler refuses a second pod, kubelet with source local only", oncePod},
 		{"a pod that is made again finds the data", again},
 		{"daemon, kubelet and containerd are killed: pods go on, and new ones find the data", killed},
 		{"a claim is deleted: its directory goes, and nothing on the other node changes", deletion},
-		{"node-b's pool is unmounted: the scheduler gives it no claim", passedBy},
-		{"node-b publishes nothing: a claim that may go nowhere else is refused, with an event", refusal},
+		{"node-b's pool is unmounted: a claim that may go nowhere else is refused, with an event", refusal},
 		{"a claim that may go elsewhere is given back, and the scheduler takes it to node-a", moves},
 		{"pods whose directory is missing wait with an event, and no program makes it on the host's disk", missing},
 		{"the pool is mounted again: what waited goes on, with the data", mountedAgain},
@@ -186,11 +183,10 @@ func deletion(ctx context.Context, w *environment) {
 	w.showf("node-b's pool is as it was, %d entries", strings.Count(other, "\n"))
 }
 
-// refusal: the claim of the step before. A node that publishes nothing can be chosen, and its daemon tells the reason.
 func refusal(ctx context.Context, w *environment) {
-	w.publishNothing(w.b)
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, "stuck", metav1.GetOptions{})
-	w.must(err, "reading the claim")
+	w.unmount(ctx, w.b)
+	claim := w.claim(ctx, "stuck", "hostpath-provisioner")
+	w.createPod(ctx, w.pod("stuck", "stuck", nil, on(w.b)))
 	if event := w.event(ctx, claim, "PoolClosed"); !strings.Contains(event.Message, "node-b") {
 		w.Fatalf("the event does not name the node")
 	}
