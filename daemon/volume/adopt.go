@@ -17,16 +17,13 @@ func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string)
 	if err := record.CheckDirectory(directory); err != nil {
 		return fmt.Errorf("pool %q: %w", p.name, err)
 	}
-	s, err := p.begin(ctx, id, "looking at "+directory)
-	if err != nil {
-		return fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	fd, err := s.volumeDir(directory)
-	if err != nil {
-		return fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	return unix.Close(fd)
+	return p.with(ctx, id, "looking at "+directory, func(s *session) error {
+		fd, err := s.volumeDir(directory)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
 }
 
 // Adopt writes a record for a directory that is in the pool and has none; from then on it is ours. The

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -52,17 +51,12 @@ func (inv Inventory) Promised() (sum uint64) {
 
 // List reads the whole pool. Calls that are under way can show in it half done, but a volume never
 // shows as foreign.
-func (p *Pool) List(ctx context.Context, id mounts.Identity) (Inventory, error) {
-	s, err := p.begin(ctx, id, "reading the records")
-	if err != nil {
-		return Inventory{}, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	inventory, err := s.list(ctx)
-	if err != nil {
-		return Inventory{}, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	return inventory, nil
+func (p *Pool) List(ctx context.Context, id mounts.Identity) (all Inventory, err error) {
+	err = p.with(ctx, id, "reading the records", func(s *session) (err error) {
+		all, err = s.list(ctx)
+		return err
+	})
+	return all, err
 }
 
 func (s *session) list(ctx context.Context) (inv Inventory, err error) {

@@ -106,16 +106,15 @@ func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r rec
 }
 
 // Exists reports whether the pool has an entry of this name, of any owner and kind.
-func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
+func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (is bool, err error) {
 	if err := record.CheckDirectory(directory); err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
 	}
-	s, err := p.begin(ctx, id, "looking for "+directory)
-	if err != nil {
-		return false, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	return exists(s.root, directory)
+	err = p.with(ctx, id, "looking for "+directory, func(s *session) (err error) {
+		is, err = exists(s.root, directory)
+		return err
+	})
+	return is, err
 }
 
 // volumeDir returns a descriptor of a volume's directory in the pool, if it is one: a directory, no

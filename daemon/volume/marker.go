@@ -20,15 +20,7 @@ import (
 // last, pool.json with the marker's text. A pool that has this marker is fine; one with another is
 // ErrPrepared. Entries of the pool that are there already stay what they are: foreign.
 func (p *Pool) InitMarker(ctx context.Context, id mounts.Identity, marker []byte) error {
-	s, err := p.begin(ctx, id, "preparing")
-	if err == nil {
-		defer s.end()
-		err = s.initMarker(marker)
-	}
-	if err != nil {
-		return fmt.Errorf("pool %q: preparing: %w", p.name, err)
-	}
-	return nil
+	return p.with(ctx, id, "preparing", func(s *session) error { return wrap("preparing", s.initMarker(marker)) })
 }
 
 func (s *session) initMarker(marker []byte) error {
@@ -69,15 +61,7 @@ func makeOwn(dir int, name string) error {
 // with another ID, or none, is ErrPrepared. A crash leaves the old marker or the new one, and perhaps a file
 // beside it that the next call removes.
 func (p *Pool) Remark(ctx context.Context, id mounts.Identity, m hostcheck.Marker) error {
-	s, err := p.begin(ctx, id, "writing its marker")
-	if err == nil {
-		defer s.end()
-		err = s.remark(m)
-	}
-	if err != nil {
-		return fmt.Errorf("pool %q: writing its marker: %w", p.name, err)
-	}
-	return nil
+	return p.with(ctx, id, "writing its marker", func(s *session) error { return wrap("writing its marker", s.remark(m)) })
 }
 
 func (s *session) remark(m hostcheck.Marker) error {

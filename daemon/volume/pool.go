@@ -241,6 +241,20 @@ func together(calls ...func() error) error {
 	return errors.Join(errs...)
 }
 
+// with is the frame of every call about the pool as a whole: the pool is the one that was checked. doing is what a call
+// that waits for the disk is called by.
+func (p *Pool) with(ctx context.Context, id mounts.Identity, doing string, work func(*session) error) error {
+	s, err := p.begin(ctx, id, doing)
+	if err == nil {
+		defer s.end()
+		err = work(s)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	return nil
+}
+
 // on is the frame of every call about one volume: the name is checked, no other call works on it,
 // and the pool is the one that was checked.
 func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(*session) error) error {

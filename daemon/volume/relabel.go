@@ -104,16 +104,9 @@ func (s *session) at(r record.Record, place record.Place) (dir int, name string,
 // RelabelOwn gives the pool's own directory, and what the daemon keeps in it, the label of pools.
 // What lies in staging, trash and archive are volumes, and not looked at.
 func (p *Pool) RelabelOwn(ctx context.Context, id mounts.Identity, o Relabelling) (Relabelled, error) {
-	s, err := p.begin(ctx, id, "relabelling the pool")
-	if err != nil {
-		return Relabelled{}, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
 	w := relabeller{o: o}
-	if err := w.own(s); err != nil {
-		return w.done, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	return w.done, nil
+	err := p.with(ctx, id, "relabelling the pool", w.own)
+	return w.done, err
 }
 
 // own relabels the daemon's directories and what they have, but no volume.

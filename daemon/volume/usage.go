@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -15,18 +14,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
+// readingUsage is what a call does that reads what volumes take.
+const readingUsage = "reading what volumes take"
+
 // Projects returns the projects of which the pool's filesystem knows something, in their order: of those that are not in
 // the pool's range a bounded number. There are none where the pool has no project quotas. No file of a volume is looked at.
 func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Usage, err error) {
-	s, err := p.begin(ctx, id, "reading what volumes take")
-	if err != nil {
-		return nil, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	if all, err = s.projects(ctx); err != nil {
-		return nil, fmt.Errorf("pool %q: reading what volumes take: %w", p.name, err)
-	}
-	return all, nil
+	err = p.with(ctx, id, readingUsage, func(s *session) (err error) {
+		all, err = s.projects(ctx)
+		return wrap(readingUsage, err)
+	})
+	return all, err
 }
 
 // How many projects are read at a time. The owners of files can give them any number of projects, which are in no range.
@@ -77,17 +75,12 @@ func (s *session) projectsOf(ctx context.Context, next, last uint32, most int) (
 }
 
 // Usage returns what the pool's volumes take, by their projects. Volumes without one are not in it.
-func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error) {
-	s, err := p.begin(ctx, id, "reading what volumes take")
-	if err != nil {
-		return usage.Pool{}, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	u, err := s.usage(ctx)
-	if err != nil {
-		return usage.Pool{}, fmt.Errorf("pool %q: reading what volumes take: %w", p.name, err)
-	}
-	return u, nil
+func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (u usage.Pool, err error) {
+	err = p.with(ctx, id, readingUsage, func(s *session) (err error) {
+		u, err = s.usage(ctx)
+		return wrap(readingUsage, err)
+	})
+	return u, err
 }
 
 func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
