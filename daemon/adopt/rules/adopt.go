@@ -91,29 +91,30 @@ type Verdict struct {
 type rule func(Facts) (Verdict, bool)
 
 // adoptRules is the specification: the first rule that applies decides. What is not about this pool
-// and node comes first, then what no flag can change, then what a flag overrides.
+// and node comes first, then what no flag can change, then what a flag overrides. TestAdoptionInOrder has what each
+// tells the operator, in this order.
 var adoptRules = []rule{
-	sourceCSI,             // handle %q is one of an inline volume, which its pod takes along | source csi: kubelet asks driver %s for it, not this host's disk
-	notInPool,             // ignored
-	onAnotherNode,         // ignored
-	madeByUs,              // ignored
-	makerUnknown,          // nothing says which program made it: no annotation %s
-	notAnAlias,            // its provisioner %q is not one of this node's aliases
-	identityMismatch,      // its %s is %q, and kubevirt writes %q | its %s is %q: it was made on that node, not on %s
-	blockVolume,           // volumeMode Block
-	beingDeleted,          // it is being deleted
-	neverBound,            // no claim was bound to it, so nothing says whose data it is
-	pathNotCanonical,      // its path %q has a ".." | its path is the pool itself | its path %q is not in the plain form, which is %q | %q is not right in the pool: a volume is one directory below %s | %q begins with a dot: such names are reserved for the daemon
-	adoptedElsewhere,      // it is of pool %s of node %s already | it is of pool %s with scope %s already
-	beingAdoptedElsewhere, // %q is adopting it: run adopt there again, or adopt --undo
-	alreadyRecorded,       // %s | its directory is %s | it is recorded as directory %q of claim %s/%s
-	directoryShared,       // volume %s lies in the same directory
-	directoryUnusable,     // %s
-	mountedElsewhere,      // its directory is mounted at %s as well
-	noAffinity,            // no affinity: nothing says which node has its data | its affinity does not name one node: nothing says which node has its data
-	stillRunning,          // %s may still run: %s | it is not known whether %s still runs: %s
-	mayRunOutside,         // %s can run outside of the cluster, where nothing shows it
-	aboutToBeRemoved,      // it is %s and its policy is Delete: its data would be removed once it is adopted
+	sourceCSI,
+	notInPool,
+	onAnotherNode,
+	madeByUs,
+	makerUnknown,
+	notAnAlias,
+	identityMismatch,
+	blockVolume,
+	beingDeleted,
+	neverBound,
+	pathNotCanonical,
+	adoptedElsewhere,
+	beingAdoptedElsewhere,
+	alreadyRecorded,
+	directoryShared,
+	directoryUnusable,
+	mountedElsewhere,
+	noAffinity,
+	stillRunning,
+	mayRunOutside,
+	aboutToBeRemoved,
 }
 
 // ForAdoption decides whether this node takes responsibility for a volume that another system made.

@@ -26,29 +26,30 @@ const (
 )
 
 // replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
-// it. No flag overrides that the driver runs or that the volume is in use.
+// it. No flag overrides that the driver runs or that the volume is in use. TestReplacementInOrder has what each tells the
+// operator, in this order.
 var replacementRules = []rule{
-	inlineVolume,          // handle %q is one of an inline volume, which its pod takes along
-	notInPool,             // ignored
-	onAnotherNode,         // ignored
-	makerUnknown,          // nothing says which program made it: no annotation %s
-	notAnAlias,            // its provisioner %q is not one of this node's aliases
-	blockVolume,           // volumeMode Block
-	readOnly,              // it is read-only, which a volume of this pool would not be
-	beingDeletedByOthers,  // it is being deleted
-	neverBound,            // no claim was bound to it, so nothing says whose data it is
-	pathNotCanonical,      // its path %q has a ".." | its path is the pool itself | its path %q is not in the plain form, which is %q | %q is not right in the pool: a volume is one directory below %s | %q begins with a dot: such names are reserved for the daemon
-	adoptedElsewhere,      // it is of pool %s of node %s already | it is of pool %s with scope %s already
-	beingAdoptedElsewhere, // %q is adopting it: run adopt there again, or adopt --undo
-	alreadyRecorded,       // %s | its directory is %s | it is recorded as directory %q of claim %s/%s
-	hasOthersFinalizer,    // it has the finalizer %q: its owner has to take it off first
-	directoryShared,       // volume %s lies in the same directory
-	directoryUnusable,     // %s
-	mountedElsewhere,      // its directory is mounted at %s as well
-	noAffinity,            // no affinity: nothing says which node has its data | its affinity does not name one node: nothing says which node has its data
-	driverRuns,            // its driver runs: %s | it is not known whether its driver runs: %s
-	inUse,                 // pod %s uses it
-	aboutToBeRemoved,      // it is %s and its policy is Delete: its data would be removed once it is adopted
+	inlineVolume,
+	notInPool,
+	onAnotherNode,
+	makerUnknown,
+	notAnAlias,
+	blockVolume,
+	readOnly,
+	beingDeletedByOthers,
+	neverBound,
+	pathNotCanonical,
+	adoptedElsewhere,
+	beingAdoptedElsewhere,
+	alreadyRecorded,
+	hasOthersFinalizer,
+	directoryShared,
+	directoryUnusable,
+	mountedElsewhere,
+	noAffinity,
+	driverRuns,
+	inUse,
+	aboutToBeRemoved,
 }
 
 // ForReplacement decides whether this node replaces the object of a CSI driver's volume.
