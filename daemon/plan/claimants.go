@@ -7,7 +7,7 @@ import (
 )
 
 // Claimants finds the volume objects that are for a claim, whatever their names and labels are. An
-// administrator who restores objects by hand may give them names of his own.
+// administrator who restores objects by hand may give them other names.
 type Claimants struct {
 	byUID, byName map[string][]string
 }

@@ -43,7 +43,7 @@ type holding struct {
 }
 
 // LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that another process has it.
-// stateDir is for his message. The kernel gives the lock back when the process ends (flock(2)).
+// stateDir is for the message of the one that is refused. The kernel gives the lock back when the process ends (flock(2)).
 func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 	// Only what is above may be believed: the runtime directory is the daemon's.
 	d, err := openDir(filepath.Dir(dir), filepath.Base(dir), 0o755, true)
@@ -115,7 +115,7 @@ func poolHolder(f *os.File) *PoolHeldError {
 	var h holding
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 8<<10))
 	if err != nil || json.Unmarshal(text, &h) != nil {
-		return &PoolHeldError{} // he has not signed yet
+		return &PoolHeldError{} // the holder has not signed yet
 	}
 	return &PoolHeldError{h.PID, Printable(h.State)}
 }

@@ -138,7 +138,7 @@ const (
 )
 
 // Escaped is the sentence about files that no limit counts any more, "" if there are none: they have no project, or one
-// that no volume has and nothing limits. Projects with a limit are somebody's own.
+// that no volume has and nothing limits. A project with a limit belongs to whatever set that.
 func Escaped(p Pool) string {
 	without, others := escapees{}, escapees{}
 	for _, u := range p.Others {

@@ -22,7 +22,7 @@ func (s *session) share(ctx context.Context) error {
 	}
 	volumes, err := s.dir(volumesDir)
 	if err != nil {
-		return nil // whoever needs it says so
+		return nil // a call that needs it returns the error
 	}
 	for {
 		err := openat.Retry(func() error { return unix.Flock(volumes, unix.LOCK_SH|unix.LOCK_NB) })

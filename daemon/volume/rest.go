@@ -10,7 +10,7 @@ import (
 const (
 	// leftMax is how many paths of what is left are kept for the message.
 	leftMax = 5
-	// pathMax is how much is said of a path within a volume, in bytes. Its owner made it as long as he liked.
+	// pathMax is how much is said of a path within a volume, in bytes. Its owner may make it of any length.
 	pathMax = 160
 )
 
