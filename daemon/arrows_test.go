@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"daemon/record":            {},
 	"daemon/report":            {"daemon/words"},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
-	"daemon/storagecapacity":   {"daemon/plan"},
+	"daemon/storagecapacity":   {"daemon/plan", "daemon/report"},
 	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
 	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},

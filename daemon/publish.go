@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,6 +16,7 @@ func (g *generation) newPublisher() *storagecapacity.Publisher {
 	return storagecapacity.New(storagecapacity.Options{
 		Provisioner: g.cfg.Provisioner, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
 		API: g.client, Log: g.d.Log, Wanted: g.capacities, Classes: g.ownClasses,
+		Mend: "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner + " --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + " | kubectl apply -f -",
 	})
 }
 

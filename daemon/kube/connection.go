@@ -93,7 +93,7 @@ func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil && r.Context().Err() == nil:
 		t.options.OnRefused("Unreachable")
 	case err == nil:
-		t.observe(response.StatusCode)
+		t.observe(response.StatusCode, r.Context().Value(uncounted{}) != nil)
 	}
 	return response, err
 }
@@ -106,8 +106,12 @@ var refusals = map[int]string{
 	http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
+// uncounted is the key of a context whose requests are for something that the daemon can do without: a right that is missing
+// for them is no refusal for Options.OnRefused.
+type uncounted struct{}
+
 // observe records the status code of a response.
-func (t *connection) observe(code int) {
+func (t *connection) observe(code int, optional bool) {
 	if code == http.StatusUnauthorized {
 		select {
 		case t.stale <- struct{}{}:
@@ -115,6 +119,7 @@ func (t *connection) observe(code int) {
 		}
 	}
 	switch reason, known := refusals[code]; {
+	case optional && code == http.StatusForbidden:
 	case known:
 		t.options.OnRefused(reason)
 	case code >= 400 && code != http.StatusNotFound && code != http.StatusConflict && code != http.StatusGone:

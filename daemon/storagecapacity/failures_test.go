@@ -3,6 +3,7 @@ package storagecapacity
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,4 +241,50 @@ func TestNames(t *testing.T) {
 	if a, b := othersObject("p", "c", owner, []string{"i", "h", "i"}), othersObject("p", "c", owner, []string{"h", "i"}); a.Name != b.Name || len(a.Hostnames) != 2 {
 		t.Errorf("%+v, %+v", a, b)
 	}
+}
+
+// A right that is missing is logged once, with the command that gives it, and asked for seldom; that it is there again as well.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster("a")
+		c.refuses = true
+		n := newNode(c, "a", true, map[string]uint64{"c": 100})
+		runFor(t, n, time.Hour, func() {
+			log := c.log.String()
+			if strings.Count(log, "WARN") != 1 || strings.Count(log, "\n") != 1 || !strings.Contains(log, "forbidden") || !strings.Contains(log, "mends it with: the command") {
+				t.Errorf("the log of an hour:\n%s", log)
+			}
+			if c.sent() > 61 {
+				t.Errorf("%d requests in an hour", c.sent())
+			}
+			c.mu.Lock()
+			c.refuses = false
+			c.mu.Unlock()
+			time.Sleep(refusedWait)
+			synctest.Wait()
+			if log := c.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "published for the scheduler again") {
+				t.Errorf("the log with the right:\n%s", log)
+			}
+			wantSizes(t, c, map[string]int64{"c/a": 100}, "with the right")
+		})
+	})
+}
+
+// An API server that is away is logged by package kube. Errors that last are logged once.
+func TestErrorsThatLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster("a")
+		c.away = true
+		n := newNode(c, "a", true, map[string]uint64{"c": 100})
+		runFor(t, n, failingLong-failedWait, func() {
+			if c.log.Len() > 0 {
+				t.Errorf("logged:\n%s", c.log.String())
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if log := c.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, errAway.Error()) {
+				t.Errorf("the log of an hour:\n%s", log)
+			}
+		})
+	})
 }

@@ -53,7 +53,7 @@ type API interface {
 
 // Drivers reads and writes the CSIDriver, and what a review of it needs.
 type Drivers interface {
-	// Driver returns nil if there is none, or if the daemon may not read it.
+	// Driver returns nil if there is none.
 	Driver(ctx context.Context) (*Driver, error)
 	// SetDriver writes Enabled, Reviewed and Publishing if the object is unchanged; won is false if it is not.
 	SetDriver(ctx context.Context, d Driver) (won bool, err error)

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // Options are a Publisher's. All fields are needed.
@@ -21,6 +24,8 @@ type Options struct {
 	Wanted func() (all []Object, ok bool)
 	// Classes returns the names of the classes of the provisioner.
 	Classes func() []string
+	// Mend is the command that gives the daemons the rights that they need.
+	Mend string
 }
 
 // Publisher keeps a node's objects. Its methods can be called concurrently, and do not block.
@@ -37,6 +42,8 @@ type Publisher struct {
 	reviewed  time.Time         // when a review was done, by this daemon or another one
 	tried     time.Time         // when the driver was looked at last
 	classes   []string
+	failing   time.Time // since when the API returns errors; zero: it does not
+	warned    string    // the error that was logged
 	leaving   bool      // a withdrawal began and has not ended
 	due       time.Time // what was reviewed before counts for nothing: this node or the classes were not known
 }
@@ -83,6 +90,10 @@ const (
 	reviewEvery = 5 * time.Minute
 	// failedWait is the pause after an error of the API.
 	failedWait = 10 * time.Second
+	// refusedWait is the pause after an error that an administrator has to mend.
+	refusedWait = time.Minute
+	// failingLong is how long the API returns other errors before that is logged as well: package kube reports one that is away.
+	failingLong = 10 * time.Minute
 )
 
 // Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose other nodes.
@@ -92,10 +103,12 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		wait, err := p.turn(ctx)
-		if err != nil && ctx.Err() == nil {
-			p.published = nil
-			p.Log.Debug("the capacity was not published: " + err.Error())
-			wait = failedWait
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			wait = p.failed(err, time.Now())
+		default:
+			p.recovered()
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -105,6 +118,35 @@ func (p *Publisher) Run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// failed logs an error that will not pass by itself, and one that lasts, once. It returns when to try again.
+func (p *Publisher) failed(err error, now time.Time) time.Duration {
+	p.published = nil
+	if p.failing.IsZero() {
+		p.failing = now
+	}
+	message, wait := "what this node can give is not published for the scheduler: "+err.Error(), failedWait
+	switch refused := report.Permanent(err); {
+	case refused:
+		message, wait = message+"; an administrator of the cluster mends it with: "+p.Mend, refusedWait
+	case now.Sub(p.failing) < failingLong:
+		p.Log.Debug(message)
+		return wait
+	}
+	if message != p.warned {
+		p.warned = message
+		p.Log.Warn(message, "reason", plan.ReasonAPIRefused)
+	}
+	return wait
+}
+
+// recovered ends what failed logged.
+func (p *Publisher) recovered() {
+	if p.warned != "" {
+		p.Log.Info("what this node can give is published for the scheduler again", "reason", plan.ReasonAPIAvailable)
+	}
+	p.failing, p.warned = time.Time{}, ""
 }
 
 // wake is what ends a pause early: nothing, after an error.

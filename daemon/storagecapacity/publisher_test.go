@@ -1,6 +1,7 @@
 package storagecapacity
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 var errAway = errors.New("the API server is away")
@@ -22,12 +26,14 @@ type cluster struct {
 	nodes    map[string]string
 	requests int
 	away     bool
+	refuses  bool // all rights are missing
 	version  int
 	enabled  func(objects map[string]Object) // called when the scheduler begins to compare
 	deleting func()                          // called before each deletion
 	failing  int                             // the number of the request that fails, 0 for none
 	writes   int                             // of the driver, tried
-	lost     map[int]bool                    // numbers of those that another daemon's write comes before
+	log      bytes.Buffer
+	lost     map[int]bool // numbers of those that another daemon's write comes before
 }
 
 func (c *cluster) begin() (func(), error) {
@@ -35,6 +41,9 @@ func (c *cluster) begin() (func(), error) {
 	c.requests++
 	if c.away || c.requests == c.failing {
 		return c.mu.Unlock, errAway
+	}
+	if c.refuses {
+		return c.mu.Unlock, apierrors.NewForbidden(schema.GroupResource{Resource: "csidrivers"}, "p", errors.New("no right"))
 	}
 	return c.mu.Unlock, nil
 }
@@ -144,7 +153,7 @@ func (n *node) want(class string, bytes uint64) {
 func newNode(c *cluster, name string, enabled bool, wanted map[string]uint64) *node {
 	n := &node{wanted: wanted}
 	n.Publisher = New(Options{
-		Provisioner: "p", Node: name, Enabled: enabled, API: c, Log: slog.New(slog.DiscardHandler),
+		Provisioner: "p", Node: name, Enabled: enabled, API: c, Log: slog.New(slog.NewTextHandler(&c.log, nil)), Mend: "the command",
 		Wanted: func() (all []Object, ok bool) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
