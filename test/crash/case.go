@@ -150,11 +150,19 @@ func (t *testCase) begin() {
 	t.fate = bound
 	if faults := t.settle(t.rest(), t.wish); len(faults) > 0 {
 		log := strings.Split(t.Daemon.Log(), "\n")
-		t.Fatalf("a claim was not provisioned, though no daemon was killed: %v; the end of the daemon's log:\n%s",
-			faults, strings.Join(log[max(0, len(log)-40):], "\n"))
+		t.Fatalf("a claim was not provisioned, though no daemon was killed: %v; its annotations: %v; the end of the daemon's log:\n%s",
+			faults, t.annotations(), strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
 	t.write()
 	t.fate = t.op.fate
+}
+
+// annotations of the claim tell who did not do their part: the daemon writes selected-node, and then
+// kube-controller-manager storage-provisioner.
+func (t *testCase) annotations() map[string]string {
+	c, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
+	t.Must(err, "reading a claim")
+	return c.Annotations
 }
 
 // rest is how long the daemon has to be at rest before the operation begins, so that no point of what
