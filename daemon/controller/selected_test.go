@@ -95,3 +95,23 @@ func TestSelectedClaimOfOtherClassCostsNothing(t *testing.T) {
 		t.Errorf("%+v, %v, after %d counts and %q", verdict, err, server.counts, server.asked)
 	}
 }
+
+// A volume's claim is found by UID, and has another volume only if one is named there.
+func TestClaimOfVolume(t *testing.T) {
+	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "u"}}}
+	pv.Name = "pvc-u"
+	for _, c := range []struct {
+		uid               types.UID
+		volume            string
+		exists, elsewhere bool
+	}{{"u", "", true, false}, {"u", "pvc-u", true, false}, {"u", "by-hand", true, true}, {"v", "by-hand", false, false}, {"", "", false, false}} {
+		server := &api{claim: &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.volume}}}
+		if server.claim.UID = c.uid; c.uid == "" {
+			server.claim = nil
+		}
+		ctl, _ := stand(server, &shelf{})
+		if exists, elsewhere, err := ctl.claimExists(t.Context(), pv); exists != c.exists || elsewhere != c.elsewhere || err != nil {
+			t.Errorf("UID %q, volume %q: exists %t, elsewhere %t, %v", c.uid, c.volume, exists, elsewhere, err)
+		}
+	}
+}

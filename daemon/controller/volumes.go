@@ -51,6 +51,10 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
 	case errors.Is(err, errRemovedByOthers):
 		return 0, c.finishRemoval(ctx, w, name)
+	case errors.Is(err, volume.ErrNotEmpty):
+		verdict = plan.NotEmpty(pv)
+		c.reportVolume(w, pv, verdict)
+		return verdict.After, nil
 	case err != nil:
 		return 0, ignoreNotLeading(c.diskFailed(w, pv, err))
 	}
@@ -96,7 +100,7 @@ func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name stri
 func (c *Controller) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
-	if f.ClaimExists, err = c.claimExists(ctx, pv); err != nil || w.Name == "" {
+	if f.ClaimExists, f.Elsewhere, err = c.claimExists(ctx, pv); err != nil || w.Name == "" {
 		return f, err
 	}
 	f.Pool, f.Silent = &w.Pool, w.elector.Role() == leadership.Standby
@@ -133,13 +137,17 @@ func claimOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
+// claimExists reports whether a volume's claim exists, by UID, and whether it has another volume.
+func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (exists, elsewhere bool, err error) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
-		return false, nil
+		return false, false, nil
 	}
 	claim, err := c.API.GetClaim(ctx, ref.Namespace, ref.Name)
-	return claim != nil && claim.UID == ref.UID, err
+	if claim == nil || claim.UID != ref.UID {
+		return false, false, err
+	}
+	return true, claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name, err
 }
 
 // removed is what the log has of a volume that was removed.
@@ -148,6 +156,7 @@ var removed = map[plan.Action]string{
 	plan.Archive: "the volume is archived",
 	plan.Retain:  "the volume's object was let go, its data is kept",
 	plan.LetGo:   "the volume's directory was gone already; its object is deleted",
+	plan.Undo:    "the volume is deleted: its claim was bound to another one before",
 }
 
 // remove takes the data out of the way, durably, before the object goes: a crash in between leaves
@@ -159,6 +168,10 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 	switch action {
 	case plan.Delete:
 		if err := h.Trash(pv.Name); err != nil {
+			return err
+		}
+	case plan.Undo: // a crash after this leaves an object without a record, which is let go
+		if err := h.Undo(pv.Name); err != nil {
 			return err
 		}
 	case plan.Archive:

@@ -24,6 +24,7 @@ type VolumeFacts struct {
 	Self
 	Volume      *corev1.PersistentVolume // read from the API just now
 	ClaimExists bool                     // the claim it is bound to exists, by UID
+	Elsewhere   bool                     // that claim has another volume
 	Pool        *Pool                    // the pool its label names, nil if this node has none of that name
 	Closed      string                   // why the pool takes no work, "" if it is open
 	Record      *record.Record           // nil: the disk has no record of it
@@ -38,7 +39,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // stands before one that protects.
 var volumeRules = []volumeRule{
 	volumeNotOurs, boundButRemoved, movedButKept, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
-	recordUnreadable, notRecorded, pathMismatch, goneAlready, archived,
+	recordUnreadable, notRecorded, pathMismatch, goneAlready, neverBound, archived,
 }
 
 // ForVolume decides what this node does about a volume object.
@@ -208,11 +209,27 @@ func stillInUse(f VolumeFacts) (Verdict, bool) {
 // volumeClaimExists does not trust the phase alone: after a restore of etcd the two can disagree.
 func volumeClaimExists(f VolumeFacts) (Verdict, bool) {
 	ref := f.Volume.Spec.ClaimRef
-	if !f.ClaimExists || ref == nil {
+	if !f.ClaimExists || ref == nil || f.neverBound() {
 		return Verdict{}, false
 	}
 	return Verdict{Action: Wait, Reason: ReasonClaimExists, After: retryAfter,
 		Message: fmt.Sprintf("the volume is %s, yet its claim %s/%s exists; nothing is removed", f.Volume.Status.Phase, ref.Namespace, ref.Name)}, true
+}
+
+// neverBound: the claim was bound to another volume while this one was made for it, and a claim cannot change its volume. So
+// no pod ever had this one: it is undone, which removes nothing but an empty directory.
+func neverBound(f VolumeFacts) (Verdict, bool) {
+	return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}, f.neverBound()
+}
+
+func (f VolumeFacts) neverBound() bool {
+	return f.Elsewhere && !OnEveryNode(f.Volume) && (f.Record == nil || f.Record.Place == record.InPool || f.Record.Place == record.Nowhere)
+}
+
+// NotEmpty is said of a volume that was to be undone and has data.
+func NotEmpty(v *corev1.PersistentVolume) Verdict {
+	return Verdict{Action: Wait, Reason: ReasonClaimExists, After: retryAfter,
+		Message: fmt.Sprintf("the volume is %s and has data, yet its claim exists and has another volume; nothing is removed", v.Status.Phase)}
 }
 
 func volumePoolMissing(f VolumeFacts) (Verdict, bool) {

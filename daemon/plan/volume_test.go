@@ -46,6 +46,9 @@ func boundWithPlace(p record.Place) func(*VolumeFacts) {
 	}
 }
 
+// boundElsewhere: the claim exists and has another volume.
+func boundElsewhere(f *VolumeFacts) { f.ClaimExists, f.Elsewhere = true, true }
+
 func TestVolumePrecedence(t *testing.T) {
 	type change = func(*VolumeFacts)
 	cases := []struct {
@@ -58,6 +61,19 @@ func TestVolumePrecedence(t *testing.T) {
 		{"in the trash already", []change{func(f *VolumeFacts) { f.Record.Place = record.InTrash }}, Delete, ReasonDeleted},
 		{"recorded, and gone from the disk", []change{func(f *VolumeFacts) { f.Record.Place = record.Nowhere }}, LetGo, ReasonDeleted},
 		{"archive", []change{func(f *VolumeFacts) { f.Record.OnDelete = OnDeleteArchive }}, Archive, ReasonArchived},
+		{"its claim was bound to another volume meanwhile", []change{boundElsewhere}, Undo, ReasonUnpublishedRemoved},
+		{"the same, where volumes are archived", []change{boundElsewhere, func(f *VolumeFacts) { f.Record.OnDelete = OnDeleteArchive }}, Undo, ReasonUnpublishedRemoved},
+		{"the same, undone before a crash", []change{boundElsewhere, func(f *VolumeFacts) { f.Record = nil }}, LetGo, ReasonDeleted},
+		{"the same, gone from the disk", []change{boundElsewhere, func(f *VolumeFacts) { f.Record.Place = record.Nowhere }}, LetGo, ReasonDeleted},
+		{"the same, and it is in the trash", []change{boundElsewhere, func(f *VolumeFacts) { f.Record.Place = record.InTrash }}, Wait, ReasonClaimExists},
+		{"the same, and it is to be retained", []change{boundElsewhere, func(f *VolumeFacts) {
+			f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		}}, Ignore, ""},
+		{"the same, before kube-controller-manager released it", []change{boundElsewhere, func(f *VolumeFacts) { f.Volume.Status.Phase = corev1.VolumePending }}, Ignore, ""},
+		{"the same, and the pool is closed", []change{boundElsewhere, func(f *VolumeFacts) { f.Closed = "not mounted" }}, Wait, ReasonPoolClosed},
+		{"the same, on every node", []change{boundElsewhere, func(f *VolumeFacts) {
+			f.Volume.Labels, f.Pool.Scope = VolumeLabels(Pool{Name: "fast", Scope: ScopeEveryNode}, ""), ScopeEveryNode
+		}}, Wait, ReasonClaimExists},
 		{"another provisioner's", []change{func(f *VolumeFacts) { f.Volume.Annotations[ProvisionedBy] = "x" }}, Ignore, ""},
 		{"without provisioned-by", []change{func(f *VolumeFacts) { f.Volume.Annotations = nil }}, Ignore, ""},
 		{"another node's", []change{func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }}, Ignore, ""},

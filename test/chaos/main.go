@@ -62,6 +62,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +76,10 @@ import (
 
 func main() { os.Exit(harness.Command(name, parseOptions, run)) }
 
-const name = "chaos" // of the program, the pool, the class, the provisioner and the node
+const (
+	name   = "chaos"        // of the program, the pool, the class, the provisioner and the node
+	chosen = "chaos-chosen" // the class of claims whose node the scheduler chooses
+)
 
 // run plays all stories, in the short form all but the first at the same time: most of them is waiting.
 func run(ctx context.Context, opt options) (code int) {
@@ -138,7 +142,9 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	pool := harness.Pool{Name: name, Path: filepath.Join(hosttest.Dir(p), "pool"), TOML: fmt.Sprintf("scope = %q\n", opt.scope)}
 	pool.Mount = func() { harness.Mkfs(p, poolMiB).Mount(p, pool.Path) }
 	e.AddPool(pool)
-	e.AddClass(ctx, name, e.Node, func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = new(bool); *c.AllowVolumeExpansion = true })
+	expandable := func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = new(bool); *c.AllowVolumeExpansion = true }
+	e.AddClass(ctx, name, e.Node, expandable)
+	e.AddClass(ctx, chosen, e.Node, expandable, func(c *storagev1.StorageClass) { *c.VolumeBindingMode = storagev1.VolumeBindingWaitForFirstConsumer })
 	e.startProxy()
 	e.addPeer(ctx, pool)
 	p.Must(e.Run(ctx), "starting the daemon")
@@ -173,8 +179,14 @@ func (e *environment) addPeer(ctx context.Context, pool harness.Pool) {
 	}
 }
 
-// claim is a claim of the load: of a pool of scope node for the node, else for none.
+// claim is a claim of the load: every other one with a node as the scheduler chooses it; else of a pool of scope node for the
+// node that it names, and of another pool for none.
 func (e *environment) claim(claim string) *corev1.PersistentVolumeClaim {
+	if strings.ContainsAny(claim[len(claim)-1:], "02468") {
+		c := cluster.Claim(e.Namespace, claim, chosen, "1Mi")
+		c.Annotations = map[string]string{plan.SelectedNode: e.Node}
+		return c
+	}
 	if e.opt.scope == plan.ScopeNode {
 		return e.NewClaim(name, claim)
 	}

@@ -40,10 +40,15 @@ func (e *environment) newCase(op operation) *testCase {
 
 // Steps of operations. None of them waits for the daemon, which may be dead.
 
-// ask creates the claim.
-func (t *testCase) ask() {
+// ask creates the claim, which names its node.
+func (t *testCase) ask() { t.create(plan.ProvisionOnNode) }
+
+// askChosen creates a claim whose node the scheduler chose.
+func (t *testCase) askChosen() { t.create(plan.SelectedNode) }
+
+func (t *testCase) create(node string) {
 	c := cluster.Claim(t.Namespace, t.claim, t.op.class, fmt.Sprintf("%dMi", firstMiB))
-	c.Annotations = map[string]string{plan.ProvisionOnNode: name}
+	c.Annotations = map[string]string{node: name}
 	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
 	t.Must(err, "creating a claim")
 	t.uid, t.fate = string(made.UID), t.op.fate

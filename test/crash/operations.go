@@ -32,6 +32,7 @@ const (
 
 var (
 	ask        = []step{(*testCase).ask}
+	chosen     = []step{(*testCase).askChosen}
 	drop       = []step{(*testCase).drop}
 	dropped    = []step{(*testCase).dropped}
 	letGo      = []step{(*testCase).dropped, (*testCase).dropVolume}
@@ -49,6 +50,7 @@ var (
 var operations = []operation{
 	{name: "create and publish", class: deleted, steps: ask, fate: bound},
 	{name: "take the claim, create and publish", class: consumer, steps: ask, fate: bound},
+	{name: "create and publish where the scheduler chose", class: consumer, steps: chosen, fate: bound},
 	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, fate: gone},
 	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, fate: gone},
 	{name: "archive", class: archiving, fromBound: true, steps: drop, fate: archived},
@@ -70,6 +72,8 @@ var operations = []operation{
 	{name: "start: staging, begin again", class: deleted, steps: ask, boot: true, dies: beforeVisible, fate: bound},
 	{name: "start: staging, undo", class: deleted, steps: ask, boot: true, dies: beforeVisible, down: dropped, fate: gone},
 	{name: "start: directory, publish", class: deleted, steps: ask, boot: true, dies: afterVisible, fate: bound},
+	{name: "start: directory where the scheduler chose, publish", class: consumer, steps: chosen, boot: true, dies: afterVisible, fate: bound},
+	{name: "start: directory where the scheduler chose, undo", class: consumer, steps: chosen, boot: true, dies: afterVisible, down: dropped, fate: gone},
 	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, fate: gone},
 	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, fate: gone},
 	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, fate: gone},

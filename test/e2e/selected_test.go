@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -154,4 +156,76 @@ func TestSelectedNodeChanges(t *testing.T) {
 	}
 	a.wantTree(trees[a.node]...)
 	b.wantTree(trees[b.node]...)
+}
+
+// A claim is bound to another volume while its own is made: the volume goes with its directory, which no pod ever had, and
+// the claim stays as it is. If there is data in it all the same, nothing is removed. What kube-controller-manager does
+// is done by hand here.
+func TestClaimBoundElsewhere(t *testing.T) {
+	w := newEnvironmentUnbound(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", wait)
+	full := w.boundElsewhere(h, "full", class, func(pv *corev1.PersistentVolume) {
+		w.Must(os.WriteFile(filepath.Join(h.mount, pv.Name, "data"), nil, 0o600))
+	})
+	w.boundElsewhere(h, "empty", class, func(*corev1.PersistentVolume) {})
+	w.refusedVolume(full, "ClaimStillExists")
+	h.wantTree(pool.Of(full.Name)...)
+	if _, err := os.Stat(filepath.Join(h.mount, full.Name, "data")); err != nil {
+		t.Error(err)
+	}
+	if c := w.get("empty"); c.Spec.VolumeName != "by-hand-empty" || c.DeletionTimestamp != nil {
+		t.Errorf("the claim is %+v", c)
+	}
+}
+
+// boundElsewhere makes a claim and waits for its volume, and then has the claim bound to another one, and this one Released.
+func (w *environment) boundElsewhere(h *host, name, class string, before func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	w.Helper()
+	pv := w.made(w.claim(name, class, "1Mi", annotate(selectedNode, h.node)))
+	before(pv)
+	claim := w.get(name)
+	claim.Spec.VolumeName = "by-hand-" + name
+	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Update(w.Ctx, claim, metav1.UpdateOptions{})
+	w.Must(err)
+	pv.Status.Phase = corev1.VolumeReleased
+	_, err = w.Client().CoreV1().PersistentVolumes().UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{})
+	w.Must(err)
+	return pv
+}
+
+// The same by kube-controller-manager itself, which finds volumes that an administrator made for the claims by name: each
+// claim has one volume, and of the daemon's only those are left that a claim has.
+func TestPreBound(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", wait)
+	directory := corev1.HostPathDirectory
+	for i := range 12 {
+		name := fmt.Sprint("data-", i)
+		w.claim(name, class, "1Mi", annotate(selectedNode, h.node))
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
+				Capacity:                      w.get(name).Spec.Resources.Requests,
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent/" + name, Type: &directory}},
+				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.Namespace, Name: name},
+			},
+		}, metav1.CreateOptions{})
+		w.Must(err)
+	}
+	var ours []string
+	for i := range 12 {
+		if pv := w.Bound(fmt.Sprint("data-", i)); pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
+			ours = append(ours, pv.Name)
+		}
+	}
+	t.Logf("%d of 12 claims have a volume of the daemon's", len(ours))
+	w.Eventually("the others are gone", func() bool {
+		all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/node=" + h.node})
+		w.Must(err)
+		return len(all.Items) == len(ours)
+	})
 }
