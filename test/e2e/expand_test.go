@@ -47,6 +47,22 @@ func (w *environment) expandable() (*host, *corev1.PersistentVolume) {
 	return h, w.Bound("data")
 }
 
+// grow requests more for the claim "data", and waits until it has that.
+func (w *environment) grow(size string) {
+	w.Helper()
+	w.Must(w.Request("data", size))
+	w.Sized("data", size)
+}
+
+// growsWhileOff requests more for the claim "data" while the daemon does not run.
+func (h *host) growsWhileOff(size string) {
+	h.w.Helper()
+	h.Kill()
+	h.w.Must(h.w.Request("data", size))
+	h.run()
+	h.w.Sized("data", size)
+}
+
 // infeasible is for claimUntil: the claim's status says that its request cannot be met.
 func infeasible(c *corev1.PersistentVolumeClaim) bool {
 	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
@@ -120,8 +136,7 @@ func TestExpandInfeasible(t *testing.T) {
 			t.Errorf("lowered to %s: %v", less, err)
 		}
 	}
-	w.Must(w.Request("data", "30Mi"))
-	w.Sized("data", "30Mi")
+	w.grow("30Mi")
 	if got := h.recorded(pv.Name); got != 30<<20 {
 		t.Errorf("the record says %d bytes", got)
 	}
@@ -183,10 +198,7 @@ func TestExpandWaits(t *testing.T) {
 	}
 	h.image.Mount(w, h.mount)
 	w.Sized("data", "20Mi")
-	h.Kill()
-	w.Must(w.Request("data", "30Mi"))
-	h.run()
-	w.Sized("data", "30Mi")
+	h.growsWhileOff("30Mi")
 }
 
 // A claim that names its node by an old name is expanded by the node that has its volume, also if it grew while no daemon ran.
@@ -196,12 +208,8 @@ func TestExpandOnARenamedNode(t *testing.T) {
 	patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"old-name"}}}`)
 	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{})
 	w.Must(err)
-	w.Must(w.Request("data", "20Mi"))
-	w.Sized("data", "20Mi")
-	h.Kill()
-	w.Must(w.Request("data", "30Mi"))
-	h.run()
-	w.Sized("data", "30Mi")
+	w.grow("20Mi")
+	h.growsWhileOff("30Mi")
 }
 
 // A record that says less than its volume, as a daemon leaves it that was paused in the middle of an expansion and wrote after
@@ -250,8 +258,7 @@ func TestExpandShared(t *testing.T) {
 	class := w.Class("c", immediate, fixture.Expandable)
 	w.claim("data", class, "10Mi", mode(corev1.ReadWriteMany))
 	pv := w.Bound("data")
-	w.Must(w.Request("data", "20Mi"))
-	w.Sized("data", "20Mi")
+	w.grow("20Mi")
 	if !strings.Contains(leader.Log(), "VolumeResizeSuccessful") {
 		t.Error("another daemon than the one that works in the pool expanded it")
 	}

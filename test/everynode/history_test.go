@@ -62,11 +62,8 @@ func (h *host) told(pvs []string) {
 func TestFinalizerTakenOff(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	pv := w.written(hosts, "data", w.Class("c", immediate))
 	for _, h := range hosts {
-		h.wantTree(pool.Of(pv)...)
-		h.write(pv)
 		h.published(pv)
 		h.Kill()
 	}
@@ -256,12 +253,7 @@ func copyTree(w *environment, from, to string) {
 func TestWriterDied(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
-	for _, h := range hosts {
-		h.wantTree(pool.Of(pv)...)
-		h.write(pv)
-	}
+	pv := w.written(hosts, "data", w.Class("c", immediate))
 	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
