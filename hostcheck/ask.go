@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// entry says what an attempt to open a path with O_PATH came to. The descriptor stays open.
+// entry describes what opening a path with O_PATH returned. The descriptor stays open.
 func entry(fd int, err error) Entry {
 	var st unix.Statx_t
 	if err == nil {
@@ -49,7 +49,7 @@ func directory(fd int, mode uint32) Entry {
 	return Entry{Kind: Directory, Identity: id, MountID: number, Mode: mode}
 }
 
-// cause is the kernel's word for it, without the path, which the message names already.
+// cause is the error of the kernel alone: the message names the path already.
 func cause(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -122,7 +122,7 @@ func tagged(device string) string {
 
 const devDir = "/dev"
 
-// twinsPatience is how long a look waits for other disks to be asked. What is not known by then is said by the
+// twinsPatience is how long a look waits for other disks to be asked. What is not known by then is in the report of the
 // next look.
 const twinsPatience = time.Second
 
@@ -164,7 +164,7 @@ func plainName(encoded string) string {
 	return b.String()
 }
 
-func (l *gatherer) lookAtDevice(f *Facts, v view) {
+func (g *gatherer) lookAtDevice(f *Facts, v view) {
 	if f.Device.Path = deviceNode(v.want.Device); f.Device.Path == "" {
 		return
 	}
@@ -190,13 +190,13 @@ func deviceNumber(path string) string {
 
 // askDevice asks the filesystem itself for its UUID, which no stale link of udev can get wrong, and a btrfs
 // for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
-func (l *gatherer) askDevice(f *Facts, fd int, e enter) {
-	btrfs := newView(l.expect, *f).on.FSType == "btrfs"
-	byUUID := strings.HasPrefix(tagged(l.expect.Device), "UUID=")
-	if l.expect.Device == "" || !btrfs && !byUUID {
+func (g *gatherer) askDevice(f *Facts, fd int, e enter) {
+	btrfs := newView(g.expect, *f).on.FSType == "btrfs"
+	byUUID := strings.HasPrefix(tagged(g.expect.Device), "UUID=")
+	if g.expect.Device == "" || !btrfs && !byUUID {
 		return
 	}
-	e("asking "+l.expect.Path+" for its device", *f)
+	e("asking "+g.expect.Path+" for its device", *f)
 	dir, err := mounts.OpenBeneath(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return

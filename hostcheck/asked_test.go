@@ -46,7 +46,7 @@ func TestAsked(t *testing.T) {
 		"nothing":           {Bare{}, "LookFailed", "LookFailed"},
 		"not permitted":     {Bare{Under: Under{Trouble: NotPermitted, Error: "no service"}}, "LookNotPermitted", "LookNotPermitted"},
 		"cannot tell":       {Bare{Under: Under{Trouble: CannotTell}}, "ImmutableUnknown", "ImmutableUnknown"},
-		"no response":       {Bare{Under: Under{Trouble: NoAnswer, Error: "no response"}}, "NotAnswering", "LookNotPermitted"},
+		"no response":       {Bare{Under: Under{Trouble: NoResponse, Error: "no response"}}, "NotAnswering", "LookNotPermitted"},
 	} {
 		for immutable, want := range map[Immutability]string{ImmutableRequire: one.require, ImmutableWarn: one.warn} {
 			p.expect.Immutable = immutable

@@ -33,24 +33,24 @@ type trigger struct {
 //
 // Only opening it as a directory does it: O_PATH alone is served from the automounter's empty directory
 // (follow_automount in fs/namei.c), which would pass for a filesystem without a marker.
-func (l *gatherer) automount(f *Facts, v view, e enter) view {
-	place := l.expect.place()
-	if l.auto.again(l.time()) {
+func (g *gatherer) automount(f *Facts, v view, e enter) view {
+	place := g.expect.place()
+	if g.auto.again(g.time()) {
 		e("waiting for the automount of "+place, *f)
 		fd, err := mounts.Open(place, unix.O_PATH|unix.O_DIRECTORY)
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		f.Mounts = l.mounts(f)
-		v = newView(l.expect, *f)
-		l.auto.tried(err, v.waits)
+		f.Mounts = g.mounts(f)
+		v = newView(g.expect, *f)
+		g.auto.tried(err, v.waits)
 	}
 	if !v.waits {
 		return v
 	}
-	f.Automount.Error = cmp.Or(l.auto.err, fmt.Sprintf("it was mounted %d times in %v, and did not stay", triggerBurst, triggerWindow))
+	f.Automount.Error = cmp.Or(g.auto.err, fmt.Sprintf("it was mounted %d times in %v, and did not stay", triggerBurst, triggerWindow))
 	if v.want.RequireMount && len(v.stack) > 0 {
-		f.Under = l.under(f, v, true, e)
+		f.Under = g.under(f, v, true, e)
 	}
 	return v
 }

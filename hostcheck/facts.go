@@ -88,8 +88,8 @@ const (
 	CannotTell   Trouble = "cannotTell"
 	NotPermitted Trouble = "notPermitted"
 	LookFailed   Trouble = "failed"
-	// NoAnswer: the service that was asked to look had not responded within the time that a client waits.
-	NoAnswer Trouble = "noAnswer"
+	// NoResponse: the service that was asked to look had not responded within the time that a client waits.
+	NoResponse Trouble = "noAnswer"
 )
 
 // Space is what statfs(2) says.

@@ -47,12 +47,12 @@ type enter func(question string, known Facts)
 
 // facts looks at the pool; again, if the mounts changed between the look at the table and the look
 // at the directories.
-func (l *gatherer) facts(e enter) Facts {
+func (g *gatherer) facts(e enter) Facts {
 	var f Facts
 	for range 4 {
 		f = Facts{}
-		l.gather(&f, e)
-		if !stale(l.expect, f) {
+		g.gather(&f, e)
+		if !stale(g.expect, f) {
 			break
 		}
 	}
@@ -67,34 +67,34 @@ func stale(e Expect, f Facts) bool {
 	return f.Under.Trouble == LookFailed || other(f.MountPoint) || v.mounted && other(f.Path)
 }
 
-func (l *gatherer) gather(f *Facts, e enter) {
+func (g *gatherer) gather(f *Facts, e enter) {
 	e("reading the mount table", *f)
-	f.Mounts = l.mounts(f)
-	v := newView(l.expect, *f)
+	f.Mounts = g.mounts(f)
+	v := newView(g.expect, *f)
 	if v.waits {
-		if v = l.automount(f, v, e); v.waits {
+		if v = g.automount(f, v, e); v.waits {
 			return
 		}
 	}
-	e("finding device "+l.expect.Device, *f)
-	l.lookAtDevice(f, v)
+	e("finding device "+g.expect.Device, *f)
+	g.lookAtDevice(f, v)
 	if v.want.RequireMount {
-		l.gatherMounted(f, v, e)
+		g.gatherMounted(f, v, e)
 		return
 	}
 	e("opening "+v.want.Path, *f)
 	fd, err := mounts.Open(v.want.Path, unix.O_PATH)
-	l.gatherPool(f, fd, err, e, l.freshly())
+	g.gatherPool(f, fd, err, e, g.freshly())
 }
 
-func (l *gatherer) mounts(f *Facts) []mounts.Mount {
+func (g *gatherer) mounts(f *Facts) []mounts.Mount {
 	var err error
-	if l.table == nil {
-		l.table, err = mounts.OpenTable()
+	if g.table == nil {
+		g.table, err = mounts.OpenTable()
 	}
 	if err == nil {
 		var table []mounts.Mount
-		if table, l.seen, err = l.table.Mounts(); err == nil {
+		if table, g.seen, err = g.table.Mounts(); err == nil {
 			return table
 		}
 	}
@@ -104,11 +104,11 @@ func (l *gatherer) mounts(f *Facts) []mounts.Mount {
 
 // gatherMounted looks under the mount point before it looks at it: what lies under it is known even
 // while the mounted filesystem hangs.
-func (l *gatherer) gatherMounted(f *Facts, v view, e enter) {
-	expensive := l.freshly()
+func (g *gatherer) gatherMounted(f *Facts, v view, e enter) {
+	expensive := g.freshly()
 	e("looking under "+v.want.MountPoint, *f)
 	if v.mounted {
-		f.Under = l.under(f, v, expensive, e)
+		f.Under = g.under(f, v, expensive, e)
 	}
 	e("opening "+v.want.MountPoint, *f)
 	top, err := mounts.Open(v.want.MountPoint, unix.O_PATH)
@@ -133,14 +133,14 @@ func (l *gatherer) gatherMounted(f *Facts, v view, e enter) {
 	}
 	e("opening "+v.want.Path, *f)
 	fd, err := mounts.OpenBeneath(top, rel, unix.O_PATH)
-	l.gatherPool(f, fd, err, e, expensive)
+	g.gatherPool(f, fd, err, e, expensive)
 	if f.Marker.Looked {
-		l.keep(v, f.Under, expensive)
+		g.keep(v, f.Under, expensive)
 	}
 }
 
 // gatherPool asks the pool's directory, open at fd, which it closes.
-func (l *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bool) {
+func (g *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bool) {
 	f.Path = entry(fd, err)
 	if err != nil {
 		f.Refused = refused(err)
@@ -150,49 +150,50 @@ func (l *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bo
 	if f.Path.Kind != Directory {
 		return
 	}
-	question := "statfs of " + l.expect.Path
+	question := "statfs of " + g.expect.Path
 	e(question, *f)
 	if f.Space, err = space(fd); err != nil {
 		f.Failed = question + ": " + err.Error()
 		return
 	}
-	l.askDevice(f, fd, e)
-	f.Label = label(newView(l.expect, *f).pathOn, l.expect.SELinuxType, fd)
-	if l.expect.Quota {
-		e("asking "+l.expect.Path+" for its quotas", *f)
+	g.askDevice(f, fd, e)
+	f.Label = label(newView(g.expect, *f).pathOn, g.expect.SELinuxType, fd)
+	if g.expect.Quota {
+		e("asking "+g.expect.Path+" for its quotas", *f)
 		f.Quota = quotaOf(fd)
 	}
-	question = "reading " + l.expect.Path + "/" + MarkerPath
+	question = "reading " + g.expect.Path + "/" + MarkerPath
 	e(question, *f)
 	if f.Marker, err = marker(fd, expensive); err != nil {
 		f.Failed, f.Refused = question+": "+cause(err), refused(err)
 	}
 }
 
-// refused reports whether an error says that root lacks a permission. On a local filesystem it never does: a file server refused.
+// refused reports whether an error is a permission that root lacks. A local filesystem has no such error: a file server
+// refused.
 func refused(err error) bool {
 	return unix.Geteuid() == 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM))
 }
 
 // freshly reports whether the costly part has to be looked at anew.
-func (l *gatherer) freshly() bool {
-	age := l.time().Sub(l.expensive.at)
-	return age < 0 || age >= expensiveEvery || l.seen != l.expensive.generation
+func (g *gatherer) freshly() bool {
+	age := g.time().Sub(g.expensive.at)
+	return age < 0 || age >= expensiveEvery || g.seen != g.expensive.generation
 }
 
-func (l *gatherer) keep(v view, u Under, expensive bool) {
+func (g *gatherer) keep(v view, u Under, expensive bool) {
 	if !expensive {
 		return
 	}
-	l.expensive = expensiveFacts{}
+	g.expensive = expensiveFacts{}
 	if u.Immutable || v.want.Immutable == ImmutableOff {
-		l.expensive = expensiveFacts{at: l.time(), generation: l.seen, under: u}
+		g.expensive = expensiveFacts{at: g.time(), generation: g.seen, under: u}
 	}
 }
 
-func (l *gatherer) time() time.Time {
-	if l.now != nil {
-		return l.now()
+func (g *gatherer) time() time.Time {
+	if g.now != nil {
+		return g.now()
 	}
 	return time.Now()
 }

@@ -46,8 +46,8 @@ func NewProber(e Expect) *Prober { return &Prober{expect: e, look: gatherer{expe
 // How long the process that is asked to look may take: where the response decides whether the pool is good, and where it is a
 // warning.
 const (
-	answerWithin  = 30 * time.Second
-	warningWithin = time.Second
+	responseWithin = 30 * time.Second
+	warningWithin  = time.Second
 )
 
 // Asking has the bare directory of the mount point looked at by another process, where this one has not the right

@@ -82,22 +82,22 @@ func openOn(m mounts.Mount, dir string) (int, error) {
 	return fd, nil
 }
 
-func (l *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
+func (g *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 	if v.want.Immutable == ImmutableOff {
 		return Under{}
 	}
 	if !expensive {
-		return l.expensive.under
+		return g.expensive.under
 	}
 	if len(v.stack) == 0 { // mounted on nothing: the root, which rootFilesystem refuses
 		return Under{}
 	}
-	if l.ask == nil || mounts.Permitted() {
-		if u := underMount(v.stack[0], v.parent); l.ask == nil || u.Trouble != NotPermitted {
+	if g.ask == nil || mounts.Permitted() {
+		if u := underMount(v.stack[0], v.parent); g.ask == nil || u.Trouble != NotPermitted {
 			return u
 		}
 	}
-	return l.asked(f, v, e)
+	return g.asked(f, v, e)
 }
 
 // asked is the look of another process, which may look where this one may not. Its mount namespace is another one,
@@ -111,20 +111,20 @@ func (l *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 // then the table's generation differs at the next look, and nothing that was kept counts. The process that is asked
 // has to begin its look after it was asked. A mount that is not shared is seen in neither namespace, or in the one
 // that is newer: then the two directories differ (TestStorm in daemon/mountpoint).
-func (l *gatherer) asked(f *Facts, v view, e enter) Under {
-	question := fmt.Sprintf("asking %s what lies under %s", l.who, v.want.MountPoint)
+func (g *gatherer) asked(f *Facts, v view, e enter) Under {
+	question := fmt.Sprintf("asking %s what lies under %s", g.who, v.want.MountPoint)
 	e(question, *f)
-	within := answerWithin
+	within := responseWithin
 	if v.want.Immutable == ImmutableWarn {
 		within = warningWithin
 	}
-	b := l.ask(v.want.MountPoint, within)
+	b := g.ask(v.want.MountPoint, within)
 	u := b.Under
 	u.Looked = true
 	switch here := v.parent.Locate(v.want.MountPoint); {
-	case u.Trouble == NoAnswer && v.want.Immutable == ImmutableWarn:
+	case u.Trouble == NoResponse && v.want.Immutable == ImmutableWarn:
 		u.Trouble = NotPermitted
-	case u.Trouble == NoAnswer:
+	case u.Trouble == NoResponse:
 		f.Unanswered, f.Waited = question, within
 		return Under{}
 	case u.Trouble == "" && b.On != here:

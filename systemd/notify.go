@@ -15,8 +15,8 @@ import (
 
 // Notifier sends states to the service manager, over the socket that NOTIFY_SOCKET names
 // (sd_notify(3)). Its zero value is ready; it is safe for concurrent use. Where there is no socket
-// nothing is sent and nothing is wrong. An error says that the manager could not be told, which
-// an error is of interest for the log alone.
+// nothing is sent and nothing is wrong. An error means that the manager could not be told; it is
+// for the log alone.
 type Notifier struct{}
 
 // Ready says that start-up or a reload has finished, with a status line for people. It also resets the

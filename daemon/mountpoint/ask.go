@@ -73,7 +73,7 @@ func (c Client) Under(point string, within time.Duration) hostcheck.Bare {
 		case err == nil:
 			return b
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return trouble(hostcheck.NoAnswer, fmt.Errorf("no response from %s within %s", Service, within))
+			return trouble(hostcheck.NoResponse, fmt.Errorf("no response from %s within %s", Service, within))
 		case !passing(err) || time.Since(failing)+pause > c.Grace:
 			return trouble(hostcheck.NotPermitted, fmt.Errorf("this process has no CAP_SYS_ADMIN, and %w", explain(err)))
 		}

@@ -222,7 +222,7 @@ func TestHungParent(t *testing.T) {
 	fs.Silence()
 	threads := 0
 	for i := range 100 {
-		if b := env.client.Under(point, 10*time.Millisecond); b.Trouble != hostcheck.NoAnswer {
+		if b := env.client.Under(point, 10*time.Millisecond); b.Trouble != hostcheck.NoResponse {
 			t.Fatalf("request %d: %+v", i, b)
 		}
 		if i == 20 {

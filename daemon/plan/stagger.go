@@ -33,8 +33,8 @@ func StaggerDelay(uid, node string, nodes int, span time.Duration) time.Duration
 	return time.Duration(max(0, math.Log(float64(nodes))+math.Log(hashFraction(uid, node))) * float64(span))
 }
 
-// hashFraction is a rendezvous hash of object and node as a number above 0 and up to 1, evenly spread over the nodes. FNV alone leaves the last bytes of its input in the low bits, so they are mixed once more
-// (the finalizer of MurmurHash3).
+// hashFraction is a rendezvous hash of object and node as a number above 0 and up to 1, evenly spread over the nodes. FNV
+// alone leaves the last bytes of its input in the low bits, so they are mixed once more (the finalizer of MurmurHash3).
 func hashFraction(uid, node string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(uid))

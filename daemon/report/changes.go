@@ -6,7 +6,7 @@ import "time"
 // changes are reported at once; then one report in changesEvery tells the state as it is by then, and how often it
 // changed. The zero value is ready for use, by one goroutine.
 type Changes struct {
-	spent     float64   // reports, as they are forgotten
+	spent     float64   // reports that count still: one less each changesEvery
 	at        time.Time // when that was so
 	last      time.Time // when a change was reported last
 	unwritten int       // changes since then
