@@ -80,14 +80,14 @@ const wait = 20 * time.Second
 
 // environment is a socket, the file of the mount points, and the service.
 type environment struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	held   *os.File // the socket, which systemd would hold
 	server *exec.Cmd
 	client Client
 }
 
-func newEnvironment(t *testing.T, points ...string) *environment {
+func newEnvironment(t testing.TB, points ...string) *environment {
 	t.Helper()
 	env := &environment{t: t, dir: hosttest.Dir(t)}
 	env.listen()
@@ -159,7 +159,7 @@ func (env *environment) refuses(point, say string) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -174,3 +174,15 @@ func TestManyQuotaRequests(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A creation makes three requests, if the daemon may not make the calls itself.
+func BenchmarkQuotaRequest(b *testing.B) {
+	pool := hosttest.Dir(b)
+	env := newEnvironment(b)
+	env.limits(QuotaPool{pool, 100, 199})
+	for b.Loop() {
+		if err := env.request(pool, pool, quotaRequest{Call: callGet, ID: 100}); !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESRCH) {
+			b.Fatal(err)
+		}
+	}
+}
