@@ -19,6 +19,9 @@ var Config string
 //go:embed manifests.yaml
 var manifests string
 
+// ownNamespace is the one that is made for the daemons if no other one is asked for.
+const ownNamespace = "hostpath-provisioner"
+
 // Options are what differs between clusters.
 type Options struct {
 	Namespace   string // of the ServiceAccount; a DNS label, which the caller has checked
@@ -27,6 +30,9 @@ type Options struct {
 	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the default.
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
+	// Delete prints what is to be removed in place of what is to be applied: the same objects, but of the namespaces
+	// only the one of the default name, since another one may have what is not ours.
+	Delete bool
 	// TokenSecret asks for a token that does not expire, kept in a Secret. Without it each node gets
 	// one that is bound to its Node object and ends with it, or after a year.
 	TokenSecret bool
@@ -36,6 +42,19 @@ const boundToken = `#   TOKEN=$(kubectl create token hostpath-provisioner -n NAM
 #     --bound-object-kind=Node --bound-object-name="$NODE")`
 
 const secretToken = `#   TOKEN=$(kubectl get secret hostpath-provisioner -n NAMESPACE -o jsonpath='{.data.token}' | base64 -d)`
+
+const deletion = `# What a cluster administrator removes when no node runs the daemon any more:
+#
+#   hostpath-provisioner manifests --delete | kubectl delete --ignore-not-found -f -
+#
+# The CSIDriver goes first: without it the scheduler compares nothing, whatever is still published. The namespace
+# hostpath-provisioner goes with all that is in it. Another namespace stays, and what was published there is removed by
+#
+#   kubectl delete csistoragecapacities -n NAMESPACE -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=PROVISIONER
+#
+# Volumes and their data stay. A PersistentVolume that is deleted later keeps a finalizer that no daemon takes off:
+# see operation.md, "Removing the daemon".
+`
 
 const namespaceObject = `---
 apiVersion: v1
@@ -111,13 +130,17 @@ func Manifests(o Options) string {
 	if o.TokenSecret {
 		token, secret = secretToken, secretObject
 	}
-	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") {
-		namespace = "" // the cluster's own, there already
+	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") || o.Delete && o.Namespace != ownNamespace {
+		namespace = "" // the cluster's own, there already; or one that stays
 	}
 	if o.NoClasses {
 		classes = ""
 	}
-	text := strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(manifests)
+	text := manifests
+	if o.Delete {
+		text = deletion + text[strings.Index(text, "@DRIVER@"):]
+	}
+	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(text)
 	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))).Replace(text)
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,24 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 		all[meta.Kind+" "+name] = kinds[kind]
 	}
 	return list, all
+}
+
+// What is removed is what was applied, the CSIDriver first, but no namespace that may have what is not ours.
+func TestManifestsDelete(t *testing.T) {
+	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false, "kube-system": false} {
+		o := Options{Namespace: namespace, Provisioner: "p", TokenSecret: true}
+		applied, _ := objects(t, Manifests(o))
+		o.Delete = true
+		text := Manifests(o)
+		removed, _ := objects(t, text)
+		want := slices.DeleteFunc(applied, func(o string) bool { return strings.HasPrefix(o, "Namespace ") && !own })
+		if !slices.Equal(removed, want) || removed[0] != "CSIDriver p" {
+			t.Errorf("of %s: %q, want %q", namespace, removed, want)
+		}
+		if labels := "-n " + namespace + " -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=p\n"; !strings.Contains(text, labels) || strings.Contains(text, "@") {
+			t.Errorf("of %s:\n%s", namespace, text)
+		}
+	}
 }
 
 func TestManifests(t *testing.T) {

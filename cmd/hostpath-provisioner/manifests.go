@@ -19,7 +19,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 	var o packaging.Options
 	c := &cobra.Command{
 		Use:   "manifests",
-		Short: "Print what a cluster administrator applies, and how to make a node's kubeconfig",
+		Short: "Print what a cluster administrator applies, or removes, and how to make a node's kubeconfig",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.Provisioner == "" {
@@ -40,6 +40,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Provisioner, "provisioner", "", "of the StorageClasses; default as configured on this host")
 	c.Flags().StringVar(&o.ClassPrefix, "class-prefix", "", "of the StorageClasses' names; default the provisioner's name")
 	c.Flags().BoolVar(&o.NoClasses, "no-classes", false, "print no StorageClasses")
+	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
 	return c
 }

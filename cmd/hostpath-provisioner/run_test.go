@@ -218,6 +218,7 @@ func TestManifests(t *testing.T) {
 	}{
 		{nil, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "torchbox.com/hostpath"}},
 		{[]string{"--namespace", "storage", "--provisioner", "hostpath", "--token-secret"}, packaging.Options{Namespace: "storage", Provisioner: "hostpath", TokenSecret: true}},
+		{[]string{"--delete", "--provisioner", "p"}, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "p", Delete: true}},
 	} {
 		if got, want := h.raw(append([]string{"manifests"}, c.args...)...), packaging.Manifests(c.want)+"exit 0\n"; got != want {
 			t.Errorf("%q: %s", c.args, got)

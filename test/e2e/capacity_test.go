@@ -1,20 +1,27 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // driver makes the CSIDriver that the manifests have, and the right to it, for the test's own provisioner.
@@ -271,5 +278,76 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] == silent.node {
 			t.Errorf("%s is on %s, which publishes nothing", name, silent.node)
 		}
+	}
+}
+
+// What `manifests --delete` prints takes everything out of the cluster: where the scheduler compared a moment ago it compares
+// nothing, and what another driver has is as it was.
+func TestManifestsDelete(t *testing.T) {
+	t.Parallel()
+	own := fixture.OwnPlane(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	t.Cleanup(cancel)
+	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "hostpath-provisioner"}}
+	h := w.newHost("a").run()
+	class, foreign := w.Class("c", wait), w.foreignDriver(h)
+	w.Eventually("the scheduler compares", w.compared)
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
+	w.claim("data", class, "1Gi")
+	w.pod("user", nil, "data")
+	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+	h.Kill()
+	w.kubectl(rig.Binary() + " manifests --delete | kubectl delete --ignore-not-found -f -")
+
+	_, err := w.Client().StorageV1().CSIDrivers().Get(ctx, w.Provisioner, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the CSIDriver: %v", err)
+	}
+	all, err := w.Client().StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
+	w.Must(err)
+	if len(all.Items) != 1 || all.Items[0].Namespace != "default" || all.Items[0].StorageClassName != foreign {
+		t.Errorf("published: %+v", all.Items)
+	}
+	w.claim("later", class, "1Gi") // the pod of data is tried again after minutes
+	w.claim("foreign", foreign, "10Mi")
+	w.claim("foreign-huge", foreign, "1Gi")
+	for _, claim := range []string{"later", "foreign", "foreign-huge"} {
+		w.pod("user-of-"+claim, nil, claim)
+	}
+	given := func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == h.node }
+	for _, claim := range []string{"later", "foreign"} {
+		_, err := w.WaitClaim(w.Soon(), "default", claim, given)
+		w.Must(err)
+	}
+	w.Eventually("what the other driver published is compared", func() bool {
+		return w.refusedFor("user-of-foreign-huge", "did not have enough free storage")
+	})
+}
+
+// foreignDriver is another driver, which publishes 100 MiB for its class on the node of h. It returns the class.
+func (w *environment) foreignDriver(h *host) string {
+	w.Helper()
+	yes := true
+	_, err := w.Client().StorageV1().CSIDrivers().Create(w.Ctx, &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign.example"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &yes},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	class := w.Class("foreign", wait, func(c *storagev1.StorageClass) { c.Provisioner = "foreign.example" })
+	size := resource.MustParse("100Mi")
+	_, err = w.Client().StorageV1().CSIStorageCapacities(w.Namespace).Create(w.Ctx, &storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: "host-of-" + h.node}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	return class
+}
+
+// kubectl runs a line with kubectl in it, as an administrator does.
+func (w *environment) kubectl(line string) {
+	w.Helper()
+	cmd := exec.CommandContext(w.Ctx, "sh", "-c", line)
+	cmd.Env = []string{"PATH=" + filepath.Join(rig.Root(), ".build") + ":" + os.Getenv("PATH"), "HOME=" + hosttest.Dir(w), "KUBECONFIG=" + w.Kubeconfig()}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.Fatalf("%s: %v\n%s", line, err, out)
 	}
 }
