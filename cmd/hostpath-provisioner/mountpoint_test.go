@@ -45,15 +45,17 @@ func mountPointService(h *host) mountpoint.Client {
 	return mountpoint.Client{Socket: path, Grace: 10 * time.Second}
 }
 
+// configure writes the configuration, and what the generator reads.
+func configure(h *host, text string) {
+	h.t.Helper()
+	h.write("config.toml", text)
+	h.write("etc/config.toml", text)
+}
+
 // A process of the service that starts while the configuration has errors looks under the mount points of the last valid
 // one that the generator read, and for no other path.
 func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 	h := newHost(t, "")
-	configure := func(text string) {
-		t.Helper()
-		h.write("config.toml", text) // what the generator reads
-		h.write("etc/config.toml", text)
-	}
 	valid := strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n[pool.other]\npath = 'BASE/other'\nimmutable = 'off'\n", "BASE", h.base)
 	for _, dir := range []string{"fast", "other"} {
 		h.must(os.Mkdir(h.path(dir), 0o700))
@@ -65,19 +67,19 @@ func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 			t.Errorf("%s: %s: %+v", when, dir, b)
 		}
 	}
-	configure("pool = 5\n")
+	configure(h, "pool = 5\n")
 	looks("nothing is kept", "fast", hostcheck.NotPermitted)
 
-	configure(valid)
+	configure(h, valid)
 	generated(t, h)
-	configure("pool = 5\n")
+	configure(h, "pool = 5\n")
 	looks("a kept list", "fast", "")
 	looks("a kept list", "other", hostcheck.NotPermitted)
 
 	h.write(kept+"/"+mountPointsFile, `["`+h.path("fast")+`"`)
 	looks("a list written in part", "fast", hostcheck.NotPermitted)
 
-	configure(strings.Replace(valid, "[pool.fast]", "[pool.fast]\nimmutable = 'off'", 1))
+	configure(h, strings.Replace(valid, "[pool.fast]", "[pool.fast]\nimmutable = 'off'", 1))
 	h.write(kept+"/"+mountPointsFile, `["`+h.path("fast")+`"]`)
 	looks("a valid configuration counts alone", "fast", hostcheck.NotPermitted)
 }
@@ -85,11 +87,6 @@ func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 // The same for the limits of projects, of pools and numbers that the last valid configuration has.
 func TestQuotaPoolsOfLastValidConfiguration(t *testing.T) {
 	h := newHost(t, "")
-	configure := func(text string) {
-		t.Helper()
-		h.write("config.toml", text) // what the generator reads
-		h.write("etc/config.toml", text)
-	}
 	h.must(os.Mkdir(h.path("fast"), 0o700))
 	var device unix.Stat_t
 	h.must(unix.Stat(h.path("fast"), &device))
@@ -101,15 +98,15 @@ func TestQuotaPoolsOfLastValidConfiguration(t *testing.T) {
 			t.Errorf("%s: %+v", when, b)
 		}
 	}
-	configure("pool = 5\n")
+	configure(h, "pool = 5\n")
 	limits("nothing is kept", 100, "cannot read the configuration")
 
-	configure(strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\nquota = 'project'\nquota_ids = [100, 199]\n", "BASE", h.base))
+	configure(h, strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\nquota = 'project'\nquota_ids = [100, 199]\n", "BASE", h.base))
 	generated(t, h)
-	configure("pool = 5\n")
+	configure(h, "pool = 5\n")
 	limits("a kept list", 100, "")
 	limits("a project of no kept range", 200, "cannot read the configuration")
 
-	configure(strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n", "BASE", h.base))
+	configure(h, strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n", "BASE", h.base))
 	limits("a valid configuration counts alone", 100, "no configured pool")
 }
