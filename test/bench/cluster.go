@@ -88,7 +88,7 @@ func (r *running) asUser(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintln(r.out, s.clusterLine())
+	fmt.Fprintln(r.out, s.clusterLine(r.verbose))
 	r.samples = append(r.samples, s)
 	return nil
 }
@@ -211,7 +211,7 @@ func (r *running) burstOfPods(ctx context.Context, s *sample) ([]*corev1.Pod, er
 	}
 	all, err := r.environment.audit.settle(ctx)
 	s.requests, s.others = all[nodeOf(r.fixture.contender)], m.others
-	s.binder = float64(all[binderNode].Total()) / float64(r.pods)
+	s.byBinder = all[binderNode]
 	s.cpu = r.ownCPU() - m.own[r]
 	return pods, err
 }

@@ -14,9 +14,13 @@ const (
 	wantRemoved = 0.95 // volumes a second that go: the same
 )
 
-func (s sample) clusterLine() string {
-	return fmt.Sprintf("%-24s %-8s #%d  %5.2f pods/s  %5.2f claims/s  p50 %s  p99 %s  StatefulSet %s  %5.2f volumes/s removed  %.1f requests of the binder/claim  others used %2.0f%%",
-		titles[s.contender], s.kase, s.repeat+1, s.rate, s.bound, seconds(s.p50()), seconds(s.p99()), seconds(s.ordered), s.removed, s.binder, 100*s.others)
+func (s sample) clusterLine(verbose bool) string {
+	line := fmt.Sprintf("%-24s %-8s #%d  %5.2f pods/s  %5.2f claims/s  p50 %s  p99 %s  StatefulSet %s  %5.2f volumes/s removed  %.1f requests of the binder/claim  others used %2.0f%%",
+		titles[s.contender], s.kase, s.repeat+1, s.rate, s.bound, seconds(s.p50()), seconds(s.p99()), seconds(s.ordered), s.removed, binderOf(s), 100*s.others)
+	if !verbose {
+		return line
+	}
+	return line + "\n    the binder: " + s.byBinder.String()
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -69,5 +73,5 @@ func (b *bench) clusterVerdicts() []string {
 
 func boundOf(s sample) float64         { return s.bound }
 func removedOf(s sample) float64       { return s.removed }
-func binderOf(s sample) float64        { return s.binder }
+func binderOf(s sample) float64        { return float64(s.byBinder.Total()) / float64(s.claims) }
 func orderedOf(s sample) time.Duration { return s.ordered }

@@ -54,9 +54,9 @@ func TestClusterReport(t *testing.T) {
 	b := &bench{options: options{contenders: allContenders, pods: 10, replicas: 3}}
 	for repeat := range 3 {
 		noise := float64(repeat + 1)
-		of := func(contender string, rate, bound, removed float64, ordered time.Duration, binder float64) {
+		of := func(contender string, rate, bound, removed float64, ordered time.Duration, binder int) {
 			s := testSample(contender, caseCluster, repeat, rate*noise, 2*time.Second, 2)
-			s.bound, s.removed, s.ordered, s.binder = bound*noise, removed*noise, ordered, binder
+			s.bound, s.removed, s.ordered, s.byBinder = bound*noise, removed*noise, ordered, requests{"update persistentvolumeclaims": binder * s.claims}
 			b.samples = append(b.samples, s)
 		}
 		of(nameTuned, 4, 4.5, 20, 10*time.Second, 6)

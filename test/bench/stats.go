@@ -24,10 +24,10 @@ type sample struct {
 	others   float64       // part of the machine that strangers used meanwhile
 
 	// Of the case cluster alone, in which the rate is of pods, and the latency that of a pod, from its creation to its node.
-	bound   float64       // claims a second, from the first pod's creation to the last claim's being bound
-	ordered time.Duration // from a StatefulSet's creation to the node of its last pod
-	removed float64       // volumes a second, from the first claim's deletion to the last volume's end
-	binder  float64       // requests of the controller that binds claims, for each pod
+	bound    float64       // claims a second, from the first pod's creation to the last claim's being bound
+	ordered  time.Duration // from a StatefulSet's creation to the node of its last pod
+	removed  float64       // volumes a second, from the first claim's deletion to the last volume's end
+	byBinder requests      // of the controller that binds claims, while the pods came
 }
 
 // newSample is what the observer saw of a case that began at start.
