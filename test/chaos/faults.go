@@ -91,8 +91,8 @@ func refuse(w http.ResponseWriter, r *http.Request, f fault) {
 	_, _ = w.Write(body)
 }
 
-// weather is how likely each fault is for each kind of request.
-type weather struct {
+// faultRates are how likely each fault is for each kind of request.
+type faultRates struct {
 	odds map[kind]map[fault]int // in per mille
 	deaf bool                   // the server hears of nothing that is refused
 	dark bool                   // watches that are under way end
@@ -107,10 +107,10 @@ func of(perMille int, faults ...fault) map[fault]int {
 	return all
 }
 
-// The weathers. In misery every third write, every fourth read and most watches go wrong.
+// The rates of the phases. In misery every third write, every fourth read and most watches go wrong.
 var (
-	fair   = weather{}
-	misery = weather{odds: map[kind]map[fault]int{
+	fair   = faultRates{}
+	misery = faultRates{odds: map[kind]map[fault]int{
 		reading:  of(25, cutBefore, cutAfter, delayed, twice, gone, noServer, tooMany, internal, unavailable, half),
 		writing:  of(35, cutBefore, cutAfter, delayed, twice, conflict, noServer, tooMany, internal, unavailable, half),
 		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
@@ -118,10 +118,10 @@ var (
 	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
 	// nothing, because that would end the watches on the same connection. Few are told that they are too many:
 	// client-go waits a second then, and a worker that waits cannot be seen to be too eager.
-	refusing = weather{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
+	refusing = faultRates{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
 	refused  = rarely(tooMany, of(196, conflict, gone, noServer, internal, unavailable))
 	// dark lets nothing through.
-	dark    = weather{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
+	dark    = faultRates{deaf: true, dark: true, odds: map[kind]map[fault]int{reading: nothing, writing: nothing, watching: nothing}}
 	nothing = rarely(tooMany, of(196, cutBefore, conflict, gone, internal, unavailable))
 )
 
@@ -136,14 +136,14 @@ func rarely(f fault, all map[fault]int) map[fault]int {
 	return all
 }
 
-// sky is the weather now, and the count of what it did. The seed decides the sequence of the draws;
+// injector draws faults by the rates of the moment, and counts them. The seed decides the sequence of the draws;
 // which request meets which draw is up to the processes.
-type sky struct {
+type injector struct {
 	mu      sync.Mutex
 	random  *rand.Rand
-	weather weather
-	changed chan struct{} // closed when the weather turns
-	hushed  chan struct{} // closed when the watches that there are fall silent
+	rates   faultRates
+	changed chan struct{} // closed when the rates change
+	silent  chan struct{} // closed when the watches that there are fall silent
 	tally   tally
 }
 
@@ -165,54 +165,54 @@ func (t tally) sum() (n int) {
 	return n
 }
 
-func newSky(seed uint64) *sky {
-	return &sky{
-		random: rand.New(rand.NewPCG(seed, 1)), weather: fair, tally: newTally(),
-		changed: make(chan struct{}), hushed: make(chan struct{}),
+func newInjector(seed uint64) *injector {
+	return &injector{
+		random: rand.New(rand.NewPCG(seed, 1)), rates: fair, tally: newTally(),
+		changed: make(chan struct{}), silent: make(chan struct{}),
 	}
 }
 
-// turn changes the weather; watches that are under way meet the new one.
-func (s *sky) turn(w weather) {
+// set changes the rates, also for watches that are under way.
+func (s *injector) set(rates faultRates) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.weather = w
+	s.rates = rates
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// hush silences every watch that there is, for good. Those that begin later are not.
-func (s *sky) hush() {
+// silence silences every watch that there is, for good. Those that begin later are not.
+func (s *injector) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.hushed)
-	s.hushed = make(chan struct{})
+	close(s.silent)
+	s.silent = make(chan struct{})
 }
 
-// news are closed when the weather turns, and when watches fall silent.
-func (s *sky) news() (changed, hushed <-chan struct{}) {
+// signals are closed when the rates change, and when watches fall silent.
+func (s *injector) signals() (changed, silent <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.changed, s.hushed
+	return s.changed, s.silent
 }
 
-// fate counts a request and draws what happens to it.
-func (s *sky) fate(k kind) fault {
+// next counts a request and draws what happens to it.
+func (s *injector) next(k kind) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(k)
 	return s.draw(k)
 }
 
-// again draws for a watch that is under way when the weather turns.
-func (s *sky) again() fault {
+// again draws for a watch that is under way when the rates change.
+func (s *injector) again() fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draw(watching)
 }
 
-func (s *sky) draw(k kind) fault {
-	draw, odds := s.random.IntN(1000), s.weather.odds[k]
+func (s *injector) draw(k kind) fault {
+	draw, odds := s.random.IntN(1000), s.rates.odds[k]
 	for _, f := range slices.Sorted(maps.Keys(odds)) {
 		if draw -= odds[f]; draw < 0 {
 			s.tally.faults[f]++
@@ -222,7 +222,7 @@ func (s *sky) draw(k kind) fault {
 	return none
 }
 
-func (s *sky) count(k kind) {
+func (s *injector) count(k kind) {
 	s.tally.requests[k]++
 	if now := time.Now().Unix(); now != s.tally.second {
 		s.tally.second, s.tally.inSecond = now, 0
@@ -232,14 +232,14 @@ func (s *sky) count(k kind) {
 }
 
 // note counts a fault that was not drawn.
-func (s *sky) note(f fault) {
+func (s *injector) note(f fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tally.faults[f]++
 }
 
 // reset returns what was counted and begins anew.
-func (s *sky) reset() tally {
+func (s *injector) reset() tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.tally
@@ -248,7 +248,7 @@ func (s *sky) reset() tally {
 }
 
 // saw reports whether each of these faults happened since the last reset.
-func (s *sky) saw(all []fault) func() bool {
+func (s *injector) saw(all []fault) func() bool {
 	return func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -256,22 +256,22 @@ func (s *sky) saw(all []fault) func() bool {
 	}
 }
 
-// early throws a coin for whether a request is refused before the server hears of it.
-func (s *sky) early() bool {
+// beforeServer draws whether a request is refused before the server has it.
+func (s *injector) beforeServer() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.weather.deaf || s.random.IntN(2) == 0
+	return s.rates.deaf || s.random.IntN(2) == 0
 }
 
 // dark reports whether watches end.
-func (s *sky) dark() bool {
+func (s *injector) dark() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.weather.dark
+	return s.rates.dark
 }
 
 // within is a random time below the limit.
-func (s *sky) within(limit time.Duration) time.Duration {
+func (s *injector) within(limit time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Duration(s.random.Int64N(int64(limit)))
@@ -280,8 +280,8 @@ func (s *sky) within(limit time.Duration) time.Duration {
 // longest is how long a request is delayed at most.
 const longest = 2 * time.Second
 
-// linger is a delay.
-func (s *sky) linger(ctx context.Context) {
+// delay waits for a random time, up to longest.
+func (s *injector) delay(ctx context.Context) {
 	timer := time.NewTimer(s.within(longest))
 	defer timer.Stop()
 	select {

@@ -4,7 +4,7 @@
 // writes halves of responses and of events, and lets watches fall silent. Meanwhile claims are made and
 // deleted at a steady pace, at the API server itself, and data is written into their volumes.
 //
-// The phases: fair weather, to compare with; refused, where nothing passes, at first but the watches;
+// The phases: fair weather, without faults, to compare with; refused, where nothing passes, at first but the watches;
 // killed, the control plane with its etcd by SIGKILL, and started again; restored, the same with etcd's
 // data put back to the moment of that kill; misery, where all of the above happens to a quarter or a
 // third of all requests and most watches; ahead and behind, the same with the daemon's clock ten
@@ -15,7 +15,7 @@
 // anywhere. After the restore volumes whose claims and objects are forgotten keep their data, also
 // over a restart of the daemon. A phase has a shortest time, and goes on until it has met what it is about:
 // its faults, claims made and deleted, volumes that the restored server will not know. The requests that
-// the proxy counted while it was bad are bounded: by what the claims of a second cost in fair weather, from when all is
+// the proxy counted while it was bad are bounded: by what the claims of a second cost without faults, from when all is
 // settled until it is again, or, where nothing is done, by the pauses that the daemon makes between two tries
 // (phases.go). Neither depends on how fast the machine is. What was lost is printed, and the exit code is 1.
 //
@@ -120,11 +120,11 @@ func tell(ctx context.Context, opt options) int {
 type environment struct {
 	*harness.Environment
 	opt     options
-	sky     *sky
+	faults  *injector
 	proxy   *proxy
 	load    *harness.Load
 	checker *checker
-	fair    float64 // requests that the claims of a second cost in fair weather
+	fair    float64 // requests that the claims of a second cost without faults
 	skewed  string  // the daemon with another clock, if it is played
 	kept    int     // orphans
 	back    int     // claims that were deleted and came back
@@ -148,7 +148,7 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	e.startProxy()
 	e.addPeer(ctx, pool)
 	p.Must(e.Run(ctx), "starting the daemon")
-	p.Cleanup(func() error { e.sky.turn(fair); return nil }) // for what the daemon writes at its end
+	p.Cleanup(func() error { e.faults.set(fair); return nil }) // for what the daemon writes at its end
 	e.load = harness.NewLoad(e.Client, e.Namespace, opt.live, opt.seed, e.claim)
 	e.load.Growing()
 	e.checker = newChecker(e.Environment, opt.scope, e.Storages(pool), e.load)
@@ -160,9 +160,9 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 const poolMiB = 512
 
 func (e *environment) startProxy() {
-	e.sky = newSky(e.opt.seed)
+	e.faults = newInjector(e.opt.seed)
 	var err error
-	e.proxy, err = newProxy(e.Cluster.Config(), e.sky)
+	e.proxy, err = newProxy(e.Cluster.Config(), e.faults)
 	e.Must(err, "starting the proxy")
 	e.Cleanup(func() error { e.proxy.close(); return nil })
 	e.Must(e.Redirect(e.proxy.address, e.proxy.ca), "pointing the daemon to the proxy")

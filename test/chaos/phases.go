@@ -19,7 +19,7 @@ type phase struct {
 	name string
 	play func(e *environment, ctx context.Context)
 	// bound is how many requests a second may be counted while it lasts, as a multiple of what the claims of a
-	// second cost in fair weather, until they are settled; the pace of the claims is the same. 0: no bound.
+	// second cost without faults, until they are settled; the pace of the claims is the same. 0: no bound.
 	bound  float64
 	futile bool    // nothing is done, so that all requests are tries, and the bound is the pauses between them
 	needs  []fault // faults that must have happened, or the phase proves nothing
@@ -88,7 +88,7 @@ func (e *environment) play(ctx context.Context) *result {
 	return r
 }
 
-// one plays a phase while claims come and go, lets everything settle in fair weather, and judges.
+// one plays a phase while claims come and go, lets everything settle without faults, and judges.
 func (e *environment) one(ctx context.Context, p phase) row {
 	e.Say("%s", p.name)
 	r := row{phase: p}
@@ -98,10 +98,10 @@ func (e *environment) one(ctx context.Context, p phase) row {
 		e.until(ctx, e.moved)
 		r.lasted = time.Since(begin)
 		if p.name != fairWeather {
-			r.tally = e.sky.reset()
+			r.tally = e.faults.reset()
 		}
 	})
-	e.sky.turn(fair)
+	e.faults.set(fair)
 	r.made, r.deleted = e.load.Count()
 	e.load.ResetCount()
 	patience := e.opt.settle
@@ -110,7 +110,7 @@ func (e *environment) one(ctx context.Context, p phase) row {
 	}
 	r.found, r.settled = e.checker.settle(ctx, patience)
 	if p.name == fairWeather {
-		r.tally = e.sky.reset()
+		r.tally = e.faults.reset()
 	}
 	if p.name == "restored" {
 		e.afterRestore(ctx, &r)
@@ -123,7 +123,7 @@ func (e *environment) one(ctx context.Context, p phase) row {
 func (e *environment) underLoad(ctx context.Context, during func()) {
 	loaded, end := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	e.sky.reset()
+	e.faults.reset()
 	e.load.ResetCount()
 	go func() { e.load.RunPaced(loaded, e.opt.rate); close(ended) }()
 	during()
@@ -151,7 +151,7 @@ func (e *environment) weigh(p phase, r *row) {
 		r.found.Fault(noDirectory, "%s", volume)
 	}
 	if p.name == fairWeather && r.made > 0 {
-		// The weather begins and ends with everything settled, so this is what a claim costs that comes and goes,
+		// The phase begins and ends with everything settled, so this is what a claim costs that comes and goes,
 		// however slow the machine is.
 		e.fair = float64(r.tally.sum()) / float64(r.made) * float64(e.opt.rate)
 	}
@@ -223,7 +223,7 @@ func uids(claims map[string]string) map[string]bool {
 	return all
 }
 
-// fine is fair weather, for so many claims as come in its time on an idle machine.
+// fine is the phase without faults, for so many claims as come in its time on an idle machine.
 func (e *environment) fine(ctx context.Context) {
 	e.pass(ctx, e.opt.time)
 	enough := int(e.opt.time.Seconds()) * e.opt.rate / 2
@@ -231,18 +231,18 @@ func (e *environment) fine(ctx context.Context) {
 }
 
 func (e *environment) miserable(ctx context.Context) {
-	e.sky.turn(misery)
+	e.faults.set(misery)
 	e.pass(ctx, 2*e.opt.time)
-	e.until(ctx, e.sky.saw(everyFault))
+	e.until(ctx, e.faults.saw(everyFault))
 }
 
 func (e *environment) refused(ctx context.Context) {
-	e.sky.turn(refusing)
+	e.faults.set(refusing)
 	e.pass(ctx, e.opt.time/2)
-	e.until(ctx, e.sky.saw(refusals))
-	e.sky.turn(dark)
+	e.until(ctx, e.faults.saw(refusals))
+	e.faults.set(dark)
 	e.pass(ctx, e.opt.time/2)
-	e.until(ctx, e.sky.saw([]fault{cutBefore}))
+	e.until(ctx, e.faults.saw([]fault{cutBefore}))
 }
 
 // killed also keeps etcd's data as it then was.
@@ -256,7 +256,7 @@ func (e *environment) die(ctx context.Context, meanwhile func() error) {
 	e.Must(e.Cluster.Kill(), "killing the control plane")
 	e.Must(meanwhile(), "at its data")
 	e.pass(ctx, e.opt.time/2)
-	e.until(ctx, e.sky.saw([]fault{away}))
+	e.until(ctx, e.faults.saw([]fault{away}))
 	e.Must(e.Cluster.Restart(ctx), "starting the control plane again")
 }
 
@@ -265,11 +265,11 @@ func (e *environment) etcd() string { return filepath.Join(e.Cluster.Dir(), "etc
 // apart runs the daemon with another clock, in misery.
 func (e *environment) apart(ctx context.Context, by time.Duration) {
 	e.recast(ctx, e.skewed, fmt.Sprintf("%s=%d", clockEnv, int(by.Seconds())))
-	e.sky.turn(misery)
+	e.faults.set(misery)
 	e.pass(ctx, e.opt.time)
-	e.until(ctx, e.sky.saw([]fault{conflict}))
+	e.until(ctx, e.faults.saw([]fault{conflict}))
 	e.mustBeApart(by)
-	e.sky.turn(fair)
+	e.faults.set(fair)
 	e.recast(ctx, e.opt.daemon)
 }
 
@@ -296,7 +296,7 @@ func (e *environment) mustBeApart(by time.Duration) {
 // A watch that dies before is given up after its time, within kube.StaleAfter.
 func (e *environment) silent(ctx context.Context) {
 	e.pass(ctx, 75*time.Second)
-	e.sky.hush()
+	e.faults.silence()
 	e.pass(ctx, min(e.opt.time, 20*time.Second))
 }
 

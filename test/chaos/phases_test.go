@@ -19,7 +19,7 @@ func TestTries(t *testing.T) {
 
 // Where nothing is to pass, each draw is a fault.
 func TestOddsOfNothing(t *testing.T) {
-	for name, w := range map[string]weather{"refusing": refusing, "dark": dark} {
+	for name, w := range map[string]faultRates{"refusing": refusing, "dark": dark} {
 		for kind, odds := range w.odds {
 			sum := 0
 			for _, n := range odds {

@@ -29,11 +29,11 @@ type proxy struct {
 	target   *url.URL
 	upstream http.RoundTripper
 	server   *http.Server
-	sky      *sky
+	faults   *injector
 }
 
 // newProxy listens on loopback and passes on to the server of config.
-func newProxy(config *rest.Config, s *sky) (*proxy, error) {
+func newProxy(config *rest.Config, s *injector) (*proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func newProxy(config *rest.Config, s *sky) (*proxy, error) {
 		return nil, err
 	}
 	p := &proxy{
-		address: "https://" + listener.Addr().String(), ca: ca, target: target, sky: s,
+		address: "https://" + listener.Addr().String(), ca: ca, target: target, faults: s,
 		upstream: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
 			DisableCompression: true, // what is compressed stays so
@@ -100,20 +100,20 @@ func selfSigned() (tls.Certificate, []byte, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// ServeHTTP is one request: its fate is drawn, then it is served accordingly.
+// ServeHTTP draws a fault for a request, and serves it accordingly.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		cut(r)
 	}
 	kind := kindOf(r)
-	f := p.sky.fate(kind)
+	f := p.faults.next(kind)
 	switch {
 	case f == delayed:
-		p.sky.linger(r.Context())
+		p.faults.delay(r.Context())
 	case f == cutBefore:
 		cut(r)
-	case f.refusal() && p.sky.early():
+	case f.refusal() && p.faults.beforeServer():
 		refuse(w, r, f) // before the server heard of it
 		return
 	case kind == watching:
@@ -152,7 +152,7 @@ func (p *proxy) ask(r *http.Request, body []byte) (*http.Response, error) {
 // away breaks the connection, because the server's is broken, or is not to be had.
 func (p *proxy) away(r *http.Request) {
 	if r.Context().Err() == nil { // else it was the client's, by another request's fault
-		p.sky.note(away)
+		p.faults.note(away)
 	}
 	cut(r)
 }

@@ -42,12 +42,12 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// through is a real client of the server, behind a proxy with this weather.
-func (s *server) through(t *testing.T, w weather) (kubernetes.Interface, *sky) {
+// through is a real client of the server, behind a proxy with these rates of faults.
+func (s *server) through(t *testing.T, rates faultRates) (kubernetes.Interface, *injector) {
 	t.Helper()
-	sky := newSky(1)
-	sky.turn(w)
-	p, err := newProxy(&rest.Config{Host: s.URL}, sky)
+	faults := newInjector(1)
+	faults.set(rates)
+	p, err := newProxy(&rest.Config{Host: s.URL}, faults)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +60,12 @@ func (s *server) through(t *testing.T, w weather) (kubernetes.Interface, *sky) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, sky
+	return client, faults
 }
 
-func always(f fault) weather {
+func always(f fault) faultRates {
 	odds := map[fault]int{f: 1000}
-	return weather{odds: map[kind]map[fault]int{reading: odds, writing: odds, watching: odds}}
+	return faultRates{odds: map[kind]map[fault]int{reading: odds, writing: odds, watching: odds}}
 }
 
 // Each fault comes to the client as what it is called.
@@ -78,7 +78,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(string(f), func(t *testing.T) {
 			s := newServer(t)
-			client, sky := s.through(t, always(f))
+			client, faults := s.through(t, always(f))
 			err := client.CoreV1().RESTClient().Get().Namespace("default").Resource("persistentvolumeclaims").Name("a").
 				MaxRetries(0).Do(t.Context()).Error()
 			if !is(err) {
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 			case f == twice && n != 2, f == cutBefore && n != 0, f == cutAfter && n == 0, f == none && n != 1:
 				t.Errorf("%d requests reached the server", n)
 			}
-			if counted := sky.reset(); f != none && counted.faults[f] == 0 || counted.requests[reading] == 0 {
+			if counted := faults.reset(); f != none && counted.faults[f] == 0 || counted.requests[reading] == 0 {
 				t.Errorf("counted: %+v", counted)
 			}
 		})
@@ -133,16 +133,16 @@ func TestErrorInAWatch(t *testing.T) {
 // A silenced watch stays open; one that begins later lives.
 func TestSilence(t *testing.T) {
 	s := newServer(t)
-	client, sky := s.through(t, fair)
+	client, faults := s.through(t, fair)
 	w := watchClaims(t, client)
-	sky.hush()
+	faults.silence()
 	s.CloseClientConnections() // the server's end; the client must not see it
 	select {
 	case e, open := <-w.ResultChan():
 		t.Errorf("the silenced watch delivered %v, open: %t", e, open)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if n := sky.reset().faults[silenced]; n != 1 {
+	if n := faults.reset().faults[silenced]; n != 1 {
 		t.Errorf("%d watches were silenced, want 1", n)
 	}
 	w.Stop()
@@ -151,10 +151,10 @@ func TestSilence(t *testing.T) {
 // Nothing passes a server that refuses everything, and its watches break.
 func TestDark(t *testing.T) {
 	s := newServer(t)
-	client, sky := s.through(t, fair)
+	client, faults := s.through(t, fair)
 	w := watchClaims(t, client)
 	<-s.requests
-	sky.turn(dark)
+	faults.set(dark)
 	if e, open := <-w.ResultChan(); open && e.Type != watch.Error {
 		t.Errorf("the watch delivered %v", e)
 	}

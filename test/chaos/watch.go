@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// soon is how long a watch lives at most before what it was fated to happens.
+// soon is how long a watch lives at most before its fault.
 const soon = 5 * time.Second
 
-// watch passes events on, until what is fated happens. Faults of the response happen in its middle.
+// watch passes events on until its fault. Faults of the response happen in the middle of it.
 func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
-	changed, hushed := p.sky.news()
+	changed, silent := p.faults.signals()
 	response, err := p.ask(r, nil)
 	if err != nil {
 		p.away(r)
@@ -33,7 +33,7 @@ func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
 	copyHeader(w, response)
 	s := &stream{w: w, flush: http.NewResponseController(w).Flush, frames: frames(r, response.Body)}
 	_ = s.flush()
-	fated := p.fated(f)
+	ends := p.endOf(f)
 	for {
 		select {
 		case <-r.Context().Done():
@@ -43,26 +43,26 @@ func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
 				return
 			}
 			s.event(frame, f == twice)
-		case <-fated:
+		case <-ends:
 			s.end(r, f)
 		case <-changed:
-			if changed, _ = p.sky.news(); p.sky.dark() {
+			if changed, _ = p.faults.signals(); p.faults.dark() {
 				cut(r)
 			}
-			f = p.sky.again()
-			fated = p.fated(f)
-		case <-hushed:
-			p.sky.note(silenced)
+			f = p.faults.again()
+			ends = p.endOf(f)
+		case <-silent:
+			p.faults.note(silenced)
 			s.silence(r)
 			return
 		}
 	}
 }
 
-// fated is when a watch meets its end, if that is its fault.
-func (p *proxy) fated(f fault) <-chan time.Time {
+// endOf is the time of a fault that ends a watch, nil for others.
+func (p *proxy) endOf(f fault) <-chan time.Time {
 	if f == cutAfter || f == half || f.refusal() {
-		return time.After(p.sky.within(soon))
+		return time.After(p.faults.within(soon))
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *stream) event(frame []byte, twice bool) {
 	_ = s.flush()
 }
 
-// end is what a watch was fated to.
+// end ends a watch by its fault.
 func (s *stream) end(r *http.Request, f fault) {
 	switch f {
 	case half:

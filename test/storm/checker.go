@@ -85,11 +85,11 @@ func (c *checker) appeared(object any) {
 		return
 	}
 	directory := filepath.Base(pv.Spec.HostPath.Path)
-	_, err := os.Lstat(c.fixture.truth.path(directory))
+	_, err := os.Lstat(c.fixture.own.path(directory))
 	switch {
 	case err == nil:
 		if c.seen%3 == 0 { // as its pod would; it may be deleted meanwhile
-			_ = os.WriteFile(c.fixture.truth.path(directory, "data"), []byte(pv.Name), 0o600)
+			_ = os.WriteFile(c.fixture.own.path(directory, "data"), []byte(pv.Name), 0o600)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		c.wrong = append(c.wrong, fmt.Sprintf("%s: %v", pv.Name, err))
@@ -130,8 +130,8 @@ func (c *checker) count() (seen, undecidable, gone int) {
 	return c.seen, c.undecidable, c.gone
 }
 
-// verdicts are what was wrong with volumes.
-func (c *checker) verdicts() []string {
+// wrongVolumes are what was wrong with volumes.
+func (c *checker) wrongVolumes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.wrong)
@@ -145,7 +145,7 @@ func (c *checker) claimCount() int { return len(c.claims.ListKeys()) }
 func (c *checker) unsettled() *harness.Findings {
 	f := &harness.Findings{}
 	want := f.CompareObjects(all[*corev1.PersistentVolumeClaim](c.claims), all[*corev1.PersistentVolume](c.volumes), c.load.Live())
-	tree, err := c.fixture.truth.tree()
+	tree, err := c.fixture.own.tree()
 	if !f.Blame(harness.EntriesLeft, err) {
 		f.CompareDisk(tree, want, harness.Exceptions{})
 	}

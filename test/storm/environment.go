@@ -24,8 +24,8 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	e.fixture = newFixture(p)
 	e.AddClass(ctx, name, e.Node)
 	e.AddPool(harness.Pool{Name: name, Path: e.fixture.mount, TOML: "immutable = \"off\"\n"})
-	e.fixture.bait(p)
-	e.Say("starting the daemon, with nothing immutable and bait in every wrong place")
+	e.fixture.mimic(p)
+	e.Say("starting the daemon, with nothing immutable, and a copy of its directories in every wrong place")
 	e.Must(e.Run(ctx), "starting the daemon")
 	e.waitStatus(ctx, "1 of 1 pool open")
 	return e

@@ -35,7 +35,7 @@ type fixture struct {
 	other device // another one
 	plain string // a directory that gets bound over the pool
 
-	bare, truth, intruder, bound place
+	bare, own, otherTree, bound place
 }
 
 // device is a loop device with an ext4 filesystem.
@@ -52,9 +52,9 @@ func newFixture(p *harness.Program) *fixture {
 	s.bare = place{"the bare mount point", open(p, s.mount)}
 	s.bound = place{"the directory bound over it", open(p, s.plain)}
 	s.real, s.other = attach(p, hosttest.Mkfs(p, "ext4", 192)), attach(p, hosttest.Mkfs(p, "ext4", 64))
-	s.truth = place{"the pool's filesystem", detached(p, s.real)}
-	s.intruder = place{"the intruding filesystem", detached(p, s.other)}
-	for _, at := range []place{s.truth, s.intruder} {
+	s.own = place{"the pool's filesystem", detached(p, s.real)}
+	s.otherTree = place{"the other filesystem", detached(p, s.other)}
+	for _, at := range []place{s.own, s.otherTree} {
 		p.Must(os.Chmod(at.path("."), 0o700), "chmod of "+at.name)
 	}
 	p.Must(s.mountReal(), "mounting the pool")
@@ -95,10 +95,10 @@ func open(p *harness.Program, dir string) int {
 	return fd
 }
 
-// bait makes the wrong places look like the pool from inside, so that a daemon that got there could
+// mimic makes the wrong places look like the pool from inside, so that a daemon that got there could
 // write: the bare directory even with the pool's own marker, as if it had been copied.
-func (s *fixture) bait(p *harness.Program) {
-	marker, err := os.ReadFile(s.truth.path(hostcheck.MarkerPath))
+func (s *fixture) mimic(p *harness.Program) {
+	marker, err := os.ReadFile(s.own.path(hostcheck.MarkerPath))
 	p.Must(err, "reading the marker")
 	m, err := hostcheck.DecodeMarker(marker)
 	p.Must(err, "reading the marker")
@@ -106,17 +106,17 @@ func (s *fixture) bait(p *harness.Program) {
 	for _, b := range []struct {
 		place
 		marker []byte
-	}{{s.bare, marker}, {s.intruder, another}, {s.bound, another}} {
-		p.Must(os.Mkdir(b.path(hostcheck.PrivateDir), 0o700), "baiting")
+	}{{s.bare, marker}, {s.otherTree, another}, {s.bound, another}} {
+		p.Must(os.Mkdir(b.path(hostcheck.PrivateDir), 0o700), "making the daemon's directories")
 		for _, d := range pool.Directories {
-			p.Must(os.Mkdir(b.path(hostcheck.PrivateDir, d), 0o700), "baiting")
+			p.Must(os.Mkdir(b.path(hostcheck.PrivateDir, d), 0o700), "making the daemon's directories")
 		}
-		p.Must(os.WriteFile(b.path(hostcheck.MarkerPath), b.marker, 0o600), "baiting")
+		p.Must(os.WriteFile(b.path(hostcheck.MarkerPath), b.marker, 0o600), "making the daemon's directories")
 	}
 }
 
 // wrong are the places where nothing may ever appear.
-func (s *fixture) wrong() []place { return []place{s.bare, s.intruder, s.bound} }
+func (s *fixture) wrong() []place { return []place{s.bare, s.otherTree, s.bound} }
 
 func (s *fixture) mountReal() error  { return unix.Mount(s.real.node, s.mount, "ext4", 0, "") }
 func (s *fixture) mountOther() error { return unix.Mount(s.other.node, s.mount, "ext4", 0, "") }
@@ -130,8 +130,8 @@ func (s *fixture) remount(flags uintptr) error {
 	return unix.Mount("", s.mount, "", unix.MS_REMOUNT|flags, "")
 }
 
-// calm leaves the pool's own filesystem mounted there once and writable, whatever was there.
-func (s *fixture) calm() error {
+// restore leaves the pool's own filesystem mounted there once and writable, whatever was there.
+func (s *fixture) restore() error {
 	for s.detach() == nil {
 	}
 	if err := s.mountReal(); err != nil {
@@ -140,5 +140,5 @@ func (s *fixture) calm() error {
 	return s.remount(0)
 }
 
-// tree is everything in a place that is not part of the bait or of mkfs (pool.Tree).
+// tree is everything in a place that is not of mimic or of mkfs (pool.Tree).
 func (p place) tree() ([]string, error) { return pool.Tree(p.path()) }

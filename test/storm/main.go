@@ -4,7 +4,7 @@
 // covered by one, by a bound directory and by itself, and mounted again.
 //
 // Nothing protects the wrong places but the daemon: the directory under the mount point is not
-// immutable, and it, the intruding filesystem and the bound directory have all the directories that
+// immutable, and it, the other filesystem and the bound directory have all the directories that
 // the daemon has in a pool, so that a write which gets there succeeds. inotify watches each of them
 // by its inode, also under a mount. Each volume is looked for on the pool's filesystem, through a
 // mount of its own, the moment its object appears. When the storm is over every claim that is left must be
@@ -14,7 +14,7 @@
 // First it measures the time from an unmount to the closed gate, on a machine that does nothing else: of
 // 99 % of all unmounts it has to be below 20 ms. The short form prints it and does not judge it. What the
 // storm has to have shown it waits for, so that a slow machine is no milder than a fast one: now and then
-// the weather rests until a volume was made.
+// the mount stays until a volume was made.
 //
 // It does not kill the daemon, cut the power or hang a filesystem; other tests do.
 //
@@ -25,7 +25,7 @@
 // volumeFacts), the same in the bound directory, whose identity the closed pool's report carries. The
 // fourth was in the product before this program was, and came out in one run of three, ten claims in
 // 45 s: facts were gathered while the gate was open, the identity was asked a moment later, and a closed
-// gate returned the intruder's. State.Identity has been none since, unless the pool is removable.
+// gate returned the other filesystem's. State.Identity has been none since, unless the pool is removable.
 package main
 
 import (
@@ -54,17 +54,17 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 
 // storm is the second part: mounts that change under claims that come and go, and what is left of them.
 func (e *environment) storm(ctx context.Context, r *result) {
-	witness, err := bearWitness(e.fixture.wrong()...)
+	watcher, err := watchPlaces(e.fixture.wrong()...)
 	e.Must(err, "watching the wrong places")
 	load := harness.NewLoad(e.Client, e.Namespace, e.opt.live, e.opt.seed, e.claim)
 	watching, enough := context.WithCancel(ctx)
 	defer enough()
 	checker, err := newChecker(watching, e, load)
 	e.Must(err, "watching the cluster")
-	kept := e.keepsakes(ctx, load)
-	e.blow(ctx, r, load, checker)
-	e.aftermath(ctx, r, load, checker, kept)
-	for place, what := range witness.close() {
+	kept := e.writeBefore(ctx, load)
+	e.changeMounts(ctx, r, load, checker)
+	e.compareAfterwards(ctx, r, load, checker, kept)
+	for place, what := range watcher.close() {
 		for _, one := range what {
 			e.Fault(wrongPlace, "%s: %s", place, one)
 		}
@@ -91,11 +91,11 @@ func (e *environment) measure(ctx context.Context, r *result) {
 	}
 }
 
-// blow is the storm itself.
-func (e *environment) blow(ctx context.Context, r *result, load *harness.Load, checker *checker) {
+// changeMounts is the storm itself.
+func (e *environment) changeMounts(ctx context.Context, r *result, load *harness.Load, checker *checker) {
 	e.Say("the storm begins, seed %d", e.opt.seed)
 	before, began := e.reasons(), len(e.Daemon.Log())
-	stormy, over := context.WithTimeout(ctx, e.opt.time)
+	limited, over := context.WithTimeout(ctx, e.opt.time)
 	defer over()
 	loaded, end := context.WithCancel(ctx)
 	defer end()
@@ -104,14 +104,14 @@ func (e *environment) blow(ctx context.Context, r *result, load *harness.Load, c
 	go func() {
 		created <- load.RunUnpaced(loaded, e.opt.workers, func() bool { return checker.claimCount() > e.opt.live+goingMax })
 	}()
-	r.weather = newWeather(e.opt.seed)
+	r.changes = newMountChanges(e.opt.seed)
 	begin := time.Now()
-	err := r.weather.blow(stormy, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Patience) })
+	err := r.changes.run(limited, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Patience) })
 	r.lasted = time.Since(begin)
 	end()
-	e.Must(err, "making weather")
+	e.Must(err, "changing mounts")
 	e.Must(<-created, "creating and deleting claims")
-	e.Must(e.fixture.calm(), "mounting the pool for good")
+	e.Must(e.fixture.restore(), "mounting the pool for good")
 	r.created, r.deleted = load.Count()
 	r.during = checker.volumesSeen()
 	r.reopened = reopened(e.Daemon.Log()[began:])
@@ -121,8 +121,8 @@ func (e *environment) blow(ctx context.Context, r *result, load *harness.Load, c
 	}
 }
 
-// aftermath compares API and disk twice: with the claims that are left, and with none.
-func (e *environment) aftermath(ctx context.Context, r *result, load *harness.Load, checker *checker, kept map[string]string) {
+// compareAfterwards compares API and disk twice: with the claims that are left, and with none.
+func (e *environment) compareAfterwards(ctx context.Context, r *result, load *harness.Load, checker *checker, kept map[string]string) {
 	e.Say("the mount stays: waiting for everything to settle")
 	found, took := checker.settle(ctx, e.opt.settle)
 	e.Merge(found, "")
@@ -137,7 +137,7 @@ func (e *environment) aftermath(ctx context.Context, r *result, load *harness.Lo
 	found, r.emptied = checker.settle(ctx, e.opt.settle)
 	e.Merge(found, "")
 	r.volumes, r.undecidable, r.gone = checker.count()
-	for _, one := range checker.verdicts() {
+	for _, one := range checker.wrongVolumes() {
 		e.Fault(wrongVolume, "%s", one)
 	}
 }
@@ -152,9 +152,9 @@ func (e *environment) inspect(r *result) {
 		}
 	}
 	e.CheckRunning()
-	if r.during == 0 || r.gone == 0 || r.weather.cycles == 0 || !r.reopened {
+	if r.during == 0 || r.gone == 0 || r.changes.cycles == 0 || !r.reopened {
 		e.Fault(harness.NothingProven, "%d volumes made and %d removed in %d cycles, the pool was closed and open again: %t",
-			r.during, r.gone, r.weather.cycles, r.reopened)
+			r.during, r.gone, r.changes.cycles, r.reopened)
 	}
 }
 
@@ -170,8 +170,8 @@ func reopened(log string) bool {
 	return closed >= 0 && strings.LastIndex(log, " reason=ProvisioningSucceeded") > closed
 }
 
-// keepsakes are volumes from before the storm with a file in each: the files' paths by volume.
-func (e *environment) keepsakes(ctx context.Context, load *harness.Load) map[string]string {
+// writeBefore makes volumes before the storm with a file in each, and returns the files' paths by volume.
+func (e *environment) writeBefore(ctx context.Context, load *harness.Load) map[string]string {
 	kept := map[string]string{}
 	for range 20 {
 		claim, err := load.Create(ctx)
@@ -179,7 +179,7 @@ func (e *environment) keepsakes(ctx context.Context, load *harness.Load) map[str
 		bound, err := e.Cluster.WaitClaimBound(ctx, e.Namespace, claim.Name)
 		e.Must(err, "making claims before the storm")
 		pv := bound.Spec.VolumeName
-		kept[pv] = e.fixture.truth.path(pv, "keepsake")
+		kept[pv] = e.fixture.own.path(pv, "data-from-before")
 		e.Must(os.WriteFile(kept[pv], []byte(pv), 0o600), "writing to a volume")
 	}
 	load.Keep()

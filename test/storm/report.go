@@ -16,7 +16,7 @@ type result struct {
 	lasted  time.Duration // the storm
 	settled time.Duration // until all claims were, after it
 	emptied time.Duration // until all were gone
-	weather *weather
+	changes *mountChanges
 	gate    []gateTimes
 	// promised is below what the gate's times have to be, 0: they are not judged.
 	promised time.Duration
@@ -30,7 +30,7 @@ type result struct {
 func (r *result) print(p *harness.Program) {
 	fmt.Println()
 	r.printGate()
-	if r.weather != nil {
+	if r.changes != nil {
 		r.printStorm()
 	}
 	p.Report(kinds...)
@@ -40,8 +40,8 @@ func (r *result) printStorm() {
 	fmt.Printf("mount changes in %s, seed %d (busy: refused by the kernel while the daemon worked there, tried again)\n", r.lasted.Round(time.Second), r.seed)
 	total := 0
 	for _, a := range acts {
-		fmt.Printf("  %-40s %8d  busy %d\n", a.name, r.weather.count[a.name], r.weather.busy[a.name])
-		total += r.weather.count[a.name]
+		fmt.Printf("  %-40s %8d  busy %d\n", a.name, r.changes.count[a.name], r.changes.busy[a.name])
+		total += r.changes.count[a.name]
 	}
 	fmt.Printf("  %-40s %8d\n", "all", total)
 	fmt.Println("the daemon's reasons in the log: " + counted(r.reasons))

@@ -30,7 +30,7 @@ func TestWitnessSeesUnderAMount(t *testing.T) {
 	}
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, dir)
 	for _, write := range []bool{false, true} {
-		w, err := bearWitness(bare)
+		w, err := watchPlaces(bare)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,27 +56,27 @@ func (s *fixture) uncover() error {
 	return err
 }
 
-// weather is a storm's log.
-type weather struct {
+// mountChanges makes the changes, and counts them.
+type mountChanges struct {
 	random *rand.Rand
 	cycles int
 	count  map[string]int // by act
 	busy   map[string]int // by act: the kernel refused it, because the daemon worked there
 }
 
-func newWeather(seed uint64) *weather {
-	return &weather{random: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}, busy: map[string]int{}}
+func newMountChanges(seed uint64) *mountChanges {
+	return &mountChanges{random: rand.New(rand.NewPCG(seed, 0)), count: map[string]int{}, busy: map[string]int{}}
 }
 
-// lullEvery is after how many cycles the weather rests until the daemon could work.
-const lullEvery = 50
+// volumeEvery is after how many cycles the mount stays until a volume was made.
+const volumeEvery = 50
 
-// blow goes on until the context ends or so many cycles are done (0: no limit), with a lull at the
-// beginning and now and then.
-func (w *weather) blow(ctx context.Context, s *fixture, cycles int, lull func() error) error {
+// run changes the mount until the context ends or so many cycles are done (0: no limit). At the beginning and after each
+// volumeEvery cycles it waits for a volume.
+func (w *mountChanges) run(ctx context.Context, s *fixture, cycles int, awaitVolume func() error) error {
 	for ; ctx.Err() == nil && (cycles == 0 || w.cycles < cycles); w.cycles++ {
-		if w.cycles%lullEvery == 1 {
-			if err := lull(); err != nil {
+		if w.cycles%volumeEvery == 1 {
+			if err := awaitVolume(); err != nil {
 				return err
 			}
 		}
@@ -84,12 +84,12 @@ func (w *weather) blow(ctx context.Context, s *fixture, cycles int, lull func() 
 		if err := w.once(s, a); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
-		w.rest(20 * time.Millisecond)
+		w.pause(20 * time.Millisecond)
 	}
 	return nil
 }
 
-func (w *weather) once(s *fixture, a act) error {
+func (w *mountChanges) once(s *fixture, a act) error {
 	err := a.do(s)
 	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 100; tries++ {
 		w.busy[a.name]++
@@ -102,7 +102,7 @@ func (w *weather) once(s *fixture, a act) error {
 		return err
 	}
 	w.count[a.name]++
-	w.rest(4 * time.Millisecond)
+	w.pause(4 * time.Millisecond)
 	err = a.undo(s)
 	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 1000; tries++ {
 		time.Sleep(time.Millisecond)
@@ -111,9 +111,9 @@ func (w *weather) once(s *fixture, a act) error {
 	return err
 }
 
-// rest waits not at all, for some turns of the processor, or up to so long: the daemon has to see all
+// pause waits not at all, for some turns of the processor, or up to so long: the daemon has to see all
 // stages of a fault, and to find a pool that it can work in.
-func (w *weather) rest(limit time.Duration) {
+func (w *mountChanges) pause(limit time.Duration) {
 	switch w.random.IntN(3) {
 	case 0:
 	case 1:

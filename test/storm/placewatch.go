@@ -17,8 +17,8 @@ import (
 // watched under whatever is mounted on it, and a file that is there for a moment is seen as well.
 const writes = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE_SELF
 
-// witness notes every entry that is made, moved, changed or removed in some places.
-type witness struct {
+// placeWatcher notes every entry that is made, moved, changed or removed in some places.
+type placeWatcher struct {
 	fd      int
 	watched map[int32]directory
 	wake    [2]int
@@ -30,9 +30,9 @@ type witness struct {
 
 type directory struct{ place, name string }
 
-// bearWitness begins to watch; what is there already does not count.
-func bearWitness(places ...place) (*witness, error) {
-	w := &witness{watched: map[int32]directory{}, seen: map[string][]string{}, done: make(chan struct{})}
+// watchPlaces begins to watch places. What is there already does not count.
+func watchPlaces(places ...place) (*placeWatcher, error) {
+	w := &placeWatcher{watched: map[int32]directory{}, seen: map[string][]string{}, done: make(chan struct{})}
 	var err error
 	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func bearWitness(places ...place) (*witness, error) {
 	return w, nil
 }
 
-func (w *witness) listen() {
+func (w *placeWatcher) listen() {
 	defer close(w.done)
 	buffer := make([]byte, 64<<10)
 	for {
@@ -67,13 +67,13 @@ func (w *witness) listen() {
 			if err == unix.EINTR {
 				continue
 			}
-			w.note("the witness", err.Error())
+			w.note("the watch of the places", err.Error())
 			return
 		}
 		if fds[0].Revents != 0 {
 			n, err := unix.Read(w.fd, buffer)
 			if err != nil {
-				w.note("the witness", err.Error())
+				w.note("the watch of the places", err.Error())
 				return
 			}
 			w.decode(buffer[:n])
@@ -84,7 +84,7 @@ func (w *witness) listen() {
 }
 
 // decode reads struct inotify_event (inotify(7)).
-func (w *witness) decode(events []byte) {
+func (w *placeWatcher) decode(events []byte) {
 	for len(events) >= unix.SizeofInotifyEvent {
 		id, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
@@ -92,7 +92,7 @@ func (w *witness) decode(events []byte) {
 		events = events[end:]
 		at, known := w.watched[id]
 		if !known { // the queue ran over
-			w.note("the witness", fmt.Sprintf("mask %#x: something was not seen", mask))
+			w.note("the watch of the places", fmt.Sprintf("mask %#x: something was not seen", mask))
 			continue
 		}
 		w.note(at.place, verb(mask)+" "+filepath.Join(at.name, name))
@@ -111,14 +111,14 @@ func verb(mask uint32) string {
 	return fmt.Sprintf("mask %#x on", mask)
 }
 
-func (w *witness) note(place, what string) {
+func (w *placeWatcher) note(place, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[place] = append(w.seen[place], what)
 }
 
 // close ends the watch, and returns what happened in each place.
-func (w *witness) close() map[string][]string {
+func (w *placeWatcher) close() map[string][]string {
 	unix.Close(w.wake[1])
 	<-w.done
 	unix.Close(w.fd)
