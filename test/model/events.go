@@ -31,6 +31,7 @@ var events = []event{
 	{"kube-controller-manager binds %s", cells, nameOf, binds, true},
 	{"kube-controller-manager releases %s", cells, nameOf, releases, true},
 	{"pv-protection lets %s go", cells, nameOf, unprotects, true},
+	{"pv-protection keeps %s", cells, nameOf, protects, true},
 	{"a pod writes to %s", cells, nameOf, podWrites, false},
 	{"people delete volume object %s", cells, nameOf, objectDeleted, false},
 	{"people change the policy of %s", cells, nameOf, policyChanged, false},
@@ -104,6 +105,16 @@ func unprotects(_ *worker, s *state, cell int) bool {
 	}
 	v.protected, v.version = false, next(v.version)
 	s.api.put(cell, v)
+	return true
+}
+
+// protects: pv-protection keeps each object that is not being deleted.
+func protects(_ *worker, s *state, cell int) bool {
+	v := &s.api.volumes[cell]
+	if !v.exists || v.deleting || v.protected {
+		return false
+	}
+	v.protected, v.version = true, next(v.version)
 	return true
 }
 

@@ -20,6 +20,8 @@ type explorer struct {
 	level    []reached // of the states that were found last
 	findings map[string]finding
 	most     int // findings of different invariants, after which it ends
+	// each, if it is not nil, is called with each move that was tried. It is for one worker.
+	each func(w *worker, before *state, m move, after *state)
 }
 
 const shards = 64
@@ -132,8 +134,11 @@ func (x *explorer) full() bool {
 func (x *explorer) follow(w *worker, r reached) (moves int) {
 	var fresh []state
 	var by []uint32
-	w.moves(r.state, func(_ move, s state) {
+	w.moves(r.state, func(m move, s state) {
 		moves++
+		if x.each != nil {
+			x.each(w, &r.state, m, &s)
+		}
 		if x.visited.add(s.hash()) {
 			fresh, by = append(fresh, s), append(by, uint32(moves-1))
 		}

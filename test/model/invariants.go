@@ -15,7 +15,7 @@ var invariants = []invariant{
 	{"DataStays", "data goes only after the daemon itself let the object go, with policy Delete and without its claim", dataStays},
 	{"BoundStays", "the directory of a claim that is bound is whole somewhere, empty or not", boundStays},
 	{"OneDirectory", "a volume has one directory", oneDirectory},
-	{"NobodyElses", "what is in a volume was written by a pod of its claim", ownData},
+	{"OwnData", "what is in a volume was written by a pod of its claim", ownData},
 }
 
 // whole reports whether a directory was not touched since a pod had it.

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+)
+
+// real is one claim and its volume on a real API server, beside those of the model. given is the volume object that the
+// product read first, as each of its steps is given it.
+type real struct {
+	plane  *cluster.Cluster
+	client *kube.Client
+	claim  *corev1.PersistentVolumeClaim
+	given  *corev1.PersistentVolume
+	model  state
+	seen   object
+}
+
+// operation is done on the real server and on the model's. It returns the errors of both.
+type operation struct {
+	name string
+	do   func(ctx context.Context, r *real) (onReal, onModel error)
+}
+
+// operations are what the product and people do with volume objects and claims.
+var operations = []operation{
+	{"release", func(ctx context.Context, r *real) (error, error) {
+		_, err := r.client.ReleaseFinalizer(ctx, r.given)
+		return err, r.serve(op{kind: releaseVolume, with: r.seen})
+	}},
+	{"delete", func(ctx context.Context, r *real) (error, error) {
+		return r.client.DeleteVolume(ctx, r.given), r.serve(op{kind: deleteVolume, with: r.seen})
+	}},
+	{"create", func(ctx context.Context, r *real) (error, error) {
+		pv := newVolume(r.claim)
+		existing, err := r.client.CreateVolume(ctx, pv)
+		there := r.model.api.serve(op{kind: createVolume, with: volumeOf(pv)}).volume.exists
+		if err == nil && (existing != nil) != there {
+			err = fmt.Errorf("existed: %t", existing != nil)
+		}
+		return err, nil
+	}},
+	{"read again", func(ctx context.Context, r *real) (error, error) {
+		pv, err := r.client.GetVolume(ctx, r.given.Name)
+		if now := r.model.api.volumes[0]; pv != nil && now.exists {
+			r.given, r.seen = pv, now
+		}
+		return err, nil
+	}},
+	{"claim deleted", func(ctx context.Context, r *real) (error, error) {
+		claims := r.plane.Client().CoreV1().PersistentVolumeClaims(r.claim.Namespace)
+		err := claims.Delete(ctx, r.claim.Name, metav1.DeleteOptions{})
+		claimDeleted(nil, &r.model, 0)
+		return gone(err), nil
+	}},
+	{"object deleted", func(ctx context.Context, r *real) (error, error) {
+		err := r.plane.Client().CoreV1().PersistentVolumes().Delete(ctx, r.given.Name, metav1.DeleteOptions{})
+		objectDeleted(nil, &r.model, 0)
+		return gone(err), nil
+	}},
+	{"policy", func(ctx context.Context, r *real) (error, error) {
+		policyChanged(nil, &r.model, 0)
+		policy := corev1.PersistentVolumeReclaimDelete
+		if r.model.api.volumes[0].retain {
+			policy = corev1.PersistentVolumeReclaimRetain
+		}
+		return r.patch(ctx, fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy)), nil
+	}},
+	{"finalizers", func(ctx context.Context, r *real) (error, error) {
+		finalizersForced(nil, &r.model, 0)
+		return r.patch(ctx, `{"metadata":{"finalizers":null}}`), nil
+	}},
+	{"claimRef", func(ctx context.Context, r *real) (error, error) {
+		if !claimTakenOut(nil, &r.model, 0) {
+			return nil, nil
+		}
+		return r.patch(ctx, `{"spec":{"claimRef":null}}`), nil
+	}},
+}
+
+func (r *real) patch(ctx context.Context, patch string) error {
+	_, err := r.plane.Client().CoreV1().PersistentVolumes().Patch(ctx, r.given.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return gone(err)
+}
+
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *real) serve(o op) error {
+	if r.model.api.serve(o).fault == conflict {
+		return apierrors.NewConflict(corev1.Resource("persistentvolumes"), "", nil)
+	}
+	return nil
+}
+
+// byThemselves lets the model's controllers of the cluster do all that they do.
+func (r *real) byThemselves() {
+	for again := true; again; {
+		again = binds(nil, &r.model, 0) || releases(nil, &r.model, 0) || unprotects(nil, &r.model, 0) || protects(nil, &r.model, 0)
+	}
+}
+
+// differs is how the real objects differ from the model's, "" if they do not.
+func (r *real) differs(ctx context.Context) string {
+	want := r.model.api.unversioned()
+	pv, err := r.client.GetVolume(ctx, r.given.Name)
+	if err != nil {
+		return err.Error()
+	}
+	got := object{}
+	if pv != nil {
+		got = volumeOf(pv)
+		got.version = 0
+	}
+	claim, err := r.client.GetClaim(ctx, r.claim.Namespace, r.claim.Name)
+	switch {
+	case err != nil:
+		return err.Error()
+	case got != want.volumes[0]:
+		return fmt.Sprintf("the volume object is %+v, the model's %+v", got, want.volumes[0])
+	case (claim != nil) != want.claims[0].exists, claim != nil && (claim.Status.Phase == corev1.ClaimBound) != want.claims[0].bound:
+		return fmt.Sprintf("the claim is %v, the model's %+v", claim, want.claims[0])
+	}
+	return ""
+}
+
+// agree waits until the real objects are as the model's.
+func (r *real) agree(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
+	defer cancel()
+	r.byThemselves()
+	wrong := ""
+	err := harness.Eventually(ctx, func() bool { wrong = r.differs(ctx); return wrong == "" })
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, wrong)
+	}
+	return nil
+}
+
+func newVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	return plan.NewVolume(plan.ClaimFacts{
+		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(false), NodeLabels: nodeObject().Labels},
+		Claim:        claim, Class: classObject(),
+	}, plan.VolumeName(claim))
+}
+
+// newReal makes a claim with its volume, bound.
+func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, namespace, name string) (*real, error) {
+	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, className, "1Gi"), metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim)}
+	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9}
+	claimMade(nil, &r.model, 0)
+	r.model.api.serve(op{kind: createVolume, with: volumeOf(r.given)})
+	if _, err := client.CreateVolume(ctx, r.given); err != nil {
+		return nil, err
+	}
+	if err := r.agree(ctx); err != nil {
+		return nil, err
+	}
+	r.seen = r.model.api.volumes[0]
+	r.given, err = client.GetVolume(ctx, r.given.Name)
+	return r, err
+}
+
+// TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
+// the model's, and compares what the objects become and what the product is told.
+func TestServer(t *testing.T) {
+	harness.Patience = 20 * time.Second
+	plane, err := cluster.Start(t.Context(), cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { plane.Stop() })
+	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
+	if _, err := plane.Client().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	todo, all := make(chan []operation), sync.WaitGroup{}
+	for range 16 {
+		all.Go(func() {
+			for sequence := range todo {
+				if err := compare(ctx, plane, client, sequence); err != nil {
+					t.Errorf("%s: %v", names(sequence), err)
+				}
+			}
+		})
+	}
+	for _, first := range operations { // kube-controller-manager binds four claims a second
+		for _, second := range operations {
+			todo <- []operation{first, second}
+		}
+	}
+	close(todo)
+	all.Wait()
+}
+
+func compare(ctx context.Context, plane *cluster.Cluster, client *kube.Client, sequence []operation) error {
+	r, err := newReal(ctx, plane, client, "server", strings.ReplaceAll(strings.ToLower(names(sequence)), " ", "-"))
+	if err != nil {
+		return err
+	}
+	for i, o := range sequence {
+		onReal, onModel := o.do(ctx, r)
+		if apierrors.IsConflict(onReal) != apierrors.IsConflict(onModel) || onReal != nil && onModel == nil {
+			return fmt.Errorf("step %d returned %v, and on the model %v", i+1, onReal, onModel)
+		}
+		if err := r.agree(ctx); err != nil {
+			return fmt.Errorf("after step %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func names(sequence []operation) string {
+	var all []string
+	for _, o := range sequence {
+		all = append(all, o.name)
+	}
+	return strings.Join(all, " ")
+}
