@@ -105,7 +105,7 @@ func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolume
 	return &plan.Inquiry{Gone: !exists}, err
 }
 
-// remind says what other daemons may have said: their event is this one, word for word.
+// remind reports what other daemons may have reported in the same words: their event is this one.
 func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
 	said, err := c.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
 	if err != nil || time.Since(said) < plan.RemindEvery {
@@ -115,9 +115,9 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 	return nil
 }
 
-// left ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
-func (c *Controller) left(uid string) {
-	if pool := c.inFlight.left(uid); pool != "" {
+// abandon ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
+func (c *Controller) abandon(uid string) {
+	if pool := c.inFlight.abandon(uid); pool != "" {
 		signal(c.workers[pool].recheck)
 	}
 }

@@ -21,7 +21,7 @@ import (
 func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Duration, error) {
 	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid || plan.Unasked(claim) {
-		c.gone(i)
+		c.dropClaim(i)
 		return 0, nil
 	}
 	if home := c.workers[c.poolNameOf(claim)]; home != w {
@@ -37,7 +37,7 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Dur
 		return 0, err
 	}
 	if chosen := plan.Chosen(claim); chosen != "" && chosen != c.Node {
-		c.left(i.uid)
+		c.abandon(i.uid)
 	}
 	switch verdict.Action {
 	case plan.Assign:
@@ -59,12 +59,12 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Dur
 	if !c.reportClaim(claim, verdict, facts.Pool.Name) {
 		return report.LimitedRetry, nil
 	}
-	return c.again(i.uid, verdict), nil
+	return c.lookAgainAfter(i.uid, verdict), nil
 }
 
-// again returns when to look again at the claim or volume with this UID, about which a verdict was reported: sooner than
+// lookAgainAfter returns when to look again at the claim or volume with this UID, about which a verdict was reported: sooner than
 // the verdict asks for if its message is held.
-func (c *Controller) again(uid string, v plan.Verdict) time.Duration {
+func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	if held := c.said.Held(uid); held > 0 && v.Reason != "" && (v.After == 0 || held < v.After) {
 		return held
 	}
@@ -158,9 +158,9 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 	return f, h
 }
 
-// gone ends the work on a claim that is bound, deleted or given to another node. A directory that
+// dropClaim ends the work on a claim that is bound, deleted or given to another node. A directory that
 // was made for it and never published is looked at with the pool's records.
-func (c *Controller) gone(i item) {
+func (c *Controller) dropClaim(i item) {
 	c.said.Forget(i.uid)
 	c.expander.Forget(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
@@ -180,7 +180,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	c.inFlight.made(string(f.Claim.UID), w.Name)
 	err = h.Create(spec(f, pv, name))
 	if full := new(capacity.FullError); errors.As(err, &full) {
-		return c.tooLate(ctx, f, full.Room)
+		return c.spaceTaken(ctx, f, full.Room)
 	}
 	if err != nil {
 		return c.createFailed(ctx, w, f, err)
@@ -199,7 +199,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	if existing != nil {
 		if plan.MadeElsewhere(existing, pv) {
 			c.Log.Info("another node made the claim's volume", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "volume", pv.Name)
-			c.left(string(f.Claim.UID))
+			c.abandon(string(f.Claim.UID))
 			return time.Minute, nil
 		}
 		if difference := plan.Same(existing, pv); difference != "" {
@@ -280,10 +280,10 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 	return made
 }
 
-// tooLate: another claim was promised the space since the facts of this one were gathered. It is decided again with what
+// spaceTaken: another claim was promised the space since the facts of this one were gathered. It is decided again with what
 // is left.
-func (c *Controller) tooLate(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
-	c.inFlight.left(string(f.Claim.UID)) // nothing was made
+func (c *Controller) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
+	c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
 	f.Room = left
 	verdict := c.recount(ctx, &f, plan.ForClaim(f))
 	if verdict.Action == plan.Release {
@@ -292,7 +292,7 @@ func (c *Controller) tooLate(ctx context.Context, f plan.ClaimFacts, left capaci
 	if !c.reportClaim(f.Claim, verdict, f.Pool.Name) {
 		return report.LimitedRetry, nil
 	}
-	return c.again(string(f.Claim.UID), verdict), nil
+	return c.lookAgainAfter(string(f.Claim.UID), verdict), nil
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.

@@ -102,8 +102,8 @@ func (f *inFlight) busy(uid string) bool {
 	return c != nil && (c.unpublished != "" || !c.published.IsZero() && time.Since(c.published) < lag)
 }
 
-// left takes back what made noted, and returns the pool.
-func (f *inFlight) left(uid string) (pool string) {
+// abandon takes back what made noted, and returns the pool.
+func (f *inFlight) abandon(uid string) (pool string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.claims[uid]; c != nil {

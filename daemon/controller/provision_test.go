@@ -127,7 +127,7 @@ func TestProvision(t *testing.T) {
 		if looks := len(w.kick) > 0; looks != c.look {
 			t.Errorf("%s: the pool is probed again: %t", name, looks)
 		}
-		if left := ctl.inFlight.left("u") != ""; left != c.unready {
+		if left := ctl.inFlight.abandon("u") != ""; left != c.unready {
 			t.Errorf("%s: the directory is left without its object: %t", name, left)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSpaceThatAnotherClaimGot(t *testing.T) {
 		if !strings.HasPrefix(said, plan.ReasonNotEnoughSpace) || !strings.Contains(said, "5 B is available for new volumes") {
 			t.Errorf("%s: events %q", name, said)
 		}
-		if ctl.inFlight.left("u") != "" {
+		if ctl.inFlight.abandon("u") != "" {
 			t.Errorf("%s: a directory is thought to be left", name)
 		}
 	}

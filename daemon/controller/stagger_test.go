@@ -246,12 +246,12 @@ func TestRemind(t *testing.T) {
 // Work that was begun for a claim that another node has by now is undone by the records.
 func TestLeftClaimIsCheckedByItsRecord(t *testing.T) {
 	c, w := stand(&api{}, &shelf{})
-	c.left("u")
+	c.abandon("u")
 	if len(w.recheck) != 0 {
 		t.Error("nothing was begun")
 	}
 	c.inFlight.made("u", "fast")
-	c.left("u")
+	c.abandon("u")
 	if len(w.recheck) != 1 || c.inFlight.busy("u") {
 		t.Error("the record is not looked at, or taken for one that a worker has")
 	}

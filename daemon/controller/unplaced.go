@@ -151,7 +151,7 @@ func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *un
 		return v, nil
 	}
 	state.told = true
-	v.After = e.again(string(f.Claim.UID), v)
+	v.After = e.lookAgainAfter(string(f.Claim.UID), v)
 	return v, nil
 }
 

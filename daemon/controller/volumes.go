@@ -43,7 +43,7 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	}
 	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
 		c.reportVolume(w, pv, verdict)
-		return c.again(string(pv.UID), verdict), nil
+		return c.lookAgainAfter(string(pv.UID), verdict), nil
 	}
 	if plan.OnEveryNode(pv) {
 		return w.everyNode.Detach(ctx, h, pv, verdict)

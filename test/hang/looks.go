@@ -22,13 +22,13 @@ type usage struct{ kib, threads, descriptors, goroutines int }
 // bound is how much more of each is still the same. Threads and memory of a Go program move by some.
 var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
 
-func (s *environment) usage() usage {
-	status, err := process.Status(s.Daemon.PID())
-	s.Must(err, "reading the daemon's status")
-	descriptors, err := process.Descriptors(s.Daemon.PID())
-	s.Must(err, "reading the daemon's descriptors")
-	goroutines, err := s.Metric("go_goroutines")
-	s.Must(err, "reading the daemon's metrics")
+func (e *environment) usage() usage {
+	status, err := process.Status(e.Daemon.PID())
+	e.Must(err, "reading the daemon's status")
+	descriptors, err := process.Descriptors(e.Daemon.PID())
+	e.Must(err, "reading the daemon's descriptors")
+	goroutines, err := e.Metric("go_goroutines")
+	e.Must(err, "reading the daemon's metrics")
 	return usage{kib: status["VmRSS"], threads: status["Threads"], descriptors: descriptors, goroutines: int(goroutines)}
 }
 
@@ -36,12 +36,12 @@ func (s *environment) usage() usage {
 // the beginning with what it has in the end. Each moves to and fro while calls are tried again, so it is
 // read after each tenth: the most of the first three, and the least of the last three. What grows with the
 // looks shows in these all the same.
-func (s *environment) look(ctx context.Context, r *report, pools []*pool, n int) {
+func (e *environment) look(ctx context.Context, r *report, pools []*pool, n int) {
 	began := time.Now()
 	var read []usage
 	for range 10 {
-		s.looks(ctx, pools, n/10)
-		read = append(read, s.usage())
+		e.looks(ctx, pools, n/10)
+		read = append(read, e.usage())
 	}
 	r.before, r.after, r.looked = each(read[:3], slices.Max), each(read[7:], slices.Min), time.Since(began)
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func (s *environment) look(ctx context.Context, r *report, pools []*pool, n int)
 		{"goroutines", r.before.goroutines, r.after.goroutines, bound.goroutines},
 	} {
 		if c.after > c.before+c.may {
-			s.Fault(grown, "%s: %d before, %d after %d looks", c.what, c.before, c.after, n)
+			e.Fault(grown, "%s: %d before, %d after %d looks", c.what, c.before, c.after, n)
 		}
 	}
 }
@@ -70,62 +70,62 @@ func each(all []usage, of func([]int) int) usage {
 }
 
 // looks makes mount events until each pool was looked at n times more, by the daemon's own count.
-func (s *environment) looks(ctx context.Context, pools []*pool, n int) {
+func (e *environment) looks(ctx context.Context, pools []*pool, n int) {
 	goal := map[string]float64{}
 	for _, p := range pools {
-		goal[p.name] = s.checks(p) + float64(n)
+		goal[p.name] = e.checks(p) + float64(n)
 	}
-	dir := hosttest.Dir(s)
+	dir := hosttest.Dir(e)
 	for len(goal) > 0 {
 		if ctx.Err() != nil {
-			s.Fatal("interrupted")
+			e.Fatal("interrupted")
 		}
-		s.Must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"), "mounting")
+		e.Must(unix.Mount("none", dir, "tmpfs", 0, "size=4k"), "mounting")
 		time.Sleep(20 * time.Millisecond) // several events in a row are one look
-		s.Must(unix.Unmount(dir, 0), "unmounting")
+		e.Must(unix.Unmount(dir, 0), "unmounting")
 		time.Sleep(20 * time.Millisecond)
 		for _, p := range pools {
-			if at, left := goal[p.name]; left && s.checks(p) >= at {
+			if at, left := goal[p.name]; left && e.checks(p) >= at {
 				delete(goal, p.name)
 			}
 		}
 	}
 }
 
-func (s *environment) checks(p *pool) float64 {
-	n, err := s.Metric(fmt.Sprintf("hostpath_provisioner_pool_checks_total{pool=%q}", p.name))
-	s.Must(err, "reading the daemon's metrics")
+func (e *environment) checks(p *pool) float64 {
+	n, err := e.Metric(fmt.Sprintf("hostpath_provisioner_pool_checks_total{pool=%q}", p.name))
+	e.Must(err, "reading the daemon's metrics")
 	return n
 }
 
 // cutOff cuts off the file behind a loop device: reads of the device fail from then on, and the marker,
 // which is kept in the cache until release is called, can still be read.
-func (s *environment) cutOff(ctx context.Context) (release func()) {
-	s.Say("yanking a disk")
-	_, err := s.Bound(ctx, "yanked", "before-the-yank")
-	s.Must(err, "making a claim")
-	release = hosttest.KeepCached(s, s.marker())
-	s.Must(os.Truncate(s.doomed.File, 0), "cutting off the disk")
+func (e *environment) cutOff(ctx context.Context) (release func()) {
+	e.Say("yanking a disk")
+	_, err := e.Bound(ctx, "yanked", "before-the-yank")
+	e.Must(err, "making a claim")
+	release = hosttest.KeepCached(e, e.marker())
+	e.Must(os.Truncate(e.doomed.File, 0), "cutting off the disk")
 	return release
 }
 
-func (s *environment) marker() string {
-	return filepath.Join(s.dir, ".hostpath-provisioner", "pool.json")
+func (e *environment) marker() string {
+	return filepath.Join(e.dir, ".hostpath-provisioner", "pool.json")
 }
 
 // awaitNotice waits for the daemon to notice that.
-func (s *environment) awaitNotice(r *report) {
+func (e *environment) awaitNotice(r *report) {
 	began := time.Now()
-	status, err := s.WaitPool(s.Soon(), "yanked", func(s daemon.PoolStatus) bool { return !s.Open && s.Reason != "NotChecked" })
-	if s.Blame(notNoticed, err) {
+	status, err := e.WaitPool(e.Soon(), "yanked", func(p daemon.PoolStatus) bool { return !p.Open && p.Reason != "NotChecked" })
+	if e.Blame(notNoticed, err) {
 		return
 	}
 	r.yanked, r.yankMessage = status.Since.Sub(began), status.Reason+": "+status.Message
-	if _, err := os.ReadFile(s.marker()); err != nil {
-		s.Fault(nothingDone, "the cache cannot be read, so nothing is proven: %v", err)
+	if _, err := os.ReadFile(e.marker()); err != nil {
+		e.Fault(nothingDone, "the cache cannot be read, so nothing is proven: %v", err)
 	}
-	if r.yanked > comesBack+s.slack || status.Reason != "Unreadable" {
-		s.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
+	if r.yanked > comesBack+e.slack || status.Reason != "Unreadable" {
+		e.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
 	}
 }
 

@@ -121,23 +121,23 @@ func (o options) does(round string) bool {
 
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, o options) {
-	s := build(ctx, p, o.slack)
+	e := build(ctx, p, o.slack)
 	r := &report{looks: o.looks}
-	s.warmUp(ctx, r, o.claims)
+	e.warmUp(ctx, r, o.claims)
 	yanked := make(chan struct{})
-	release := s.cutOff(ctx)
-	go func() { defer close(yanked); defer release(); s.awaitNotice(r) }()
+	release := e.cutOff(ctx)
+	go func() { defer close(yanked); defer release(); e.awaitNotice(r) }()
 	if o.only == "" {
-		s.round(ctx, r, s.pools, true, o)
+		e.round(ctx, r, e.pools, true, o)
 	}
 	o.looks = 0
-	for _, p := range s.pools {
+	for _, p := range e.pools {
 		if o.does(p.call) {
-			s.round(ctx, r, []*pool{p}, true, o)
+			e.round(ctx, r, []*pool{p}, true, o)
 		}
 	}
 	if o.does("unkillable") {
-		s.round(ctx, r, s.named("mkdir", "statfs", "fsync"), false, o)
+		e.round(ctx, r, e.named("mkdir", "statfs", "fsync"), false, o)
 	}
 	<-yanked
 	r.print(p)

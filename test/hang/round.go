@@ -35,16 +35,16 @@ const (
 var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongPools, notNoticed, nothingDone}
 
 // warmUp makes claims in the other pool while nothing hangs.
-func (s *environment) warmUp(ctx context.Context, r *report, claims int) {
-	_, err := s.Batch(ctx, fast, "warm", claims) // once without counting: caches, connections
-	s.Must(err, "making claims")
-	r.alone, err = s.Batch(ctx, fast, "alone", claims)
-	s.Must(err, "making claims")
+func (e *environment) warmUp(ctx context.Context, r *report, claims int) {
+	_, err := e.Batch(ctx, fast, "warm", claims) // once without counting: caches, connections
+	e.Must(err, "making claims")
+	r.alone, err = e.Batch(ctx, fast, "alone", claims)
+	e.Must(err, "making claims")
 }
 
 // round hangs some pools at once and looks at everything.
-func (s *environment) round(ctx context.Context, r *report, pools []*pool, killable bool, o options) {
-	s.number++
+func (e *environment) round(ctx context.Context, r *report, pools []*pool, killable bool, o options) {
+	e.number++
 	what := fmt.Sprintf("%d calls at once", len(pools))
 	if len(pools) == 1 {
 		what = pools[0].call
@@ -52,69 +52,69 @@ func (s *environment) round(ctx context.Context, r *report, pools []*pool, killa
 	if !killable {
 		what += ", and no signal ends them"
 	}
-	s.Say("hanging: %s", what)
+	e.Say("hanging: %s", what)
 	for _, p := range pools {
-		s.make(ctx, p, s.claim(p, "goner"))
-		s.fill(p, s.claim(p, "goner"))
+		e.make(ctx, p, e.claim(p, "goner"))
+		e.fill(p, e.claim(p, "goner"))
 	}
 	rd := &round{what: what}
-	beats := s.Daemon.Beats()
+	beats := e.Daemon.Beats()
 	var beside sync.WaitGroup
 	if len(pools) == 1 { // else what 16 pools tell the API would be measured
-		beside.Go(func() { s.beside(ctx, rd, o) })
+		beside.Go(func() { e.beside(ctx, rd, o) })
 	}
-	s.hang(ctx, rd, pools, killable)
+	e.hang(ctx, rd, pools, killable)
 	if beside.Wait(); len(pools) > 1 {
-		s.beside(ctx, rd, o)
+		e.beside(ctx, rd, o)
 	}
 	if o.looks > 0 {
-		s.look(ctx, r, pools, o.looks)
+		e.look(ctx, r, pools, o.looks)
 	}
-	rd.beats, rd.pause = s.Daemon.Beats()-beats, s.Daemon.LongestPause()
+	rd.beats, rd.pause = e.Daemon.Beats()-beats, e.Daemon.LongestPause()
 	if rd.pause >= rig.WatchdogInterval {
-		s.Fault(notFed, "%s: not for %s", what, rd.pause)
+		e.Fault(notFed, "%s: not for %s", what, rd.pause)
 	}
-	s.end(rd, pools, killable)
-	s.recover(ctx, rd, pools)
+	e.end(rd, pools, killable)
+	e.recover(ctx, rd, pools)
 	r.rounds = append(r.rounds, rd)
 }
 
 // claim is the name of a claim of this round.
-func (s *environment) claim(p *pool, role string) string {
-	return fmt.Sprintf("%s-%s-%d", p.call, role, s.number)
+func (e *environment) claim(p *pool, role string) string {
+	return fmt.Sprintf("%s-%s-%d", p.call, role, e.number)
 }
 
 // hang stops the calls, asks for a volume and a removal in each pool, and waits for the gates.
-func (s *environment) hang(ctx context.Context, rd *round, pools []*pool, killable bool) {
+func (e *environment) hang(ctx context.Context, rd *round, pools []*pool, killable bool) {
 	rd.closed = make([]closed, len(pools))
 	var all sync.WaitGroup
 	for i, p := range pools {
 		p.fs.Killable(killable)
 		p.fs.Hold(calls[p.number].op)
-		all.Go(func() { rd.closed[i] = s.watchGate(p) })
-		claim, err := s.Claim(ctx, p.name, s.claim(p, "waits"))
-		s.Must(err, "making a claim")
-		s.Must(s.Delete(ctx, s.claim(p, "goner")), "deleting a claim")
+		all.Go(func() { rd.closed[i] = e.watchGate(p) })
+		claim, err := e.Claim(ctx, p.name, e.claim(p, "waits"))
+		e.Must(err, "making a claim")
+		e.Must(e.Delete(ctx, e.claim(p, "goner")), "deleting a claim")
 		all.Go(func() {
-			s.told(p, claim)
+			e.told(p, claim)
 		})
 	}
 	all.Wait()
 }
 
 // told waits until a claim is told that its pool is closed, or is made where that can be.
-func (s *environment) told(p *pool, claim *corev1.PersistentVolumeClaim) {
+func (e *environment) told(p *pool, claim *corev1.PersistentVolumeClaim) {
 	bound := false
-	err := harness.Eventually(s.Soon(), func() bool {
-		now, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
+	err := harness.Eventually(e.Soon(), func() bool {
+		now, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
 		if bound = err == nil && now.Status.Phase == corev1.ClaimBound; bound {
 			return true
 		}
-		events, err := s.Client.CoreV1().Events(s.Namespace).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=PoolClosed,involvedObject.uid=" + string(claim.UID)})
+		events, err := e.Client.CoreV1().Events(e.Namespace).List(context.Background(), metav1.ListOptions{FieldSelector: "reason=PoolClosed,involvedObject.uid=" + string(claim.UID)})
 		return err == nil && len(events.Items) > 0
 	})
 	if err != nil || bound && !calls[p.number].besideIt {
-		s.Fault(notTold, "%s: bound %v, %v", p.call, bound, err)
+		e.Fault(notTold, "%s: bound %v, %v", p.call, bound, err)
 	}
 }
 
@@ -127,35 +127,35 @@ type closed struct {
 }
 
 // watchGate takes the time from the daemon's own status, so that no polling is in it.
-func (s *environment) watchGate(p *pool) closed {
+func (e *environment) watchGate(p *pool) closed {
 	c := closed{call: p.call, within: calls[p.number].within}
 	p.fs.AwaitHeld()
 	began := time.Now()
-	status, err := s.WaitPool(s.Soon(), p.name, func(s daemon.PoolStatus) bool { return !s.Open })
-	if s.Blame(notClosed, err) {
+	status, err := e.WaitPool(e.Soon(), p.name, func(p daemon.PoolStatus) bool { return !p.Open })
+	if e.Blame(notClosed, err) {
 		return c
 	}
 	c.took, c.message = status.Since.Sub(began), status.Message
-	if c.took > c.within+s.slack || status.Reason != "NotAnswering" {
-		s.Fault(notClosed, "%s: after %s, %s: %s", p.call, c.took, status.Reason, status.Message)
+	if c.took > c.within+e.slack || status.Reason != "NotAnswering" {
+		e.Fault(notClosed, "%s: after %s, %s: %s", p.call, c.took, status.Reason, status.Message)
 	}
 	return c
 }
 
 // beside makes claims in the pool that does not hang.
-func (s *environment) beside(ctx context.Context, rd *round, o options) {
+func (e *environment) beside(ctx context.Context, rd *round, o options) {
 	var err error
-	rd.beside, err = s.Batch(ctx, fast, fmt.Sprintf("beside-%d", s.number), o.claims)
-	s.Blame(otherPool, err)
+	rd.beside, err = e.Batch(ctx, fast, fmt.Sprintf("beside-%d", e.number), o.claims)
+	e.Blame(otherPool, err)
 }
 
 // end stops the daemon beside the hang and starts it again.
-func (s *environment) end(rd *round, pools []*pool, killable bool) {
-	pid, began := s.Daemon.PID(), time.Now()
-	s.Must(s.Daemon.Signal(syscall.SIGTERM), "sending SIGTERM")
+func (e *environment) end(rd *round, pools []*pool, killable bool) {
+	pid, began := e.Daemon.PID(), time.Now()
+	e.Must(e.Daemon.Signal(syscall.SIGTERM), "sending SIGTERM")
 	gone := func() bool {
 		select {
-		case <-s.Daemon.Exited():
+		case <-e.Daemon.Exited():
 			return true
 		default:
 			rd.stuck = process.Threads(pid)
@@ -164,57 +164,57 @@ func (s *environment) end(rd *round, pools []*pool, killable bool) {
 	}
 	err := eventually(gone)
 	rd.end = time.Since(began)
-	if err != nil || rd.end >= max(shutdown, s.slack) {
-		s.Fault(slowEnd, "%s: %s, %v", rd.what, rd.end, err)
+	if err != nil || rd.end >= max(shutdown, e.slack) {
+		e.Fault(slowEnd, "%s: %s, %v", rd.what, rd.end, err)
 	}
 	if killable {
 		rd.stuck = 0
 	} else {
-		s.letGo(pools) // or the dead daemon would keep its locks
-		<-s.Daemon.Exited()
+		e.letGo(pools) // or the dead daemon would keep its locks
+		<-e.Daemon.Exited()
 		for _, p := range pools {
 			p.fs.Hold(calls[p.number].op)
 		}
 	}
-	if s.Blame(noStart, s.Daemon.Run(s.Soon())) {
-		s.Fatal("the daemon does not start beside the hang")
+	if e.Blame(noStart, e.Daemon.Run(e.Soon())) {
+		e.Fatal("the daemon does not start beside the hang")
 	}
-	_, err = s.Bound(s.Soon(), fast, fmt.Sprintf("restarted-%d", s.number))
-	s.Blame(otherPool, err)
+	_, err = e.Bound(e.Soon(), fast, fmt.Sprintf("restarted-%d", e.number))
+	e.Blame(otherPool, err)
 }
 
-func (s *environment) letGo(pools []*pool) {
+func (e *environment) letGo(pools []*pool) {
 	for _, p := range pools {
 		p.fs.Resume()
 	}
 }
 
 // recover lets the calls go on and waits for everything to be right.
-func (s *environment) recover(ctx context.Context, rd *round, pools []*pool) {
-	s.letGo(pools)
+func (e *environment) recover(ctx context.Context, rd *round, pools []*pool) {
+	e.letGo(pools)
 	began := time.Now()
 	for _, p := range pools {
-		_, err := s.WaitPool(s.Soon(), p.name, func(s daemon.PoolStatus) bool { return s.Open })
-		s.Blame(notBack, err)
+		_, err := e.WaitPool(e.Soon(), p.name, harness.Open)
+		e.Blame(notBack, err)
 	}
 	rd.back = time.Since(began)
-	if rd.back > comesBack+s.slack {
-		s.Fault(notBack, "%s: after %s", rd.what, rd.back)
+	if rd.back > comesBack+e.slack {
+		e.Fault(notBack, "%s: after %s", rd.what, rd.back)
 	}
 	for _, p := range pools {
-		goner, waits := s.claim(p, "goner"), s.claim(p, "waits")
-		claim, err := s.Cluster.WaitClaimBound(s.Soon(), s.Namespace, waits)
-		if s.Blame(notSettled, err) {
+		goner, waits := e.claim(p, "goner"), e.claim(p, "waits")
+		claim, err := e.Cluster.WaitClaimBound(e.Soon(), e.Namespace, waits)
+		if e.Blame(notSettled, err) {
 			continue
 		}
 		p.volumes[waits] = claim.Spec.VolumeName
-		s.Blame(notSettled, s.Cluster.WaitVolumeGone(s.Soon(), p.volumes[goner]))
+		e.Blame(notSettled, e.Cluster.WaitVolumeGone(e.Soon(), p.volumes[goner]))
 		delete(p.volumes, goner)
 		var left []string
 		for _, pv := range p.volumes {
 			left = append(left, pv)
 		}
-		s.Blame(wrongPools, harness.WaitDisk(s.Soon(), p.dir, left...))
+		e.Blame(wrongPools, harness.WaitDisk(e.Soon(), p.dir, left...))
 	}
 	rd.settled = time.Since(began)
 }
