@@ -28,14 +28,14 @@ const (
 type testCase struct {
 	*environment
 	op operation
-	wish
+	expectation
 	volume  string // the path of its directory while it is in the pool
 	trashed bool   // it was moved from there to the trash, as if it had come back
 }
 
 func (e *environment) newCase(op operation) *testCase {
 	e.serial++
-	return &testCase{environment: e, op: op, wish: wish{claim: fmt.Sprintf("claim-%d", e.serial)}}
+	return &testCase{environment: e, op: op, expectation: expectation{claim: fmt.Sprintf("claim-%d", e.serial)}}
 }
 
 // Steps of operations. None of them waits for the daemon, which may be dead.
@@ -51,7 +51,7 @@ func (t *testCase) create(node string) {
 	c.Annotations = map[string]string{node: name}
 	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
 	t.Must(err, "creating a claim")
-	t.uid, t.fate = string(made.UID), t.op.fate
+	t.uid, t.outcome = string(made.UID), t.op.outcome
 	t.volume = filepath.Join(t.pool, t.pv())
 }
 
@@ -132,14 +132,14 @@ func (t *testCase) write() {
 	t.Must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
 }
 
-// settle waits until the state is as the wishes say, and at rest; it returns what is wrong in the end.
-func (e *environment) settle(rest time.Duration, wishes ...wish) (faults []fault) {
+// settle waits until the state is as the expectations say, and at rest; it returns what is wrong in the end.
+func (e *environment) settle(rest time.Duration, expectations ...expectation) (faults []fault) {
 	e.until(func() bool {
 		began := time.Now()
 		if rest > 0 && !e.killer.quiet(rest) {
 			return false
 		}
-		faults = compare(wishes, e.baseline, e.look())
+		faults = compare(expectations, e.baseline, e.look())
 		return len(faults) == 0 && (rest == 0 || e.killer.quiet(time.Since(began)+rest))
 	})
 	return faults
@@ -152,14 +152,14 @@ func (t *testCase) begin() {
 		return
 	}
 	t.ask()
-	t.fate = bound
-	if faults := t.settle(t.rest(), t.wish); len(faults) > 0 {
+	t.outcome = bound
+	if faults := t.settle(t.rest(), t.expectation); len(faults) > 0 {
 		log := strings.Split(t.Daemon.Log(), "\n")
 		t.Fatalf("a claim was not provisioned, though no daemon was killed: %v; its annotations: %v; the end of the daemon's log:\n%s",
 			faults, t.annotations(), strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
 	t.write()
-	t.fate = t.op.fate
+	t.outcome = t.op.outcome
 }
 
 // annotations of the claim tell who did not do their part: the daemon writes selected-node, and then
@@ -200,7 +200,7 @@ func (t *testCase) play(point string) (hit string, points []string, faults []fau
 		t.killer.arm("", 0)
 		t.start()
 	}
-	faults = append(faults, t.settle(calm, t.wish)...)
+	faults = append(faults, t.settle(calm, t.expectation)...)
 	if hit != "" && t.kept(t.look()) && !mayStay(hit) {
 		faults = append(faults, fault{leak, fmt.Sprintf("the volume of claim %s stays in the trash", t.claim)})
 	}
@@ -251,7 +251,7 @@ func (t *testCase) await(died <-chan string) (hit string) {
 			return true
 		default:
 		}
-		return ready == nil && t.killer.quiet(idle) && len(compare([]wish{t.wish}, t.baseline, t.look())) == 0
+		return ready == nil && t.killer.quiet(idle) && len(compare([]expectation{t.expectation}, t.baseline, t.look())) == 0
 	})
 	return hit
 }
@@ -268,11 +268,11 @@ func (t *testCase) inspect() []fault {
 		_, err = os.Lstat(t.ours("trash", t.pv()))
 	}
 	switch {
-	case t.fate == bound && v != nil && err != nil:
+	case t.outcome == bound && v != nil && err != nil:
 		return []fault{{loss, fmt.Sprintf("the object of claim %s was there before its directory: %v", t.claim, err)}}
-	case t.fate == bound && v != nil && t.data == "":
+	case t.outcome == bound && v != nil && t.data == "":
 		t.write()
-	case t.fate == gone && t.op.fromBound && v == nil && err == nil:
+	case t.outcome == gone && t.op.fromBound && v == nil && err == nil:
 		return []fault{{leak, fmt.Sprintf("the object of claim %s was gone before its directory", t.claim)}}
 	}
 	return nil
@@ -281,9 +281,9 @@ func (t *testCase) inspect() []fault {
 // clear leaves nothing for the next case.
 func (t *testCase) clear(broken bool) {
 	if !broken {
-		t.dropKept(t.wish)
+		t.dropKept(t.expectation)
 		t.killed = false
-		switch t.fate {
+		switch t.outcome {
 		case bound:
 			t.drop()
 		case archived:
@@ -310,9 +310,9 @@ func mayStay(point string) bool {
 
 // dropKept removes what kills left whole in the trash, as the documents say: the directory by hand, and the
 // daemon forgets the record, with its next start here.
-func (e *environment) dropKept(wishes ...wish) {
+func (e *environment) dropKept(expectations ...expectation) {
 	dropped, s := false, e.look()
-	for _, each := range wishes {
+	for _, each := range expectations {
 		if each.kept(s) {
 			e.Must(os.RemoveAll(e.ours("trash", each.pv())), "removing what was kept in the trash")
 			e.stayed, dropped = e.stayed+1, true

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// fate is what a claim and its volume are to come to.
-type fate int
+// outcome is what is to become of a claim and its volume.
+type outcome int
 
-// The fates.
+// Outcomes.
 const (
-	gone     fate = iota // nothing is left of either
-	bound                // claim, object, directory and record
-	archived             // directory and record in the archive
-	retained             // directory and record in the pool
+	gone     outcome = iota // nothing is left of either
+	bound                   // claim, object, directory and record
+	archived                // directory and record in the archive
+	retained                // directory and record in the pool
 )
 
-// wish is a claim with its fate.
-type wish struct {
+// expectation is a claim with the outcome that it should have.
+type expectation struct {
 	claim, uid string
-	fate       fate
+	outcome    outcome
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
 	growing    bool   // it may have been growing when it was deleted: its record has one of the sizes
@@ -31,13 +31,13 @@ type wish struct {
 	killed bool
 }
 
-func (w wish) pv() string { return "pvc-" + w.uid }
+func (w expectation) pv() string { return "pvc-" + w.uid }
 
 // size is in MiB.
-func (w wish) size() int64 { return cmp.Or(w.mib, firstMiB) }
+func (w expectation) size() int64 { return cmp.Or(w.mib, firstMiB) }
 
 // recordedAs reports whether this is the volume's record.
-func (w wish) recordedAs(r record) bool {
+func (w expectation) recordedAs(r record) bool {
 	want := w.record()
 	if w.growing && r.Requested >= firstMiB<<20 && r.Requested < want.Requested {
 		r.Requested = want.Requested
@@ -49,23 +49,23 @@ func (w wish) recordedAs(r record) bool {
 const firstMiB = 1
 
 // record is the volume's.
-func (w wish) record() record {
-	return record{w.pv(), w.uid, w.pv(), w.fate == retained, w.size() << 20}
+func (w expectation) record() record {
+	return record{w.pv(), w.uid, w.pv(), w.outcome == retained, w.size() << 20}
 }
 
 // kept reports whether the volume is one that is gone but for what a kill left in the trash: the directory,
 // whole, and its record, and nothing else.
-func (w wish) kept(s sight) bool {
+func (w expectation) kept(s snapshot) bool {
 	pv := w.pv()
 	d, there := s.dirs["trash/"+pv]
 	_, object := s.objects[pv]
-	return w.fate == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
+	return w.outcome == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
 		w.recordedAs(s.records["volumes/"+pv+".json"])
 }
 
 // things that have to be there, each of them once.
-func (w wish) things() []string {
-	switch pv := w.pv(); w.fate {
+func (w expectation) things() []string {
+	switch pv := w.pv(); w.outcome {
 	case bound:
 		return []string{"claim " + w.claim, "object " + pv, "pool/" + pv, "volumes/" + pv + ".json"}
 	case archived:
@@ -77,8 +77,8 @@ func (w wish) things() []string {
 	}
 }
 
-// sight is the whole state at one moment.
-type sight struct {
+// snapshot is the whole state at one moment.
+type snapshot struct {
 	things  map[string]string // what there is: the UID of the claim that it is about, "" if that cannot be told
 	claims  map[string]claim  // by name
 	objects map[string]object // by name
@@ -136,20 +136,20 @@ type fault struct {
 
 func (f fault) String() string { return f.kind.String() + ": " + f.text }
 
-// compare returns every difference: what is there besides the baseline and what the wishes need, what
+// compare returns every difference: what is there besides the baseline and what the expectations need, what
 // is missing, and what is there and not whole.
-func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
+func compare(expectations []expectation, baseline map[string]bool, s snapshot) (all []fault) {
 	add := func(k kind, format string, args ...any) { all = append(all, fault{k, fmt.Sprintf(format, args...)}) }
 	wanted, living := map[string]bool{}, map[string]bool{}
 	maps.Copy(wanted, baseline)
-	for _, w := range wishes {
+	for _, w := range expectations {
 		for _, thing := range w.things() {
 			wanted[thing] = true
 		}
 		if w.kept(s) {
 			wanted["trash/"+w.pv()], wanted["volumes/"+w.pv()+".json"] = true, true
 		}
-		living[w.uid] = w.fate != gone
+		living[w.uid] = w.outcome != gone
 	}
 	for _, thing := range slices.Sorted(maps.Keys(wanted)) {
 		if _, there := s.things[thing]; !there {
@@ -165,7 +165,7 @@ func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
 			add(leak, "%s is left", thing)
 		}
 	}
-	for _, w := range wishes {
+	for _, w := range expectations {
 		for _, text := range w.flaws(s) {
 			add(loss, "%s of claim %s", text, w.claim)
 		}
@@ -174,9 +174,9 @@ func compare(wishes []wish, baseline map[string]bool, s sight) (all []fault) {
 }
 
 // flaws are what is wrong with the things that are there.
-func (w wish) flaws(s sight) (all []string) {
+func (w expectation) flaws(s snapshot) (all []string) {
 	where := "pool/"
-	switch w.fate {
+	switch w.outcome {
 	case gone:
 		return nil
 	case archived:
@@ -199,7 +199,7 @@ func (w wish) flaws(s sight) (all []string) {
 	return all
 }
 
-func (w wish) objectFlaws(s sight) (all []string) {
+func (w expectation) objectFlaws(s snapshot) (all []string) {
 	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false, w.size(), ""}) {
 		all = append(all, fmt.Sprintf("state %+v", c))
 	}

@@ -11,9 +11,9 @@ import (
 const uid = "0a1b2c3d-1111-2222-3333-444455556666"
 
 // good is the state with one claim that ended as it was to.
-func good(f fate) (wish, sight) {
-	w := wish{claim: "c", uid: uid, fate: f, data: "text"}
-	s := sight{
+func good(f outcome) (expectation, snapshot) {
+	w := expectation{claim: "c", uid: uid, outcome: f, data: "text"}
+	s := snapshot{
 		things: map[string]string{"ours/pool.json": ""}, claims: map[string]claim{}, objects: map[string]object{},
 		dirs: map[string]dir{}, records: map[string]record{},
 	}
@@ -37,27 +37,27 @@ func good(f fate) (wish, sight) {
 var base = map[string]bool{"ours/pool.json": true}
 
 func TestCompareGood(t *testing.T) {
-	for _, f := range []fate{gone, bound, archived, retained} {
+	for _, f := range []outcome{gone, bound, archived, retained} {
 		w, s := good(f)
-		if faults := compare([]wish{w}, base, s); len(faults) > 0 {
-			t.Errorf("fate %d: %v", f, faults)
+		if faults := compare([]expectation{w}, base, s); len(faults) > 0 {
+			t.Errorf("outcome %d: %v", f, faults)
 		}
 	}
 }
 
 // Each thing that is taken away is lost, and one that is left when all should be gone is leaked.
 func TestCompareEachThing(t *testing.T) {
-	for _, f := range []fate{bound, archived, retained} {
+	for _, f := range []outcome{bound, archived, retained} {
 		w, whole := good(f)
 		for thing := range maps.Keys(whole.things) {
 			_, s := good(f)
 			delete(s.things, thing)
-			want(t, compare([]wish{w}, base, s), "lost: "+thing+" is not there")
+			want(t, compare([]expectation{w}, base, s), "lost: "+thing+" is not there")
 			if thing != "ours/pool.json" {
 				w := w
-				w.fate = gone
-				s = sight{things: map[string]string{"ours/pool.json": "", thing: uid}}
-				want(t, compare([]wish{w}, base, s), "leaked: "+thing+" is left")
+				w.outcome = gone
+				s = snapshot{things: map[string]string{"ours/pool.json": "", thing: uid}}
+				want(t, compare([]expectation{w}, base, s), "leaked: "+thing+" is left")
 				want(t, compare(nil, base, s), "leaked: "+thing+" is left")
 			}
 		}
@@ -66,13 +66,13 @@ func TestCompareEachThing(t *testing.T) {
 
 // Whatever else is there is double if it is about a claim that lives, and leaked if not.
 func TestCompareExtra(t *testing.T) {
-	for _, f := range []fate{bound, archived, retained} {
+	for _, f := range []outcome{bound, archived, retained} {
 		for _, extra := range []string{"staging/pvc-" + uid, "trash/pvc-" + uid, "object other", "volumes/pvc-" + uid + ".json.new"} {
 			w, s := good(f)
 			s.things[extra] = uid
-			want(t, compare([]wish{w}, base, s), "double: "+extra+" is there, too")
+			want(t, compare([]expectation{w}, base, s), "double: "+extra+" is there, too")
 			s.things[extra] = ""
-			want(t, compare([]wish{w}, base, s), "leaked: "+extra+" is left")
+			want(t, compare([]expectation{w}, base, s), "leaked: "+extra+" is left")
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestCompareExtra(t *testing.T) {
 // What a kill may leave in the trash is accepted whole, with its record, without its object, and nowhere else.
 func TestCompareKept(t *testing.T) {
 	pv := "pvc-" + uid
-	left := func() sight {
+	left := func() snapshot {
 		_, s := good(gone)
 		for _, thing := range []string{"trash/" + pv, "volumes/" + pv + ".json"} {
 			s.things[thing] = uid
@@ -88,19 +88,19 @@ func TestCompareKept(t *testing.T) {
 		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, record{pv, uid, pv, false, 1 << 20}
 		return s
 	}
-	w := wish{claim: "c", uid: uid, fate: gone, data: "text", killed: true}
-	if faults := compare([]wish{w}, base, left()); len(faults) > 0 {
+	w := expectation{claim: "c", uid: uid, outcome: gone, data: "text", killed: true}
+	if faults := compare([]expectation{w}, base, left()); len(faults) > 0 {
 		t.Errorf("killed: %v", faults)
 	}
-	for name, spoil := range map[string]func(*wish, *sight){
-		"no daemon was killed": func(w *wish, _ *sight) { w.killed = false },
-		"not whole":            func(_ *wish, s *sight) { s.dirs["trash/"+pv] = dir{dirMode, dirUID, dirGID, ""} },
-		"without a record":     func(_ *wish, s *sight) { delete(s.records, "volumes/"+pv+".json") },
-		"beside its object":    func(_ *wish, s *sight) { s.objects[pv] = object{} },
+	for name, spoil := range map[string]func(*expectation, *snapshot){
+		"no daemon was killed": func(w *expectation, _ *snapshot) { w.killed = false },
+		"not whole":            func(_ *expectation, s *snapshot) { s.dirs["trash/"+pv] = dir{dirMode, dirUID, dirGID, ""} },
+		"without a record":     func(_ *expectation, s *snapshot) { delete(s.records, "volumes/"+pv+".json") },
+		"beside its object":    func(_ *expectation, s *snapshot) { s.objects[pv] = object{} },
 	} {
 		w, s := w, left()
 		spoil(&w, &s)
-		if faults := compare([]wish{w}, base, s); len(faults) != 2 {
+		if faults := compare([]expectation{w}, base, s); len(faults) != 2 {
 			t.Errorf("%s: %v, want two leaks", name, faults)
 		}
 	}
@@ -114,7 +114,7 @@ func TestCompareGrowing(t *testing.T) {
 		r := w.record()
 		r.Requested = mib << 20
 		s.records["archive/"+w.pv()+".json"] = r
-		if faults := compare([]wish{w}, base, s); len(faults) != want {
+		if faults := compare([]expectation{w}, base, s); len(faults) != want {
 			t.Errorf("a record of %d MiB: %v", mib, faults)
 		}
 	}
@@ -123,29 +123,29 @@ func TestCompareGrowing(t *testing.T) {
 func TestCompareFlaws(t *testing.T) {
 	pv := "pvc-" + uid
 	for name, c := range map[string]struct {
-		fate  fate
-		spoil func(*sight)
-		want  string
+		outcome outcome
+		spoil   func(*snapshot)
+		want    string
 	}{
-		"data":       {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{dirMode, dirUID, dirGID, ""} }, `data ""`},
-		"kept data":  {archived, func(s *sight) { s.dirs["archive/"+pv] = dir{dirMode, dirUID, dirGID, "x"} }, `data "x"`},
-		"mode":       {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
-		"owner":      {bound, func(s *sight) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
-		"record":     {bound, func(s *sight) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
-		"retained":   {retained, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 1 << 20} }, "Retained:false"},
-		"pending":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Pending", "", false, 0, ""} }, "Pending"},
-		"other":      {bound, func(s *sight) { s.claims["c"] = claim{"other", "Bound", pv, false, 1, ""} }, "other"},
-		"size":       {bound, func(s *sight) { s.claims["c"] = claim{uid, "Bound", pv, false, 2, ""} }, "mib:2"},
-		"growing":    {bound, func(s *sight) { s.claims["c"] = claim{uid, "Bound", pv, false, 1, "Resizing"} }, "Resizing"},
-		"larger":     {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, false, 2} }, "mib:2"},
-		"promised":   {bound, func(s *sight) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 2 << 20} }, "Requested:2097152"},
-		"finalizer":  {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false, 1} }, "finalizers:0"},
-		"going":      {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true, 1} }, "going:true"},
-		"other path": {bound, func(s *sight) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false, 1} }, "/pool/x"},
+		"data":       {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, dirUID, dirGID, ""} }, `data ""`},
+		"kept data":  {archived, func(s *snapshot) { s.dirs["archive/"+pv] = dir{dirMode, dirUID, dirGID, "x"} }, `data "x"`},
+		"mode":       {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
+		"owner":      {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
+		"record":     {bound, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
+		"retained":   {retained, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 1 << 20} }, "Retained:false"},
+		"pending":    {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Pending", "", false, 0, ""} }, "Pending"},
+		"other":      {bound, func(s *snapshot) { s.claims["c"] = claim{"other", "Bound", pv, false, 1, ""} }, "other"},
+		"size":       {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 2, ""} }, "mib:2"},
+		"growing":    {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 1, "Resizing"} }, "Resizing"},
+		"larger":     {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, false, 2} }, "mib:2"},
+		"promised":   {bound, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 2 << 20} }, "Requested:2097152"},
+		"finalizer":  {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false, 1} }, "finalizers:0"},
+		"going":      {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true, 1} }, "going:true"},
+		"other path": {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false, 1} }, "/pool/x"},
 	} {
-		w, s := good(c.fate)
+		w, s := good(c.outcome)
 		c.spoil(&s)
-		faults := compare([]wish{w}, base, s)
+		faults := compare([]expectation{w}, base, s)
 		if len(faults) != 1 || faults[0].kind != loss || !strings.Contains(faults[0].text, c.want) {
 			t.Errorf("%s: %v, want one loss with %q", name, faults, c.want)
 		}
@@ -236,8 +236,8 @@ func TestOperations(t *testing.T) {
 		if op.dies != "" && len(op.steps) == 0 {
 			t.Errorf("%q: who is to die at %q?", op.name, op.dies)
 		}
-		if (op.fate == archived) != (op.class == archiving) || (op.fate == retained) != (op.class == retaining) {
-			t.Errorf("%q: its class does not fit its fate", op.name)
+		if (op.outcome == archived) != (op.class == archiving) || (op.outcome == retained) != (op.class == retaining) {
+			t.Errorf("%q: its class does not fit its outcome", op.name)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (l *load) step() {
 	}
 	if len(l.live) < 5 || len(l.live) < liveMax && len(s.objects) < volumesMax && l.random.IntN(5) < 3 {
 		class := []string{deleted, consumer, archiving}[l.random.IntN(3)]
-		t := l.newCase(operation{class: class, fate: bound})
+		t := l.newCase(operation{class: class, outcome: bound})
 		t.ask()
 		l.live = append(l.live, t)
 		return
@@ -101,9 +101,9 @@ func (l *load) step() {
 // end deletes a claim.
 func (l *load) end(t *testCase) {
 	t.drop()
-	t.fate, t.growing = gone, true
+	t.outcome, t.growing = gone, true
 	if t.op.class == archiving {
-		t.fate = archived
+		t.outcome = archived
 		l.kept = append(l.kept, t)
 		return
 	}
@@ -141,21 +141,21 @@ func (l *load) check() {
 
 // dropped removes what kills left in the trash; then nothing is left of what was deleted.
 func (l *load) dropped() bool {
-	var wishes []wish
+	var expectations []expectation
 	for _, t := range l.gone {
-		wishes = append(wishes, t.wish)
+		expectations = append(expectations, t.expectation)
 	}
-	l.dropKept(wishes...)
+	l.dropKept(expectations...)
 	l.gone = nil
 	return l.settled()
 }
 
 func (l *load) settled() bool {
-	var wishes []wish
+	var expectations []expectation
 	for _, t := range slices.Concat(l.live, l.kept, l.gone) {
-		wishes = append(wishes, t.wish)
+		expectations = append(expectations, t.expectation)
 	}
-	faults := l.settle(calm, wishes...)
+	faults := l.settle(calm, expectations...)
 	l.blame(faults)
 	return len(faults) == 0
 }

@@ -20,8 +20,8 @@ const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
 // look reads the whole state: all claims and volume objects of the cluster, and all that is in the
 // pool, in the daemon's own directories there, and in its state directory.
-func (e *environment) look() sight {
-	s := sight{things: map[string]string{}, claims: map[string]claim{}, objects: map[string]object{}, dirs: map[string]dir{}, records: map[string]record{}}
+func (e *environment) look() snapshot {
+	s := snapshot{things: map[string]string{}, claims: map[string]claim{}, objects: map[string]object{}, dirs: map[string]dir{}, records: map[string]record{}}
 	claims, err := e.Client.CoreV1().PersistentVolumeClaims("").List(e.ctx, metav1.ListOptions{})
 	e.Must(err, "listing claims")
 	for _, c := range claims.Items {
@@ -81,7 +81,7 @@ func toObject(v *corev1.PersistentVolume) object {
 }
 
 // directory notes what is in one directory. What goes away meanwhile was there.
-func (s *sight) directory(e *environment, name, path string) {
+func (s *snapshot) directory(e *environment, name, path string) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return

@@ -7,12 +7,12 @@ type step func(*testCase)
 type operation struct {
 	name      string
 	class     string
-	fromBound bool   // the claim has its volume, with data in it, when the operation begins
-	steps     []step // what begins it
-	boot      bool   // the operation is a start of the daemon: this is what it finds ...
-	dies      string // ... after it was killed at this point of the steps ("": before any of them)
-	down      []step // ... and this was done while it was dead
-	fate      fate   // what the claim has to come to, wherever the daemon was killed
+	fromBound bool    // the claim has its volume, with data in it, when the operation begins
+	steps     []step  // what begins it
+	boot      bool    // the operation is a start of the daemon: this is what it finds ...
+	dies      string  // ... after it was killed at this point of the steps ("": before any of them)
+	down      []step  // ... and this was done while it was dead
+	outcome   outcome // what the claim has to come to, wherever the daemon was killed
 }
 
 // Where the daemon dies first, so that a start has something to recover.
@@ -48,45 +48,45 @@ var (
 
 // operations are everything that the daemon does to a pool.
 var operations = []operation{
-	{name: "create and publish", class: deleted, steps: ask, fate: bound},
-	{name: "take the claim, create and publish", class: consumer, steps: ask, fate: bound},
-	{name: "create and publish where the scheduler chose", class: consumer, steps: chosen, fate: bound},
-	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, fate: gone},
-	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, fate: gone},
-	{name: "archive", class: archiving, fromBound: true, steps: drop, fate: archived},
-	{name: "retain", class: retaining, fromBound: true, steps: letGo, fate: retained},
+	{name: "create and publish", class: deleted, steps: ask, outcome: bound},
+	{name: "take the claim, create and publish", class: consumer, steps: ask, outcome: bound},
+	{name: "create and publish where the scheduler chose", class: consumer, steps: chosen, outcome: bound},
+	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, outcome: gone},
+	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, outcome: gone},
+	{name: "archive", class: archiving, fromBound: true, steps: drop, outcome: archived},
+	{name: "retain", class: retaining, fromBound: true, steps: letGo, outcome: retained},
 
-	{name: "expand", class: deleted, fromBound: true, steps: grow, fate: bound},
-	{name: "expand again meanwhile", class: deleted, fromBound: true, steps: growTwice, fate: bound},
-	{name: "expand too much, then less", class: deleted, fromBound: true, steps: tooMuch, fate: bound},
+	{name: "expand", class: deleted, fromBound: true, steps: grow, outcome: bound},
+	{name: "expand again meanwhile", class: deleted, fromBound: true, steps: growTwice, outcome: bound},
+	{name: "expand too much, then less", class: deleted, fromBound: true, steps: tooMuch, outcome: bound},
 
-	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, fate: bound},
-	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, fate: bound},
-	{name: "start: a claim waits", class: deleted, boot: true, down: ask, fate: bound},
-	{name: "start: torn record, go on", class: deleted, steps: ask, boot: true, dies: beforeRecord, fate: bound},
-	{name: "start: torn record, undo", class: deleted, steps: ask, boot: true, dies: beforeRecord, down: dropped, fate: gone},
-	{name: "start: unnamed record, go on", class: deleted, steps: ask, boot: true, dies: beforeStaging, fate: bound},
-	{name: "start: unnamed record, undo", class: deleted, steps: ask, boot: true, dies: beforeStaging, down: dropped, fate: gone},
-	{name: "start: unnamed record and staging, go on", class: deleted, steps: ask, boot: true, dies: beforeName, fate: bound},
-	{name: "start: unnamed record and staging, undo", class: deleted, steps: ask, boot: true, dies: beforeName, down: dropped, fate: gone},
-	{name: "start: staging, begin again", class: deleted, steps: ask, boot: true, dies: beforeVisible, fate: bound},
-	{name: "start: staging, undo", class: deleted, steps: ask, boot: true, dies: beforeVisible, down: dropped, fate: gone},
-	{name: "start: directory, publish", class: deleted, steps: ask, boot: true, dies: afterVisible, fate: bound},
-	{name: "start: directory where the scheduler chose, publish", class: consumer, steps: chosen, boot: true, dies: afterVisible, fate: bound},
-	{name: "start: directory where the scheduler chose, undo", class: consumer, steps: chosen, boot: true, dies: afterVisible, down: dropped, fate: gone},
-	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, fate: gone},
-	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, fate: gone},
-	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, fate: gone},
-	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, fate: bound},
-	{name: "start: unnamed record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: beforeName, fate: bound},
-	{name: "start: record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: afterExpanded, fate: bound},
-	{name: "start: record of another size, expand by less", class: deleted, fromBound: true, steps: growTwice, boot: true, dies: afterExpanded, down: lower, fate: bound},
-	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, fate: gone},
-	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, fate: gone},
-	{name: "start: trash and bound again, put back", class: deleted, fromBound: true, boot: true, down: trashing, fate: bound},
-	{name: "start: record alone, forget", class: deleted, fromBound: true, steps: drop, boot: true, dies: beforeForget, fate: gone},
-	{name: "start: released meanwhile, archive", class: archiving, fromBound: true, boot: true, down: dropped, fate: archived},
-	{name: "start: directory archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: afterArchive, fate: archived},
-	{name: "start: record not archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: beforeArchived, fate: archived},
-	{name: "start: retained record not named, let go", class: retaining, fromBound: true, steps: letGo, boot: true, dies: beforeName, fate: retained},
+	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, outcome: bound},
+	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, outcome: bound},
+	{name: "start: a claim waits", class: deleted, boot: true, down: ask, outcome: bound},
+	{name: "start: torn record, go on", class: deleted, steps: ask, boot: true, dies: beforeRecord, outcome: bound},
+	{name: "start: torn record, undo", class: deleted, steps: ask, boot: true, dies: beforeRecord, down: dropped, outcome: gone},
+	{name: "start: unnamed record, go on", class: deleted, steps: ask, boot: true, dies: beforeStaging, outcome: bound},
+	{name: "start: unnamed record, undo", class: deleted, steps: ask, boot: true, dies: beforeStaging, down: dropped, outcome: gone},
+	{name: "start: unnamed record and staging, go on", class: deleted, steps: ask, boot: true, dies: beforeName, outcome: bound},
+	{name: "start: unnamed record and staging, undo", class: deleted, steps: ask, boot: true, dies: beforeName, down: dropped, outcome: gone},
+	{name: "start: staging, begin again", class: deleted, steps: ask, boot: true, dies: beforeVisible, outcome: bound},
+	{name: "start: staging, undo", class: deleted, steps: ask, boot: true, dies: beforeVisible, down: dropped, outcome: gone},
+	{name: "start: directory, publish", class: deleted, steps: ask, boot: true, dies: afterVisible, outcome: bound},
+	{name: "start: directory where the scheduler chose, publish", class: consumer, steps: chosen, boot: true, dies: afterVisible, outcome: bound},
+	{name: "start: directory where the scheduler chose, undo", class: consumer, steps: chosen, boot: true, dies: afterVisible, down: dropped, outcome: gone},
+	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, outcome: gone},
+	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, outcome: gone},
+	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, outcome: gone},
+	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, outcome: bound},
+	{name: "start: unnamed record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: beforeName, outcome: bound},
+	{name: "start: record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: afterExpanded, outcome: bound},
+	{name: "start: record of another size, expand by less", class: deleted, fromBound: true, steps: growTwice, boot: true, dies: afterExpanded, down: lower, outcome: bound},
+	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, outcome: gone},
+	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, outcome: gone},
+	{name: "start: trash and bound again, put back", class: deleted, fromBound: true, boot: true, down: trashing, outcome: bound},
+	{name: "start: record alone, forget", class: deleted, fromBound: true, steps: drop, boot: true, dies: beforeForget, outcome: gone},
+	{name: "start: released meanwhile, archive", class: archiving, fromBound: true, boot: true, down: dropped, outcome: archived},
+	{name: "start: directory archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: afterArchive, outcome: archived},
+	{name: "start: record not archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: beforeArchived, outcome: archived},
+	{name: "start: retained record not named, let go", class: retaining, fromBound: true, steps: letGo, boot: true, dies: beforeName, outcome: retained},
 }
