@@ -50,7 +50,7 @@ func (f *fleet) build(ctx context.Context) {
 	}
 	f.Say("preparing %d daemons", f.opt.daemons)
 	for i := range f.opt.daemons {
-		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i)))
+		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i), "16m"))
 	}
 	f.ApplyManifests(ctx, f.members[0].Daemon)
 	f.each(f.members, func(m *member) error {
@@ -65,13 +65,13 @@ func className(mode storagev1.VolumeBindingMode) string {
 	return map[storagev1.VolumeBindingMode]string{immediate: "now", wait: "later"}[mode]
 }
 
-// member makes a node's pool and configures its daemon.
-func (f *fleet) member(node string) *member {
+// member makes a node's pool, of a size as mount takes it, and configures its daemon.
+func (f *fleet) member(node, size string) *member {
 	dir := hosttest.Dir(f)
 	pool := filepath.Join(dir, "pool")
 	f.Must(os.Mkdir(pool, 0o700), "making a mount point")
 	hosttest.SetImmutable(f, pool, true)
-	hosttest.Mount(f, "-t", "tmpfs", "-o", "mode=0700,size=16m", "pool", pool)
+	hosttest.Mount(f, "-t", "tmpfs", "-o", "mode=0700,size="+size, "pool", pool)
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\n",
 		provisioner, node, filepath.Join(dir, "kubeconfig"), pool)
 	// One daemon has a machine of its own in earnest.

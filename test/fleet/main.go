@@ -1,6 +1,6 @@
 // Command fleet runs 100 daemons against one API server, and counts their requests: when they start, when
-// nothing happens, for claims of both binding modes, when some of them are dead, and when the API server
-// comes back. Each number has a limit. What is above it is printed, and the exit code is 1.
+// nothing happens, for claims of both binding modes, when some of them are dead, when the API server comes back, and
+// when 100 claims a second come to one node and go. Each number has a limit. What is above it is printed, and the exit code is 1.
 //
 // The daemons are processes of the real binary, each with a Node object, a token bound to it, and a pool on
 // a tmpfs of its own. Requests are counted from the API server's audit log.
@@ -24,6 +24,7 @@ func main() { os.Exit(harness.Main("fleet", parseOptions, play)) }
 type options struct {
 	daemons int
 	claims  int // of each binding mode
+	churn   bool
 }
 
 const usage = `Usage: fleet [flags]
@@ -38,6 +39,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := harness.Flags("fleet", usage, out)
 	flags.IntVar(&o.daemons, "daemons", 100, "how many daemons run")
 	flags.IntVar(&o.claims, "claims", 300, "how many claims of each binding mode are made")
+	flags.BoolVar(&o.churn, "churn", false, "measure nothing but what a node publishes while claims come and go")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -51,6 +53,11 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 func play(ctx context.Context, p *harness.Program, opt options) {
 	f := &fleet{program: p, opt: opt}
 	f.build(ctx)
+	if opt.churn {
+		f.churn(ctx)
+		p.Report("numbers above their limits")
+		return
+	}
 	f.start(ctx)
 	f.idle(ctx)
 	f.waiting(ctx)
@@ -58,5 +65,6 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	f.halfKilled(ctx)
 	f.deadNodes(ctx)
 	f.back(ctx)
+	f.churn(ctx)
 	p.Report("numbers above their limits")
 }
