@@ -34,6 +34,29 @@ func (p *play) killedAtEachCall() {
 	}
 }
 
+// misconfigured ends the service that sets limits while the configuration has errors. The next request starts it again.
+func (p *play) misconfigured() {
+	const file = "/etc/hostpath-provisioner/config.toml"
+	p.step("beside a configuration with errors the service starts again, and a volume has its limit", func() (string, error) {
+		if _, err := p.doAll("cp -a "+file+" /root/valid.toml && echo 'nonsense = 1' >> "+file, "systemctl stop hostpath-provisioner-mountpoint.service"); err != nil {
+			return "", err
+		}
+		defer p.do("cat /root/valid.toml > " + file)
+		claim, err := p.claim("fast", ofSize("10Mi"))
+		if err != nil {
+			return "", err
+		}
+		dir, err := p.waitBound(claim)
+		if err != nil {
+			return "", err
+		}
+		if _, err := p.expect("hostpath-provisioner check 2>&1", "nonsense"); err != nil {
+			return "", err
+		}
+		return p.expect("df -B1 "+dir+" | tail -n 1", " 10485760 ")
+	})
+}
+
 // requestsMeasured comes last: the policy has the service respond to the daemon's domain alone, so it is not enforced here.
 func (p *play) requestsMeasured() {
 	p.step("what a request to the service that sets limits takes", func() (string, error) {

@@ -44,6 +44,7 @@ func (p *play) quota() {
 	}
 	p.applied()
 	p.told()
+	p.misconfigured()
 	p.killedInTheMiddle()
 	p.killedAtEachCall()
 	for _, pool := range []string{"fast", "big"} {
