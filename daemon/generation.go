@@ -61,7 +61,7 @@ type generation struct {
 
 // Self is the daemon that a configuration describes, as the rules see it.
 func Self(cfg config.Config) plan.Self {
-	return plan.Self{Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Node: cfg.Node}
+	return plan.Self{Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Node: cfg.Node, AwaitRequest: !cfg.ActOnSelectedNode}
 }
 
 // newGeneration connects everything and starts nothing, so that a configuration that cannot work is

@@ -53,10 +53,10 @@ func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
 		return true
 	}
 	class, known := f.classes(plan.ClassName(c))
-	if !known {
+	if !known && !f.self.AwaitRequest {
 		f.unknown.Store(true)
 	}
-	return known && plan.BySelection(class)
+	return known && f.self.BySelection(class)
 }
 
 // here reports whether a claim grows whose volume is this node's, whichever node the claim names: the node may have had

@@ -60,8 +60,11 @@ type Config struct {
 	VolumeMetrics int
 	// PublishCapacity: the scheduler is told what each class can still get on this node.
 	PublishCapacity bool
-	Confine         bool   // take from the daemon what it does not need
-	Pools           []Pool // at least one, sorted by name
+	// ActOnSelectedNode: a claim is provisioned as soon as the scheduler chose this node for it, before
+	// kube-controller-manager asks a provisioner.
+	ActOnSelectedNode bool
+	Confine           bool   // take from the daemon what it does not need
+	Pools             []Pool // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }

@@ -23,15 +23,16 @@ import (
 // rootKeys and poolKeys are the keys there are, each with what checks and takes its value.
 var (
 	rootKeys = map[string]func(*Config, any) error{
-		"provisioner":      text(func(c *Config, s string) error { c.Provisioner = s; return CheckProvisioner(s) }),
-		"aliases":          setAliases,
-		"node":             text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
-		"kubeconfig":       text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
-		"namespace":        text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
-		"metrics":          text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
-		"volume_metrics":   number(mostMetrics, func(c *Config, n int64) { c.VolumeMetrics = int(n) }),
-		"confine":          truth(func(c *Config, b bool) { c.Confine = b }),
-		"publish_capacity": truth(func(c *Config, b bool) { c.PublishCapacity = b }),
+		"provisioner":          text(func(c *Config, s string) error { c.Provisioner = s; return CheckProvisioner(s) }),
+		"aliases":              setAliases,
+		"node":                 text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
+		"kubeconfig":           text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
+		"namespace":            text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
+		"metrics":              text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
+		"volume_metrics":       number(mostMetrics, func(c *Config, n int64) { c.VolumeMetrics = int(n) }),
+		"confine":              truth(func(c *Config, b bool) { c.Confine = b }),
+		"publish_capacity":     truth(func(c *Config, b bool) { c.PublishCapacity = b }),
+		"act_on_selected_node": truth(func(c *Config, b bool) { c.ActOnSelectedNode = b }),
 	}
 	poolKeys = map[string]func(*Pool, any) error{
 		"path":          text(func(p *Pool, s string) error { p.Path = s; return checkPoolPath(s) }),

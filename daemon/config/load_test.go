@@ -70,14 +70,15 @@ func TestEveryKey(t *testing.T) {
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
 	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
 	same(t, got, Config{
-		Provisioner:   "torchbox.com/hostpath",
-		Aliases:       []string{"hostpath", "microk8s.io/hostpath"},
-		Node:          "node-a.example",
-		Kubeconfig:    "/nonexistent/kubeconfig",
-		Namespace:     "storage",
-		Metrics:       "[::1]:9812",
-		Confine:       false,
-		VolumeMetrics: 50,
+		Provisioner:       "torchbox.com/hostpath",
+		Aliases:           []string{"hostpath", "microk8s.io/hostpath"},
+		Node:              "node-a.example",
+		Kubeconfig:        "/nonexistent/kubeconfig",
+		Namespace:         "storage",
+		Metrics:           "[::1]:9812",
+		Confine:           false,
+		VolumeMetrics:     50,
+		ActOnSelectedNode: true,
 		Pools: []Pool{bulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
@@ -85,7 +86,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:29: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:36: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:30: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:37: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")

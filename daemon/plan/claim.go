@@ -141,12 +141,12 @@ func OnlySelected(c *corev1.PersistentVolumeClaim) bool {
 	return askedProvisioner(c) == "" && c.Annotations[ProvisionOnNode] == ""
 }
 
-// BySelection reports whether claims of a class are provisioned as soon as the scheduler chose their node: those of a class
-// that waits for a consumer. kube-controller-manager would ask the class's provisioner for them next, unless that is one of
+// BySelection reports whether claims of a class are provisioned as soon as the scheduler chose their node: where that is
+// switched on, those of a class that waits for a consumer. kube-controller-manager would ask the class's provisioner for them next, unless that is one of
 // its own plugins, whose claims it provisions itself or hands to another provisioner (pkg/controller/volume/persistentvolume,
 // provisionClaim).
-func BySelection(class *storagev1.StorageClass) bool {
-	return waitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
+func (s Self) BySelection(class *storagev1.StorageClass) bool {
+	return !s.AwaitRequest && waitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
@@ -239,7 +239,7 @@ func (f ClaimFacts) provisioner() string {
 	case asked != "" || f.Class == nil:
 	case f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class):
 		return f.Class.Provisioner
-	case f.Claim.Annotations[SelectedNode] != "" && BySelection(f.Class) && f.mayServe(f.Claim):
+	case f.Claim.Annotations[SelectedNode] != "" && f.BySelection(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner
 	}
 	return asked

@@ -34,6 +34,7 @@ func TestSelectedClaims(t *testing.T) {
 		want    Action
 	}{
 		{"selected here", nil, Provision},
+		{"selected here, and that is not to be acted on", []change{func(f *ClaimFacts) { f.AwaitRequest = true }}, Ignore},
 		{"selected elsewhere", []change{selected(them)}, Ignore},
 		{"no node selected", []change{selected("")}, Ignore},
 		{"the class binds at once, and the author wrote the annotation", []change{immediately}, Ignore},

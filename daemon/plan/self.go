@@ -7,6 +7,8 @@ type Self struct {
 	Provisioner string   // the StorageClass.provisioner of its own classes
 	Aliases     []string // other provisioners' names, whose classes, claims and volumes it serves as well
 	Node        string   // the name of its Node object
+	// AwaitRequest: a claim is not provisioned before kube-controller-manager asked a provisioner for it (StorageProvisioner).
+	AwaitRequest bool
 }
 
 // Serves reports whether classes, claims and volumes of this provisioner name are the daemon's.

@@ -53,12 +53,15 @@ func (w *environment) mayReadDriver() {
 }
 
 // quiet has the daemon publish nothing.
-func (h *host) quiet() *host {
+func (h *host) quiet() *host { return h.configureFirst("publish_capacity = false") }
+
+// configureFirst writes a line before the tables of the configuration.
+func (h *host) configureFirst(line string) *host {
 	h.w.Helper()
 	file := h.Path("etc", "config.toml")
 	text, err := os.ReadFile(file)
 	h.w.Must(err)
-	h.w.Must(h.Configure("publish_capacity = false\n" + string(text)))
+	h.w.Must(h.Configure(line + "\n" + string(text)))
 	return h
 }
 
