@@ -40,6 +40,7 @@ type Publisher struct {
 	published map[string]Object // by name; nil: not read
 	high      time.Time         // since when an object is too high; zero: none is
 	reviewed  time.Time         // when a review was done, by this daemon or another one
+	later     time.Duration     // by which the next one is later than after reviewEvery
 	tried     time.Time         // when the driver was looked at last
 	classes   []string
 	failing   time.Time // since when the API returns errors; zero: it does not
@@ -248,7 +249,7 @@ func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
 	if classes := slices.Sorted(slices.Values(p.Classes())); p.due.IsZero() || !slices.Equal(classes, p.classes) {
 		p.classes, p.due = classes, time.Now()
 	}
-	if wait := reviewEvery - time.Since(p.reviewed); wait > 0 && p.reviewed.After(p.due) {
+	if wait := reviewEvery + p.later - time.Since(p.reviewed); wait > 0 && p.reviewed.After(p.due) {
 		return wait, nil
 	}
 	if wait := reviewGap - time.Since(p.tried); wait > 0 {
@@ -264,7 +265,7 @@ func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
 		return reviewEvery, nil
 	}
 	if fresh := reviewEvery - time.Since(driver.Reviewed); driver.Enabled && fresh > 0 && driver.Reviewed.After(p.due) {
-		p.reviewed = driver.Reviewed.Add(jitter())
+		p.reviewed, p.later = driver.Reviewed, jitter()
 		return fresh, nil
 	}
 	done, err := Review(ctx, ReviewOptions{Provisioner: p.Provisioner, Classes: p.classes, API: p.API}, *driver, time.Now())
@@ -274,7 +275,7 @@ func (p *Publisher) review(ctx context.Context) (time.Duration, error) {
 	if !done {
 		return reviewGap, nil
 	}
-	p.reviewed = time.Now().Add(jitter())
+	p.reviewed, p.later = time.Now(), jitter()
 	_, err = p.driver(ctx)
 	return reviewEvery, err
 }

@@ -373,3 +373,26 @@ func TestManyNodesStart(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// A class that comes soon after a review is reviewed, too: what the scheduler compares is there for it, and for the nodes that
+// publish nothing.
+func TestClassAfterAReview(t *testing.T) {
+	for _, first := range []map[string]uint64{{}, {"c": 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster("a", "old")
+			n := newNode(c, "a", true, first)
+			runFor(t, n, time.Second, func() {
+				if c.driver.Reviewed.IsZero() {
+					t.Fatal("no review")
+				}
+				n.want("d", 50)
+				time.Sleep(reviewGap + 10*perRequest)
+				synctest.Wait()
+				sizes := c.sizes()
+				if !c.driver.Enabled || sizes["d/a"] != 50 || sizes["d/"] != Unbounded {
+					t.Errorf("compared: %t, published: %v", c.driver.Enabled, sizes)
+				}
+			})
+		})
+	}
+}
