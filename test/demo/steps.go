@@ -239,6 +239,9 @@ func (e *environment) refusedWhileUnmounted(ctx context.Context) *corev1.Persist
 	hosttest.Unmount(e, e.mount)
 	e.Must(e.daemon.WaitStatus(ctx, "is closed"), "waiting for the gate to close")
 	e.showf("STATUS=%s", e.daemon.Status())
+	if e.own {
+		e.awaitPublished(ctx)
+	}
 	claim := e.apply(ctx, "second", "32Mi")
 	reason := "NoNodeFits" // the scheduler chooses no node without room
 	if !e.own {
@@ -257,6 +260,24 @@ func (e *environment) refusedWhileUnmounted(ctx context.Context) *corev1.Persist
 	}
 	e.showf("the bare mount point %s is still empty", e.mount)
 	return claim
+}
+
+// awaitPublished waits until the scheduler is told that no node has room: a claim that comes before is given to the node, and
+// refused there.
+func (e *environment) awaitPublished(ctx context.Context) {
+	_, err := cluster.WaitFor(ctx, e.client.StorageV1().CSIDrivers(), e.name, func(d *storagev1.CSIDriver) bool {
+		return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
+	})
+	e.Must(err, "waiting for the scheduler to compare")
+	all, err := e.client.StorageV1().CSIStorageCapacities("hostpath-provisioner").List(ctx, metav1.ListOptions{})
+	e.Must(err, "reading what is published")
+	for _, o := range all.Items {
+		_, err := cluster.WaitFor(ctx, e.client.StorageV1().CSIStorageCapacities(o.Namespace), o.Name, func(o *storagev1.CSIStorageCapacity) bool {
+			return o.MaximumVolumeSize.IsZero()
+		})
+		e.Must(err, "waiting for what is published")
+		e.showf("published for class %s on %s: 0 B", o.StorageClassName, o.OwnerReferences[0].Name)
+	}
 }
 
 func (e *environment) goesThroughWhenMounted(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
