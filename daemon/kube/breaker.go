@@ -69,6 +69,14 @@ func (b *breaker) done(err error) {
 	b.endProbe()
 }
 
+// suspect opens the breaker for a watch that ended before its time without an error, as those of all informers do when
+// the server goes away: the next request is a probe, which need not wait.
+func (b *breaker) suspect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = true
+}
+
 // responded records a response, which closes the breaker.
 func (b *breaker) responded() {
 	b.mu.Lock()

@@ -106,4 +106,17 @@ func testBreaker(t *testing.T) {
 	if !mayAsk() {
 		t.Error("the server responded, and an informer waits")
 	}
+
+	for range 2 { // watches end before their time
+		retryAt(time.Now())
+		b.suspect()
+		done(nil)
+	}
+	if !mayAsk() {
+		t.Error("no informer probes after a watch ended before its time")
+	}
+	if mayAsk() {
+		t.Error("two probe after a watch ended before its time")
+	}
+	b.responded()
 }

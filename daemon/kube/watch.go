@@ -164,6 +164,9 @@ func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart
 	// The watch ended too late if this process was stopped meanwhile, or if the server did not end it.
 	took := time.Since(s.started)
 	s.mustVerify = silent || took < duration || took > duration+s.timings.response
+	if resumable && took < duration {
+		s.breaker.suspect()
+	}
 	return resumable, nil
 }
 
