@@ -27,12 +27,13 @@ func (s *session) share(ctx context.Context) error {
 	for {
 		err := openat.Retry(func() error { return unix.Flock(volumes, unix.LOCK_SH|unix.LOCK_NB) })
 		if !errors.Is(err, unix.EWOULDBLOCK) {
+			s.pool.excluded.over()
 			return wrap("locking "+volumesDir, err)
 		}
 		if s.pool.excluded.tooLong(time.Now()) {
 			return fmt.Errorf("%w, and has had the records locked for %v", ErrApplying, excludedMost)
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, lockTries); err != nil {
 			return err
 		}
 	}
@@ -49,7 +50,7 @@ type excluded struct {
 }
 
 // tooLong notes that the records are locked now, and reports whether calls have found that for too long: the next ones
-// do not wait. What was found longer ago was another lock.
+// do not wait. What was found longer ago, or before a call found them free, was another lock.
 func (e *excluded) tooLong(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,15 +61,32 @@ func (e *excluded) tooLong(now time.Time) bool {
 	return now.Sub(e.since) >= excludedMost
 }
 
+// over notes that a call found the records free.
+func (e *excluded) over() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.since, e.last = time.Time{}, time.Time{}
+}
+
+// lockTries is the time between two tries to lock the records.
+const lockTries = 5 * time.Millisecond
+
 // pause is between two tries to lock the records.
-func pause(ctx context.Context) error {
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(5 * time.Millisecond):
+	case <-time.After(d):
 		return nil
 	}
 }
+
+// turns is when Apply may lock the records again. It is used by one call at a time, which holds the lock of only.
+type turns struct{ locked, next time.Time }
+
+// end has the calls that wait go first: Apply leaves the records free for as long as it had them locked, and for
+// some tries at least. flock(2) is not fair, and Apply goes on to the next volume within a millisecond.
+func (t *turns) end(now time.Time) { t.next = now.Add(max(now.Sub(t.locked), 3*lockTries)) }
 
 // exclude waits until no call of the daemon is under way that may change a record.
 func (s *session) exclude(ctx context.Context) error {
@@ -76,15 +94,23 @@ func (s *session) exclude(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := pause(ctx, time.Until(s.pool.turns.next)); err != nil {
+		return err
+	}
 	for {
 		err := openat.Retry(func() error { return unix.Flock(volumes, unix.LOCK_EX|unix.LOCK_NB) })
 		if !errors.Is(err, unix.EWOULDBLOCK) {
+			s.pool.turns.locked = time.Now()
 			return wrap("locking "+volumesDir, err)
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause(ctx, lockTries); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *session) admit() { _ = unix.Flock(s.dirs[volumesDir], unix.LOCK_UN) }
+// admit ends exclude.
+func (s *session) admit() {
+	_ = unix.Flock(s.dirs[volumesDir], unix.LOCK_UN)
+	s.pool.turns.end(time.Now())
+}

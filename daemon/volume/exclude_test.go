@@ -53,6 +53,51 @@ func TestRecordsLockedForLong(t *testing.T) {
 	must(t, err)
 }
 
+// A process that gives many volumes their limits has the records locked for a moment for each. A call of the daemon waits for
+// that moment, however long all of them take.
+func TestRecordsLockedOften(t *testing.T) {
+	r, _ := onXFS(t)
+	volumes, err := unix.Open(r.meta("volumes"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(volumes)
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 * excludedMost / time.Second {
+			must(t, unix.Flock(volumes, unix.LOCK_EX))
+			created := make(chan error, 1)
+			go func() { _, err := r.Create(t.Context(), r.id, limitedSpec(pv)); created <- err }()
+			time.Sleep(time.Second)
+			must(t, unix.Flock(volumes, unix.LOCK_UN))
+			must(t, <-created)
+		}
+	})
+}
+
+// A call of the daemon that waits for the records has them before the next volume gets its limit.
+func TestApplyLetsTheDaemonWork(t *testing.T) {
+	r, k, _ := unlimited(t)
+	daemon := withQuotas(t, r.path, &BegunProjects{}, k)
+	daemon.create(t, "pvc-other")
+	synctest.Test(t, func(t *testing.T) {
+		trashed := make(chan error, 1)
+		r.atCrashPoint = func(name string) {
+			if name == "record written" {
+				go func() { trashed <- daemon.Trash(t.Context(), r.id, "pvc-other") }()
+				synctest.Wait()
+			}
+		}
+		for range 3 {
+			_, err := r.Apply(t.Context(), r.id, pv)
+			must(t, err)
+		}
+		select {
+		case err := <-trashed:
+			must(t, err)
+		default:
+			t.Error("the daemon waits until all volumes have their limits")
+		}
+	})
+}
+
 // setting does something before a limit is set.
 type setting struct {
 	*kernel

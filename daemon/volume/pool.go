@@ -38,6 +38,7 @@ type Pool struct {
 	quotas     atomic.Pointer[ProjectQuotas]
 	recorded   recorded
 	excluded   excluded
+	turns      turns // of Apply
 	fsyncs     fsyncGroup
 	ordered    ordered
 	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
