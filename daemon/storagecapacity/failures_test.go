@@ -164,6 +164,33 @@ func TestObjectsAndDriverTakenAway(t *testing.T) {
 	})
 }
 
+// A restored etcd has what was published at an earlier time, when this node had less room. That is corrected though the room does
+// not change, at one request in five minutes.
+func TestObjectsOfARestoredCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster("a")
+		n := newNode(c, "a", true, map[string]uint64{"c": 100, "d": 50})
+		runFor(t, n, time.Second, func() {
+			c.change(func() {
+				for name, o := range c.objects {
+					if o.Bytes = 0; o.Class == "c" {
+						c.objects[name] = o
+					} else {
+						delete(c.objects, name)
+					}
+				}
+			})
+			time.Sleep(reviewEvery + time.Second)
+			wantSizes(t, c, map[string]int64{"c/a": 100, "d/a": 50}, "restored")
+			before := c.sent()
+			time.Sleep(time.Hour)
+			if sent := c.sent() - before; sent > 80 { // 66 of them are of the reviews
+				t.Errorf("%d requests in an hour without a change", sent)
+			}
+		})
+	})
+}
+
 // The nodes that publish nothing are those that the cluster has now, for the classes that it has now.
 func TestNodesAndClassesThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,6 +38,7 @@ type Publisher struct {
 	// Of the goroutine of Run alone.
 	budget    budget
 	published map[string]Object // by name; nil: not read
+	read      time.Time         // when it was
 	high      time.Time         // since when an object is too high; zero: none is
 	reviewed  time.Time         // when a review was done, by this daemon or another one
 	later     time.Duration     // by which the next one is later than after reviewEvery
@@ -168,9 +169,9 @@ func (p *Publisher) turn(ctx context.Context) (time.Duration, error) {
 		if !p.Enabled {
 			return reviewEvery, p.Withdraw(ctx, true)
 		}
-		if err := p.read(ctx); err != nil {
-			return 0, err
-		}
+	}
+	if err := p.readAgain(ctx); err != nil {
+		return 0, err
 	}
 	wanted, ok := p.Wanted()
 	if !ok {
@@ -179,15 +180,21 @@ func (p *Publisher) turn(ctx context.Context) (time.Duration, error) {
 	if wait, err := p.sync(ctx, wanted); wait > 0 || err != nil {
 		return wait, err
 	}
-	return p.review(ctx)
+	wait, err := p.review(ctx)
+	return min(wait, max(time.Second, reviewEvery-time.Since(p.read))), err
 }
 
-func (p *Publisher) read(ctx context.Context) error {
+// readAgain reads this node's objects, unless that was done lately. A restored etcd has those of an earlier time, and people
+// change them: without it the scheduler would choose no node that had no room then until its room changes.
+func (p *Publisher) readAgain(ctx context.Context) error {
+	if p.published != nil && time.Since(p.read) < reviewEvery {
+		return nil
+	}
 	all, err := p.API.Capacities(ctx, p.Node)
 	if err != nil {
 		return err
 	}
-	p.published = map[string]Object{}
+	p.published, p.read = map[string]Object{}, time.Now()
 	for _, o := range all {
 		p.published[o.Name] = o
 	}
