@@ -119,7 +119,7 @@ func (c *cluster) SetDriver(_ context.Context, d Driver) (bool, error) {
 func (c *cluster) Hostnames(context.Context) (map[string]string, error) {
 	end, err := c.begin()
 	defer end()
-	return c.nodes, err
+	return maps.Clone(c.nodes), err
 }
 
 // sizes are the published ones by class and node.
