@@ -357,7 +357,7 @@ func TestManyNodesStart(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 50 {
 			name := "n" + string(rune('a'+i%25)) + string(rune('a'+i/25))
-			c.nodes[name] = "host-" + name
+			c.change(func() { c.nodes[name] = "host-" + name })
 			n := newNode(c, name, true, map[string]uint64{"c": 100})
 			all.Go(func() { n.Run(ctx) })
 		}
