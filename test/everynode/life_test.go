@@ -129,9 +129,9 @@ func TestOff(t *testing.T) {
 	for _, h := range hosts {
 		h.wantTree(pool.Of(during, again)...)
 	}
-	if log := off.Log(); !strings.Contains(log, "DeletedLate") {
-		t.Errorf("the log does not say that a volume was removed because it went meanwhile:\n%s", log)
-	}
+	w.Eventually("the log says that a volume was removed because it was deleted meanwhile", func() bool {
+		return strings.Contains(off.Log(), "DeletedLate")
+	})
 }
 
 // The node whose pool is closed says so at the volume, in words that name it, and once it is well again
