@@ -19,8 +19,8 @@ var Config string
 //go:embed manifests.yaml
 var manifests string
 
-// ownNamespace is the one that is made for the daemons if no other one is asked for.
-const ownNamespace = "hostpath-provisioner"
+// defaultNamespace is the one that is made for the daemons if no other one is asked for.
+const defaultNamespace = "hostpath-provisioner"
 
 // Options are what differs between clusters.
 type Options struct {
@@ -124,13 +124,13 @@ func ClassPrefix(provisioner string) string {
 // Manifests is the YAML that a cluster administrator applies, with instructions as comments.
 func Manifests(o Options) string {
 	token, secret, namespace, classes, driver := boundToken, "", namespaceObject, classObjects, driverObject
-	if len(o.Provisioner) > 63 || len(validation.IsDNS1123Subdomain(o.Provisioner)) > 0 {
-		driver = "" // no CSIDriver can have the name
+	if !possibleDriver(o.Provisioner) {
+		driver = ""
 	}
 	if o.TokenSecret {
 		token, secret = secretToken, secretObject
 	}
-	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") || o.Delete && o.Namespace != ownNamespace {
+	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") || o.Delete && o.Namespace != defaultNamespace {
 		namespace = "" // the cluster's own, there already; or one that stays
 	}
 	if o.NoClasses {
@@ -140,8 +140,28 @@ func Manifests(o Options) string {
 	if o.Delete {
 		text = deletion + text[strings.Index(text, "@DRIVER@"):]
 	}
-	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret), "@CLASSES@\n", line(classes)).Replace(text)
+	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret),
+		"@ROLES@\n", roleLines(driver != ""), "@CLASSES@\n", line(classes)).Replace(text)
+	return o.fill(text)
+}
+
+// possibleDriver reports whether a CSIDriver can have the provisioner's name.
+func possibleDriver(provisioner string) bool {
+	return len(provisioner) <= 63 && len(validation.IsDNS1123Subdomain(provisioner)) == 0
+}
+
+// fill puts the names in their places.
+func (o Options) fill(text string) string {
 	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))).Replace(text)
+}
+
+// roleLines are the roles and their bindings. Objects of the whole cluster carry the namespace in their names, and where it
+// matters the provisioner, so that a second installation, or another program of this name, has objects of its own.
+func roleLines(driver bool) (lines string) {
+	for _, r := range rolesOf(driver) {
+		lines += line(r.yaml())
+	}
+	return lines
 }
 
 func line(block string) string {

@@ -134,7 +134,11 @@ func TestManifests(t *testing.T) {
 	} {
 		text := Manifests(c.o)
 		list, all := objects(t, text)
-		want := c.want + "ClusterRole hostpath-provisioner:" + c.o.Namespace + ", ClusterRoleBinding hostpath-provisioner:" + c.o.Namespace + ", Role " + c.o.Namespace + "/hostpath-provisioner, RoleBinding " + c.o.Namespace + "/hostpath-provisioner"
+		roles := "ClusterRole hostpath-provisioner:" + c.o.Namespace + ", ClusterRoleBinding hostpath-provisioner:" + c.o.Namespace
+		if of := c.o.Namespace + ":" + c.o.Provisioner; strings.HasPrefix(c.want, "CSIDriver") {
+			roles += ", ClusterRole hostpath-provisioner:" + of + ", ClusterRoleBinding hostpath-provisioner:" + of
+		}
+		want := c.want + roles + ", Role " + c.o.Namespace + "/hostpath-provisioner, RoleBinding " + c.o.Namespace + "/hostpath-provisioner"
 		classes := ", StorageClass " + c.prefix + ", StorageClass " + c.prefix + "-retain"
 		if got := strings.Join(list, ", "); got != want+classes {
 			t.Errorf("got\n%s\nwant\n%s", got, want+classes)
@@ -170,7 +174,7 @@ func TestManifests(t *testing.T) {
 func TestLeastPrivileges(t *testing.T) {
 	_, all := objects(t, Manifests(Options{Namespace: "s", Provisioner: "p"}))
 	var got []string
-	rules := append(all["ClusterRole hostpath-provisioner:s"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules...)
+	rules := slices.Concat(all["ClusterRole hostpath-provisioner:s"].(*rbacv1.ClusterRole).Rules, all["ClusterRole hostpath-provisioner:s:p"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules)
 	for _, rule := range rules {
 		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs, rule.Verbs))
 	}
@@ -190,5 +194,23 @@ func TestLeastPrivileges(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Installations of two namespaces, or of two provisioners in one namespace, share only objects that are the same for both: an
+// apply of the one takes nothing from the other.
+func TestSideBySide(t *testing.T) {
+	one := Options{Namespace: "a", Provisioner: "p"}
+	for name, other := range map[string]Options{"namespaces": {Namespace: "b", Provisioner: "p"}, "provisioners": {Namespace: "a", Provisioner: "q"}} {
+		_, first := objects(t, Manifests(one))
+		_, second := objects(t, Manifests(other))
+		if len(first) != len(second) {
+			t.Errorf("%s: %d and %d objects", name, len(first), len(second))
+		}
+		for object, is := range first {
+			if there, both := second[object]; both && !reflect.DeepEqual(is, there) {
+				t.Errorf("%s: %s is\n%+v\nand\n%+v", name, object, is, there)
+			}
+		}
 	}
 }

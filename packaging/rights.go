@@ -1,0 +1,134 @@
+package packaging
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// reach is where a right holds, and with that the role that gives it.
+type reach int
+
+const (
+	everywhere   reach = iota // the cluster's objects and those of all namespaces: ClusterRole hostpath-provisioner:NAMESPACE
+	ofDriver                  // the CSIDriver of the provisioner's name: ClusterRole hostpath-provisioner:NAMESPACE:PROVISIONER
+	ownNamespace              // the namespace of the ServiceAccount: Role hostpath-provisioner
+)
+
+// right is one rule of RBAC: what the daemon's identity may do, and for what it needs that.
+type right struct {
+	reach    reach
+	group    string // of the API, "" is the core
+	resource string
+	name     string // of the one object, "" for all
+	verbs    []string
+	why      string
+}
+
+// rights is everything that the daemon and the commands of its node may do in a cluster. What a policy allows of it is in
+// policies.go. TestRightsAreNeeded (test/identity) takes each verb away.
+var rights = []right{
+	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim"},
+	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is"},
+	{everywhere, "", "persistentvolumes", "", []string{"get", "list", "watch", "create", "patch", "delete"}, "patch: the finalizer off, the size after an expansion"},
+	{everywhere, "", "pods", "", []string{"list"}, "a pod whose claims choose nodes differently; adopt: does the other program run?"},
+	{everywhere, "", "nodes", "", []string{"get", "list", "watch"}, "its own; get: does the one that was chosen exist; list: those that publish no capacity"},
+	{everywhere, "", "namespaces", "kube-system", []string{"get"}, "its UID tells this cluster from others"},
+	{everywhere, "", "events", "", []string{"create", "get", "patch"}, "patch: the count of one that is repeated"},
+	{everywhere, "storage.k8s.io", "storageclasses", "", []string{"get", "list", "watch"}, "get: whose a class is that no watch has brought yet"},
+	{everywhere, "storage.k8s.io", "csinodes", "", []string{"get"}, "adopt --from-csi: does the driver run?"},
+	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published"},
+	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node"},
+	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler"},
+}
+
+// role is a Role or ClusterRole with its binding, in YAML.
+type role struct {
+	reach reach
+	name  string
+}
+
+// rolesOf are the roles, in the order in which they are printed. A provisioner whose name no CSIDriver can have needs no right
+// to one.
+func rolesOf(driver bool) []role {
+	all := []role{{everywhere, "hostpath-provisioner:NAMESPACE"}}
+	if driver {
+		all = append(all, role{ofDriver, "hostpath-provisioner:NAMESPACE:PROVISIONER"})
+	}
+	return append(all, role{ownNamespace, "hostpath-provisioner"})
+}
+
+// yaml is the role and its binding.
+func (r role) yaml() string {
+	kind, namespace := "ClusterRole", ""
+	if r.reach == ownNamespace {
+		kind, namespace = "Role", "\n  namespace: NAMESPACE"
+	}
+	var rules strings.Builder
+	for _, one := range rights {
+		if one.reach == r.reach {
+			rules.WriteString(one.yaml())
+		}
+	}
+	return strings.NewReplacer("@KIND@", kind, "@NAME@", r.name, "@IN@", namespace, "@RULES@", rules.String()).Replace(roleObjects)
+}
+
+const roleObjects = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: @KIND@
+metadata:
+  name: @NAME@@IN@
+rules:
+@RULES@---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: @KIND@Binding
+metadata:
+  name: @NAME@@IN@
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: @KIND@
+  name: @NAME@
+subjects:
+  - kind: ServiceAccount
+    name: hostpath-provisioner
+    namespace: NAMESPACE`
+
+// yaml is the rule as an item of a role's rules.
+func (r right) yaml() string {
+	group := r.group
+	if group == "" {
+		group = `""`
+	}
+	names := ""
+	if r.name != "" {
+		names = "    resourceNames: [" + r.name + "]\n"
+	}
+	return fmt.Sprintf("  - apiGroups: [%s]\n    resources: [%s]\n%s    # %s\n    verbs: [%s]\n", group, r.resource, names, r.why, strings.Join(r.verbs, ", "))
+}
+
+// Right is one verb of RBAC that the daemon's ServiceAccount has, for tests and for reviews of one's own rights.
+type Right struct {
+	Group, Resource, Subresource, Name, Verb string
+	Namespace                                string // "" for the cluster's objects and those of all namespaces
+	Why                                      string // what needs it
+}
+
+// Rights lists what the manifests with these options give.
+func Rights(o Options) (all []Right) {
+	for _, role := range rolesOf(possibleDriver(o.Provisioner)) {
+		for _, r := range rights {
+			if r.reach != role.reach {
+				continue
+			}
+			one := Right{Group: r.group, Name: o.fill(r.name), Why: r.why}
+			if r.reach == ownNamespace {
+				one.Namespace = o.Namespace
+			}
+			one.Resource, one.Subresource, _ = strings.Cut(r.resource, "/")
+			for _, one.Verb = range slices.Clone(r.verbs) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
