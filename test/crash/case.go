@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 )
 
 const (
@@ -136,18 +137,18 @@ func (t *testCase) write() {
 func (e *environment) settle(rest time.Duration, expectations ...expectation) (faults []fault) {
 	e.until(func() bool {
 		began := time.Now()
-		if rest > 0 && !e.killer.quiet(rest) {
+		if rest > 0 && !e.killer.Quiet(rest) {
 			return false
 		}
 		faults = compare(expectations, e.baseline, e.look())
-		return len(faults) == 0 && (rest == 0 || e.killer.quiet(time.Since(began)+rest))
+		return len(faults) == 0 && (rest == 0 || e.killer.Quiet(time.Since(began)+rest))
 	})
 	return faults
 }
 
 // begin brings the claim to where the operation begins.
 func (t *testCase) begin() {
-	t.killer.arm("", 0)
+	t.killer.Arm("", 0)
 	if !t.op.fromBound {
 		return
 	}
@@ -187,25 +188,25 @@ func (t *testCase) play(point string) (hit string, points []string, faults []fau
 	if t.op.boot {
 		t.fell()
 		t.run(t.op.down)
-		died = t.killer.arm(point, 0)
+		died = t.killer.Arm(point, 0)
 		t.Must(t.Daemon.Start(), "starting the daemon")
 	} else {
-		died = t.killer.arm(point, 0)
+		died = t.killer.Arm(point, 0)
 		t.run(t.op.steps)
 	}
 	if hit = t.await(died); hit != "" {
 		<-t.Daemon.Exited()
 		t.killed = true
 		faults = t.inspect()
-		t.killer.arm("", 0)
+		t.killer.Arm("", 0)
 		t.start()
 	}
 	faults = append(faults, t.settle(calm, t.expectation)...)
 	if hit != "" && t.kept(t.look()) && !mayStay(hit) {
 		faults = append(faults, fault{leak, fmt.Sprintf("the volume of claim %s stays in the trash", t.claim)})
 	}
-	points = t.killer.disarm()
-	t.killer.arm("", 0)
+	points = t.killer.Disarm()
+	t.killer.Arm("", 0)
 	t.clear(len(faults) > 0)
 	return hit, points, faults
 }
@@ -222,10 +223,10 @@ func (t *testCase) fell() {
 		t.Daemon.Kill()
 		return
 	}
-	died := t.killer.arm(t.op.dies, 0)
+	died := t.killer.Arm(t.op.dies, 0)
 	t.run(t.op.steps)
 	if t.await(died) == "" {
-		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.disarm())
+		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.Disarm())
 	}
 	<-t.Daemon.Exited()
 }
@@ -251,7 +252,7 @@ func (t *testCase) await(died <-chan string) (hit string) {
 			return true
 		default:
 		}
-		return ready == nil && t.killer.quiet(idle) && len(compare([]expectation{t.expectation}, t.baseline, t.look())) == 0
+		return ready == nil && t.killer.Quiet(idle) && len(compare([]expectation{t.expectation}, t.baseline, t.look())) == 0
 	})
 	return hit
 }
@@ -305,7 +306,7 @@ func (t *testCase) clear(broken bool) {
 // mayStay reports whether a daemon that dies at this point may have let an object go and not noted it: it talks
 // to the API, or is about to note it.
 func mayStay(point string) bool {
-	return strings.HasPrefix(point, request) || strings.HasPrefix(point, response) || strings.HasPrefix(point, "rename trash/PV to trash/PV~")
+	return strings.HasPrefix(point, killer.Request) || strings.HasPrefix(point, killer.Response) || strings.HasPrefix(point, "rename trash/PV to trash/PV~")
 }
 
 // dropKept removes what kills left whole in the trash, as the documents say: the directory by hand, and the
@@ -319,7 +320,7 @@ func (e *environment) dropKept(expectations ...expectation) {
 		}
 	}
 	if dropped {
-		e.killer.arm("", 0)
+		e.killer.Arm("", 0)
 		e.die()
 		e.start()
 	}
@@ -351,7 +352,7 @@ func (e *environment) scrub() {
 			e.Must(os.RemoveAll(filepath.Join(path, entry)), "scrubbing")
 		}
 	}
-	e.killer.arm("", 0)
+	e.killer.Arm("", 0)
 	e.start()
 	if faults := e.settle(calm); len(faults) > 0 {
 		e.Fatalf("not everything goes, even by force: %v", faults)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 )
 
 const uid = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -184,7 +186,7 @@ func TestUnion(t *testing.T) {
 // A table with a fault, or with an operation in which no daemon was killed, proves nothing.
 func TestReport(t *testing.T) {
 	fine, faulty, idle := &row{name: "fine", kills: 1}, &row{name: "faulty", kills: 1}, &row{name: "idle"}
-	cut := &row{name: "cut", kills: 1, all: true, points: 20, missed: []string{response + " #9", request + " #7"}}
+	cut := &row{name: "cut", kills: 1, all: true, points: 20, missed: []string{killer.Response + " #9", killer.Request + " #7"}}
 	some := &row{name: "some", kills: 1, points: 9, missed: []string{"fsync pool #1"}}
 	most := &row{name: "most", kills: 1, all: true, points: 9, missed: some.missed}
 	faulty.blame("killed at x", []fault{{double, "y"}})
@@ -203,22 +205,6 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the report lacks %q:\n%s", text, out.String())
 		}
-	}
-}
-
-func TestNames(t *testing.T) {
-	s := scope{pool: "/p", state: "/s", locks: "/l"}
-	for path, want := range map[string]string{
-		"/p": "pool", "/p/pvc-" + uid: "pool/PV", "/p/.hostpath-provisioner/volumes/pvc-" + uid + ".json.new": "volumes/PV.json.new",
-		"/p/.hostpath-provisioner/trash": "trash", "/s/lock": "state/lock", "/l/ABCDEFGHIJKLMNOPQRSTUVWX23.lock": "locks/ID.lock",
-		"/px": "", "/": "", "": "",
-	} {
-		if got := s.name(path); got != want {
-			t.Errorf("%q is %q, want %q", path, got, want)
-		}
-	}
-	if got := (scope{pool: "/p"}).name("/x"); got != "" {
-		t.Errorf("%q, without a state directory", got)
 	}
 }
 

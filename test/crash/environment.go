@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -19,7 +20,7 @@ type environment struct {
 	opt      options
 	ctx      context.Context
 	pool     string // mount point and path
-	killer   *killer
+	killer   *killer.Killer
 	serial   int             // of claims
 	baseline map[string]bool // what is there when there is no claim
 	stayed   int             // volumes that kills left whole in the trash
@@ -48,10 +49,10 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	dir := hosttest.Dir(p)
 	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
 	var err error
-	e.killer, err = newKiller(filepath.Join(dir, "killer"), scope{pool: e.pool, state: filepath.Join(dir, "state"), locks: state.PoolLocks})
+	e.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks})
 	p.Must(err, "listening for daemons")
 	e.Environment = harness.Start(ctx, p, harness.Options{
-		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.env(opt.daemon), KeepLog: opt.keepLog,
+		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon), KeepLog: opt.keepLog,
 	})
 	e.addPool()
 	e.addClasses()
@@ -59,8 +60,8 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	e.start()
 	p.Cleanup(func() error { e.die(); return nil })
 	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
-	e.killer.arm("", 0)
-	e.until(func() bool { return e.killer.quiet(calm) })
+	e.killer.Arm("", 0)
+	e.until(func() bool { return e.killer.Quiet(calm) })
 	for thing := range e.look().things {
 		e.baseline[thing] = true
 	}

@@ -14,6 +14,7 @@ import (
 	volumerecord "github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -149,16 +150,16 @@ type limitCases struct {
 	ctx    context.Context
 	opt    options
 	path   string
-	killer *killer
+	killer *killer.Killer
 	serial int
 }
 
 // proveLimits kills in a pool that it makes in a directory.
 func proveLimits(ctx context.Context, p *harness.Program, opt options, path string) (rows report) {
 	socket := filepath.Join(os.TempDir(), fmt.Sprintf("crash-%d-%s", os.Getpid(), filepath.Base(path)))
-	k, err := newKiller(socket, scope{pool: path})
+	k, err := killer.New(socket, killer.Scope{Pool: path})
 	p.Must(err, "listening")
-	p.Cleanup(func() error { return k.socket.Close() })
+	p.Cleanup(func() error { return k.Close() })
 	c := &limitCases{Program: p, ctx: ctx, opt: opt, path: path, killer: k}
 	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
 	p.Say("%s: %s", path, c.cost())
@@ -167,7 +168,7 @@ func proveLimits(ctx context.Context, p *harness.Program, opt options, path stri
 			rows = append(rows, c.prove(op))
 		}
 	}
-	for _, call := range k.strangers() {
+	for _, call := range k.Strangers() {
 		p.Fault(unknown, "%s", call)
 	}
 	return rows
@@ -239,11 +240,11 @@ func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, 
 
 // run has a process do the operation, and returns where it was killed and the points that came.
 func (c *limitCases) run(op limitOperation, pv, point string) (hit string, points []string) {
-	died := c.killer.arm(point, 0)
+	died := c.killer.Arm(point, 0)
 	cmd := exec.CommandContext(c.ctx, "/proc/self/exe", "run", op.name, c.path, pv)
-	cmd.Env = append(append(os.Environ(), c.killer.env("/proc/self/exe")...), limitsEnv+"=1")
+	cmd.Env = append(append(os.Environ(), c.killer.Env("/proc/self/exe")...), limitsEnv+"=1")
 	out, err := cmd.CombinedOutput()
-	points = c.killer.disarm()
+	points = c.killer.Disarm()
 	select {
 	case hit = <-died:
 	default:

@@ -62,13 +62,13 @@ func (l *load) round(kills int) {
 			}
 		}
 	}
-	l.killer.arm("", 0)
+	l.killer.Arm("", 0)
 	l.Must(l.Daemon.WaitReady(l.Soon(), 1), "starting the daemon")
 	l.check()
 }
 
 // aim makes the daemon die soon.
-func (l *load) aim() { l.died = l.killer.arm("", 1+l.random.IntN(span)) }
+func (l *load) aim() { l.died = l.killer.Arm("", 1+l.random.IntN(span)) }
 
 // step lets every claim's pod write, and makes or deletes one claim.
 func (l *load) step() {

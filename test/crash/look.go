@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 )
 
 // finalizer is the daemon's (CONTRACTS of external provisioners).
@@ -89,7 +90,7 @@ func (s *snapshot) directory(e *environment, name, path string) {
 	e.Must(err, "reading "+path)
 	for _, e := range entries {
 		thing, file := name+"/"+e.Name(), filepath.Join(path, e.Name())
-		s.things[thing] = strings.TrimPrefix(pvName.FindString(e.Name()), "pvc-")
+		s.things[thing] = strings.TrimPrefix(killer.VolumeName.FindString(e.Name()), "pvc-")
 		switch {
 		case e.IsDir():
 			if d, err := readDir(file); err == nil {

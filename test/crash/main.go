@@ -6,12 +6,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 func main() {
-	if os.Getenv(socketEnv) != "" { // this copy is to be the daemon
-		fmt.Fprintln(os.Stderr, "crash: becoming the daemon:", become(os.Args))
+	if killer.Asked() { // this copy is to be the daemon
+		fmt.Fprintln(os.Stderr, "crash: becoming the daemon:", killer.Become(os.Args))
 		os.Exit(1)
 	}
 	if os.Getenv(limitsEnv) != "" {
@@ -47,7 +48,7 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	if !all.print(os.Stdout) {
 		e.Fault(notProven, "see the table")
 	}
-	for _, call := range e.killer.strangers() {
+	for _, call := range e.killer.Strangers() {
 		e.Fault(unknown, "%s", call)
 	}
 	e.Report(notProven, unknown)

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // faultsMax is after how many points with faults an operation is given up.
 const faultsMax = 3
@@ -47,4 +50,14 @@ func (e *environment) proveAt(op operation, point string, r *row) bool {
 	}
 	r.missed = append(r.missed, point)
 	return false
+}
+
+// union adds the points of b that are not in a.
+func union(a, b []string) []string {
+	for _, p := range b {
+		if !slices.Contains(a, p) {
+			a = append(a, p)
+		}
+	}
+	return a
 }

@@ -1,4 +1,8 @@
-package main
+// Package killer stops a process before each of its system calls with which it changes something or talks to the API, to
+// kill it there, or to have it wait. The program that uses it becomes the process in a copy of itself (Asked, Become).
+//
+// It does not decide at which of them, and it knows nothing of what the process does.
+package killer
 
 import (
 	"fmt"
@@ -16,6 +20,9 @@ const (
 	socketEnv  = "HOSTPATH_CRASH_SOCKET"
 	programEnv = "HOSTPATH_CRASH_PROGRAM"
 )
+
+// Asked reports whether this process is such a copy, which has to call Become at once.
+func Asked() bool { return os.Getenv(socketEnv) != "" }
 
 // harmless are the system calls that are not stopped: none of them changes what is on a disk or talks
 // to the API. Every other one is, whether this program knows it or not, so that a call which a
@@ -43,8 +50,8 @@ var harmless = append([]uint32{
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)
 
-// become is the copy's whole life. It returns only with an error.
-func become(args []string) error {
+// Become is the copy's whole life. It returns only with an error.
+func Become(args []string) error {
 	socket, program := os.Getenv(socketEnv), os.Getenv(programEnv)
 	os.Unsetenv(socketEnv)
 	os.Unsetenv(programEnv)

@@ -1,4 +1,4 @@
-package main
+package killer
 
 // harmlessHere are calls that other architectures do not have.
 var harmlessHere []uint32

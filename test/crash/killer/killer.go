@@ -1,4 +1,4 @@
-package main
+package killer
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killer decides about every watched call of one host's daemons, and kills at the one it waits for.
-type killer struct {
+// Killer decides about every watched call of one host's daemons, and kills at the one it waits for.
+type Killer struct {
 	socket *net.UnixListener
 	name   string
-	scope  scope
+	scope  Scope
 
 	mu     sync.Mutex
 	armed  bool
@@ -27,29 +27,33 @@ type killer struct {
 	points []string // in the order in which they came
 	last   time.Time
 	hit    chan string
+	hold   func(point string) <-chan struct{}
 
 	unknown map[int32]int // system calls that this program does not know, by number
 }
 
-// newKiller waits at the socket for the daemons of one host.
-func newKiller(socket string, s scope) (*killer, error) {
+// New waits at the socket for the daemons of one host.
+func New(socket string, s Scope) (*Killer, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	k := &killer{socket: l, name: socket, scope: s, unknown: map[int32]int{}}
+	k := &Killer{socket: l, name: socket, scope: s, unknown: map[int32]int{}}
 	go k.accept()
 	return k, nil
 }
 
-// env makes the rig's daemon one that this killer watches.
-func (k *killer) env(program string) []string {
+// Close ends the waiting for daemons.
+func (k *Killer) Close() error { return k.socket.Close() }
+
+// Env makes the rig's daemon one that this killer watches.
+func (k *Killer) Env(program string) []string {
 	return []string{socketEnv + "=" + k.name, programEnv + "=" + program}
 }
 
-// arm counts from now on, and kills at the point, or at the n-th that comes, or never ("", 0). The
+// Arm counts from now on, and kills at the point, or at the n-th that comes, or never ("", 0). The
 // point at which it killed is sent once.
-func (k *killer) arm(point string, after int) <-chan string {
+func (k *Killer) Arm(point string, after int) <-chan string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.armed, k.target, k.after = true, point, after
@@ -58,29 +62,38 @@ func (k *killer) arm(point string, after int) <-chan string {
 	return k.hit
 }
 
-// disarm returns the points that came since arm.
-func (k *killer) disarm() []string {
+// Disarm returns the points that came since Arm.
+func (k *Killer) Disarm() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.armed = false
 	return k.points
 }
 
-// quiet reports whether no point came for that long.
-func (k *killer) quiet(d time.Duration) bool {
+// Quiet reports whether no point came for that long.
+func (k *Killer) Quiet(d time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return time.Since(k.last) > d
 }
 
-func (k *killer) isArmed() bool {
+// Hold has each point wait, of whatever daemon, until the channel is closed that f returns for its name; nil is no wait.
+// It is called again and again for the same name. A point that waits is one to die at no more.
+func (k *Killer) Hold(f func(point string) <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.armed
+	k.hold = f
+}
+
+// watches reports whether points matter, and returns what lets them wait.
+func (k *Killer) watches() (armed bool, hold func(string) <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.armed, k.hold
 }
 
 // came notes a point and reports whether it is the one to die at.
-func (k *killer) came(what string) bool {
+func (k *Killer) came(what string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.armed {
@@ -97,7 +110,7 @@ func (k *killer) came(what string) bool {
 	return true
 }
 
-func (k *killer) accept() {
+func (k *Killer) accept() {
 	for {
 		conn, err := k.socket.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -113,7 +126,7 @@ func (k *killer) accept() {
 }
 
 // receive takes one daemon's listener over.
-func (k *killer) receive(conn *net.UnixConn) error {
+func (k *Killer) receive(conn *net.UnixConn) error {
 	defer conn.Close()
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
@@ -146,7 +159,7 @@ func (k *killer) receive(conn *net.UnixConn) error {
 }
 
 // supervise decides until the daemon is gone.
-func (k *killer) supervise(listener int, p process) {
+func (k *Killer) supervise(listener int, p process) {
 	defer unix.Close(listener)
 	defer unix.Close(p.pidfd)
 	for dead := false; ; {
@@ -167,36 +180,51 @@ func (k *killer) supervise(listener int, p process) {
 		if dead {
 			continue
 		}
-		if dead = k.asked(p, &n); dead {
+		wait, dies := k.asked(p, &n)
+		switch dead = dies; {
+		case dead:
 			unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
-			continue
+		case wait != nil:
+			go func() { <-wait; goOn(listener, n.id) }()
+		default:
+			goOn(listener, n.id)
 		}
-		a := verdict{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 	}
 }
 
-// asked reports whether the daemon is to die instead of making the call.
-func (k *killer) asked(p process, n *notification) bool {
-	if !k.isArmed() {
-		return false
+// goOn lets the kernel begin with a call. That of a process that died meanwhile is none any more.
+func goOn(listener int, id uint64) {
+	a := verdict{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
+}
+
+// asked reports whether the daemon is to die instead of making the call, and returns what the call waits for, nil for nothing.
+func (k *Killer) asked(p process, n *notification) (wait <-chan struct{}, dies bool) {
+	armed, hold := k.watches()
+	if !armed && hold == nil {
+		return nil, false
 	}
 	what, known := k.scope.describe(p, n)
 	if !known {
 		k.stranger(n.nr)
-		return false
 	}
-	return what != "" && k.came(what)
+	if what != "" && k.came(what) {
+		return nil, true
+	}
+	if what != "" && hold != nil {
+		wait = hold(what)
+	}
+	return wait, false
 }
 
-func (k *killer) stranger(nr int32) {
+func (k *Killer) stranger(nr int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unknown[nr]++
 }
 
-// strangers are the numbers of the system calls that this program does not know, and how often they came.
-func (k *killer) strangers() []string {
+// Strangers are the numbers of the system calls that this program does not know, and how often they came.
+func (k *Killer) Strangers() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []string
@@ -205,14 +233,4 @@ func (k *killer) strangers() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// union adds the points of b that are not in a.
-func union(a, b []string) []string {
-	for _, p := range b {
-		if !slices.Contains(a, p) {
-			a = append(a, p)
-		}
-	}
-	return a
 }

@@ -1,4 +1,4 @@
-package main
+package killer
 
 import "golang.org/x/sys/unix"
 

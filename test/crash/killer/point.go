@@ -1,4 +1,4 @@
-package main
+package killer
 
 import (
 	"bytes"
@@ -14,43 +14,47 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// scope says which calls count: those on something below one of these directories, and those on a
+// Scope says which calls count: those on something below one of these directories, and those on a
 // connection to the API. What else a daemon writes (its log, its status file) is not read by the next one.
-type scope struct{ pool, state, locks string }
+type Scope struct {
+	Pool, State, Locks string
+	Exact              bool // names of volumes are told as they are, not as PV
+}
 
 // process is the daemon whose thread asks.
 type process struct{ pid, pidfd int }
 
-// The two points of the API. The connection is encrypted, so that they are told apart by their number.
+// Request and Response are the two points of the API. The connection is encrypted, so that they are told apart by their number.
 const (
-	request  = "write to the API"
-	response = "read what the API sent"
+	Request  = "write to the API"
+	Response = "read what the API sent"
 )
 
-var pvName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)
+// VolumeName is the name of a volume of a claim.
+var VolumeName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)
 
 // markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text).
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
 
 // call names what a system call is about to do, in words that are the same for every volume; "" if
 // that does not count.
-type call func(s scope, p process, n *notification) string
+type call func(s Scope, p process, n *notification) string
 
 // calls are the system calls that this program understands. One that is stopped and is not here makes
 // the program fail in the end.
 var calls = map[int32]call{
-	unix.SYS_READ:      scope.read,
-	unix.SYS_WRITE:     scope.write,
-	unix.SYS_WRITEV:    scope.write,
-	unix.SYS_PWRITE64:  scope.write,
-	unix.SYS_SENDTO:    scope.write,
-	unix.SYS_SENDMSG:   scope.write,
-	unix.SYS_SHUTDOWN:  func(scope, process, *notification) string { return "" },
-	unix.SYS_OPENAT:    scope.open,
-	unix.SYS_OPENAT2:   scope.open,
-	unix.SYS_RENAMEAT:  scope.rename,
-	unix.SYS_RENAMEAT2: scope.rename,
-	unix.SYS_IOCTL:     scope.ioctl,
+	unix.SYS_READ:      Scope.read,
+	unix.SYS_WRITE:     Scope.write,
+	unix.SYS_WRITEV:    Scope.write,
+	unix.SYS_PWRITE64:  Scope.write,
+	unix.SYS_SENDTO:    Scope.write,
+	unix.SYS_SENDMSG:   Scope.write,
+	unix.SYS_SHUTDOWN:  func(Scope, process, *notification) string { return "" },
+	unix.SYS_OPENAT:    Scope.open,
+	unix.SYS_OPENAT2:   Scope.open,
+	unix.SYS_RENAMEAT:  Scope.rename,
+	unix.SYS_RENAMEAT2: Scope.rename,
+	unix.SYS_IOCTL:     Scope.ioctl,
 
 	unix.SYS_MKDIRAT: onName("mkdir"), unix.SYS_MKNODAT: onName("mknod"), unix.SYS_UNLINKAT: onName("remove"),
 	unix.SYS_FCHOWNAT: onName("chown"), unix.SYS_FCHMODAT: onName("chmod"), unix.SYS_UTIMENSAT: onName("utimes"),
@@ -59,11 +63,11 @@ var calls = map[int32]call{
 	unix.SYS_FSYNC: onFile("fsync"), unix.SYS_FDATASYNC: onFile("fdatasync"), unix.SYS_SYNC_FILE_RANGE: onFile("write out"),
 	unix.SYS_SYNCFS: onFile("syncfs"), unix.SYS_FCHOWN: onFile("chown"), unix.SYS_FCHMOD: onFile("chmod"),
 	unix.SYS_FTRUNCATE: onFile("truncate"), unix.SYS_FALLOCATE: onFile("allocate"), unix.SYS_FSETXATTR: onFile("setxattr"),
-	unix.SYS_QUOTACTL_FD: scope.quota,
+	unix.SYS_QUOTACTL_FD: Scope.quota,
 }
 
 // describe is what a call is about to do. known is false for one that this program does not know.
-func (s scope) describe(p process, n *notification) (what string, known bool) {
+func (s Scope) describe(p process, n *notification) (what string, known bool) {
 	c, known := calls[n.nr]
 	if !known {
 		return "", false
@@ -71,28 +75,28 @@ func (s scope) describe(p process, n *notification) (what string, known bool) {
 	return c(s, p, n), true
 }
 
-func (s scope) read(p process, n *notification) string {
+func (s Scope) read(p process, n *notification) string {
 	if s.socket(p, n, n.args[0]) && p.readable(int(n.args[0])) {
-		return response
+		return Response
 	}
 	return ""
 }
 
-func (s scope) write(p process, n *notification) string {
+func (s Scope) write(p process, n *notification) string {
 	if s.socket(p, n, n.args[0]) {
-		return request
+		return Request
 	}
 	return s.on("write", fdPath(n, n.args[0]))
 }
 
-func (s scope) open(_ process, n *notification) string {
+func (s Scope) open(_ process, n *notification) string {
 	if openFlags(n)&(unix.O_CREAT|unix.O_TRUNC) == 0 {
 		return ""
 	}
 	return s.on("create", at(n, n.args[0], n.args[1]))
 }
 
-func (s scope) rename(_ process, n *notification) string {
+func (s Scope) rename(_ process, n *notification) string {
 	from, to := s.name(at(n, n.args[0], n.args[1])), s.name(at(n, n.args[2], n.args[3]))
 	if from == "" && to == "" {
 		return ""
@@ -100,7 +104,7 @@ func (s scope) rename(_ process, n *notification) string {
 	return "rename " + from + " to " + to
 }
 
-func (s scope) ioctl(_ process, n *notification) string {
+func (s Scope) ioctl(_ process, n *notification) string {
 	switch n.args[1] {
 	case unix.FS_IOC_SETFLAGS:
 		return s.on("setflags", fdPath(n, n.args[0]))
@@ -112,7 +116,7 @@ func (s scope) ioctl(_ process, n *notification) string {
 }
 
 // quota is a change of a project's limit; all other commands of quotactl_fd(2) that the daemon may use ask.
-func (s scope) quota(_ process, n *notification) string {
+func (s Scope) quota(_ process, n *notification) string {
 	if uint32(n.args[1]) != quota.CommandSet {
 		return ""
 	}
@@ -124,15 +128,15 @@ const fsSetXattr = 0x401c5820
 
 // onName is a call with a directory's descriptor and a name.
 func onName(does string) call {
-	return func(s scope, _ process, n *notification) string { return s.on(does, at(n, n.args[0], n.args[1])) }
+	return func(s Scope, _ process, n *notification) string { return s.on(does, at(n, n.args[0], n.args[1])) }
 }
 
 // onFile is a call with a file's descriptor.
 func onFile(does string) call {
-	return func(s scope, _ process, n *notification) string { return s.on(does, fdPath(n, n.args[0])) }
+	return func(s Scope, _ process, n *notification) string { return s.on(does, fdPath(n, n.args[0])) }
 }
 
-func (s scope) on(call, path string) string {
+func (s Scope) on(call, path string) string {
 	name := s.name(path)
 	if name == "" {
 		return ""
@@ -141,11 +145,14 @@ func (s scope) on(call, path string) string {
 }
 
 // name is a path as tables show it, "" if it is not in scope.
-func (s scope) name(path string) string {
-	for _, root := range []struct{ path, name string }{{s.pool, "pool"}, {s.state, "state"}, {s.locks, "locks"}} {
+func (s Scope) name(path string) string {
+	for _, root := range []struct{ path, name string }{{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}} {
 		below, is := strings.CutPrefix(path, root.path)
 		if is && root.path != "" && (below == "" || below[0] == '/') {
-			name := markerID.ReplaceAllString(pvName.ReplaceAllString(root.name+below, "PV"), "ID")
+			name := markerID.ReplaceAllString(root.name+below, "ID")
+			if !s.Exact {
+				name = VolumeName.ReplaceAllString(name, "PV")
+			}
 			return strings.Replace(name, "pool/.hostpath-provisioner/", "", 1)
 		}
 	}
@@ -205,7 +212,7 @@ func memory(n *notification, address uint64, into []byte) (read int) {
 }
 
 // socket reports whether a descriptor is a connection to the API: the only one over IP that there is.
-func (s scope) socket(p process, n *notification, fd uint64) (is bool) {
+func (s Scope) socket(p process, n *notification, fd uint64) (is bool) {
 	if !strings.HasPrefix(fdPath(n, fd), "socket:") {
 		return false
 	}

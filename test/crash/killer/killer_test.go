@@ -1,4 +1,4 @@
-package main
+package killer
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 const childEnv = "HOSTPATH_CRASH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(socketEnv) != "" {
-		fmt.Fprintln(os.Stderr, become(os.Args))
+	if Asked() {
+		fmt.Fprintln(os.Stderr, Become(os.Args))
 		os.Exit(1)
 	}
 	if dir := os.Getenv(childEnv); dir != "" {
@@ -57,13 +57,13 @@ func TestKiller(t *testing.T) {
 		{"mkdir pool/c #1", []string{"b"}},
 	} {
 		pool := t.TempDir()
-		k, err := newKiller(filepath.Join(t.TempDir(), "s"), scope{pool: pool})
+		k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool})
 		if err != nil {
 			t.Fatal(err)
 		}
-		hit := k.arm(c.point, 0)
+		hit := k.Arm(c.point, 0)
 		cmd := exec.Command("/proc/self/exe", "run")
-		cmd.Env = append(os.Environ(), append(k.env("/proc/self/exe"), childEnv+"="+pool)...)
+		cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
 		timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 		out, err := cmd.CombinedOutput()
 		timer.Stop()
@@ -77,13 +77,13 @@ func TestKiller(t *testing.T) {
 					t.Errorf("killed at %q, want %q", got, c.point)
 				}
 			default:
-				t.Errorf("never came to %q: %q", c.point, k.disarm())
+				t.Errorf("never came to %q: %q", c.point, k.Disarm())
 			}
 		}
 		if c.point == "" || c.point == "mkdir pool/c #1" {
 			want := []string{fmt.Sprintf("system call %d, 1 times", unix.SYS_SYMLINKAT), fmt.Sprintf("system call %d, 1 times", unix.SYS_MMAP)}
 			slices.Sort(want)
-			if got := k.strangers(); !slices.Equal(got, want) {
+			if got := k.Strangers(); !slices.Equal(got, want) {
 				t.Errorf("strangers %q, want %q", got, want)
 			}
 		}
@@ -95,5 +95,60 @@ func TestKiller(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("killed at %q: the directory has %q, want %q", c.point, got, c.want)
 		}
+	}
+}
+
+const volumeUID = "11111111-2222-3333-4444-555555555555"
+
+func TestNames(t *testing.T) {
+	s := Scope{Pool: "/p", State: "/s", Locks: "/l"}
+	for path, want := range map[string]string{
+		"/p": "pool", "/p/pvc-" + volumeUID: "pool/PV", "/p/.hostpath-provisioner/volumes/pvc-" + volumeUID + ".json.new": "volumes/PV.json.new",
+		"/p/.hostpath-provisioner/trash": "trash", "/s/lock": "state/lock", "/l/ABCDEFGHIJKLMNOPQRSTUVWX23.lock": "locks/ID.lock",
+		"/px": "", "/": "", "": "",
+	} {
+		if got := s.name(path); got != want {
+			t.Errorf("%q is %q, want %q", path, got, want)
+		}
+	}
+	if got := (Scope{Pool: "/p"}).name("/x"); got != "" {
+		t.Errorf("%q, without a state directory", got)
+	}
+	if got := (Scope{Pool: "/p", Exact: true}).name("/p/pvc-" + volumeUID); got != "pool/pvc-"+volumeUID {
+		t.Errorf("%q, with names as they are", got)
+	}
+}
+
+// A call that is held was not begun, and is made when it is let go.
+func TestHold(t *testing.T) {
+	pool := t.TempDir()
+	k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	held, release := make(chan struct{}), make(chan struct{})
+	k.Hold(func(point string) <-chan struct{} {
+		if point != "rename pool/a to pool/b" {
+			return nil
+		}
+		close(held)
+		return release
+	})
+	cmd := exec.Command("/proc/self/exe", "run")
+	cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	if _, err := os.Stat(filepath.Join(pool, "b")); err == nil {
+		t.Error("what is held was done")
+	}
+	close(release)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(pool, "c")); err != nil {
+		t.Error(err)
 	}
 }
