@@ -17,8 +17,17 @@ func main() { os.Exit(harness.Main(name, parseOptions, play)) }
 
 const name = "model"
 
+// howToKeep is what is printed with a finding.
+const howToKeep = `the shortest order that leads there. A file in test/model/testdata/orders keeps it: it is played by
+test/model -play FILE, and on a real daemon and API server by go test ./test/model -run TestReal.
+%s`
+
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, opt options) {
+	if opt.play != "" {
+		playOrder(p, opt.play)
+		return
+	}
 	var found []string
 	states := 0
 	chosen := slices.DeleteFunc(slices.Clone(worlds), func(w world) bool { return !strings.Contains(w.name, opt.only) })
@@ -28,6 +37,23 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		found, states = append(found, wrong...), states+n
 	}
 	p.Say("%d states in all", states)
+	p.Report(found...)
+}
+
+// playOrder plays one order, and reports what does not hold then.
+func playOrder(p *harness.Program, file string) {
+	o, err := readOrder(file)
+	p.Must(err, "reading an order")
+	x, err := newExplorer(0)
+	p.Must(err, "making directories for the pool")
+	defer x.close()
+	s, err := x.workers[0].follow(o, func(_ state, m move, _ state) error { p.Say("%s", m); return nil })
+	p.Must(err, "playing "+file)
+	var found []string
+	if wrong := x.check(x.workers[0], &s); wrong != "" {
+		found = append(found, wrong)
+		p.Fault(wrong, "after the last event, or when all has happened that happens by itself")
+	}
 	p.Report(found...)
 }
 
@@ -42,7 +68,7 @@ func playWorld(ctx context.Context, p *harness.Program, world world, states int,
 	p.Say("%s", x.describe(world, sum))
 	for _, f := range x.sorted() {
 		found = append(found, f.what)
-		p.Fault(f.what, "the shortest order that leads there, as a case of TestKept:\n%s", x.printed(world, f))
+		p.Fault(f.what, howToKeep, order{world, x.order(world.first(), f.id)})
 	}
 	return found, sum.states
 }
@@ -70,16 +96,6 @@ func (x *explorer) close() {
 		w.product.close()
 	}
 	check(os.RemoveAll(x.dir))
-}
-
-// printed is a finding as a case of TestKept.
-func (x *explorer) printed(world world, f finding) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "{%q, []string{\n", world.name)
-	for _, line := range x.order(world.first(), f.id) {
-		fmt.Fprintf(&b, "\t%q,\n", line)
-	}
-	return b.String() + "}},"
 }
 
 // describe is what an exploration covered, in a sentence.
@@ -123,23 +139,6 @@ func (x *explorer) order(first state, id uint32) []string {
 		})
 	}
 	return lines
-}
-
-// follow plays an order of events from the first state of a world.
-func (w *worker) follow(world world, order []string) (state, error) {
-	s := world.first()
-	for n, line := range order {
-		was, found := s, false
-		w.moves(was, func(m move, after state) {
-			if !found && m.String() == line {
-				s, found = after, true
-			}
-		})
-		if !found {
-			return s, fmt.Errorf("event %d cannot happen: %s", n+1, line)
-		}
-	}
-	return s, nil
 }
 
 // invariantOf is the name in a finding.

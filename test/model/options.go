@@ -11,6 +11,7 @@ import (
 // options is what the command line says.
 type options struct {
 	only   string
+	play   string        // a file with one order
 	states int           // of each world at most, 0: all
 	time   time.Duration // for all worlds together
 }
@@ -28,6 +29,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := harness.Flags(name, usageText, out)
 	short := flags.Bool("short", false, "the form for every change: -time 110s")
 	flags.StringVar(&o.only, "only", "", "only worlds whose name contains this")
+	flags.StringVar(&o.play, "play", "", "play the order in this file, and nothing else")
 	flags.IntVar(&o.states, "states", 20_000_000, "so many states of each world at most; 0: all")
 	flags.DurationVar(&o.time, "time", time.Hour, "how long all worlds are explored at most, each for an equal part of what is left")
 	if err := flags.Parse(args); err != nil {

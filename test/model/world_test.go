@@ -1,6 +1,8 @@
 package main
 
 import (
+	"path/filepath"
+	"reflect"
 	"testing"
 )
 
@@ -15,19 +17,17 @@ func explored(t *testing.T, name string, states int) {
 	sum := x.explore(t.Context(), worldOf(t, name).first())
 	t.Log(x.describe(worldOf(t, name), sum))
 	for _, f := range x.sorted() {
-		t.Errorf("%s\n%s", f.what, x.printed(worldOf(t, name), f))
+		t.Errorf("%s\n"+howToKeep, f.what, order{worldOf(t, name), x.order(worldOf(t, name).first(), f.id)})
 	}
 }
 
 func worldOf(t *testing.T, name string) world {
 	t.Helper()
-	for _, w := range worlds {
-		if w.name == name {
-			return w
-		}
+	w, err := worldNamed(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("there is no world %q", name)
-	return world{}
+	return w
 }
 
 // The small worlds are explored whole, and of the others a part. The command goes further.
@@ -47,35 +47,40 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.close()
-	for _, kept := range []struct {
-		world string
-		order []string
-	}{
-		{"restored", []string{ // ReleaseFinalizer did not look whether the volume was released still
-			"claim c0 is made",
-			"the daemon takes up the claim of pvc-c0-1",
-			"the daemon calls List of the pool",
-			"the daemon calls Create of pvc-c0-1",
-			"the daemon creates volume object pvc-c0-1",
-			"kube-controller-manager binds pvc-c0-1",
-			"etcd is saved",
-			"claim c0 is deleted",
-			"kube-controller-manager releases pvc-c0-1",
-			"the daemon takes up volume pvc-c0-1",
-			"the daemon reads volume object pvc-c0-1",
-			"the daemon reads claim c0",
-			"etcd is restored",
-			"the daemon calls Lookup of pvc-c0-1",
-			"the daemon calls Trash of pvc-c0-1",
-			"the daemon takes its finalizer off volume pvc-c0-1",
-		}},
-	} {
-		s, err := x.workers[0].follow(worldOf(t, kept.world), kept.order)
+	for _, file := range orders(t) {
+		o, err := readOrder(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s, err := x.workers[0].follow(o, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
 		if wrong := x.check(x.workers[0], &s); wrong != "" || s.daemon.task != 0 {
-			t.Errorf("%s: %q: work goes on: %t", kept.order[len(kept.order)-1], wrong, s.daemon.task != 0)
+			t.Errorf("%s: %q: work goes on: %t", file, wrong, s.daemon.task != 0)
+		}
+	}
+}
+
+// orders are the files of those that are kept.
+func orders(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "orders", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no orders are kept: %v", err)
+	}
+	return files
+}
+
+// An order is read as it was printed.
+func TestOrders(t *testing.T) {
+	o := order{worlds[0], []string{"claim c0 is made", "etcd is saved"}}
+	if got, err := parseOrder("# why\n\n" + o.String()); err != nil || !reflect.DeepEqual(got, o) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"", "claim c0 is made\n", "world nowhere\n"} {
+		if _, err := parseOrder(text); err == nil {
+			t.Errorf("%q is an order", text)
 		}
 	}
 }
