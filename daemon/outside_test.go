@@ -26,7 +26,7 @@ var outside = []dependency{
 	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report"}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/config", "daemon/expansion", "daemon/plan"}},
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/adopt/rules", "daemon/kube", "daemon/plan"}},
-	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/leadership", "daemon/plan", "daemon/state", "daemon/storagecapacity", "packaging"}},
+	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/leadership", "daemon/plan", "daemon/state", "packaging"}},
 	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/binding", "daemon/claimfilter", "daemon/kube", "daemon/report"}},
 	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/kube", "daemon/report"}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},

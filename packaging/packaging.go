@@ -96,8 +96,9 @@ reclaimPolicy: Retain
 allowVolumeExpansion: true`
 
 const driverObject = `---
-# Not a CSI driver: kube-scheduler looks here whether the provisioner publishes what its classes can still get on each node.
-# A daemon that has published sets storageCapacity. It comes first, so that "kubectl delete -f -" removes it before the rest:
+# kube-scheduler looks here whether the provisioner publishes what its classes can still get on each node: a daemon that has
+# published sets storageCapacity. Of volumes with source csi it tells Kubernetes that nothing has to be attached; of others,
+# nothing. It comes first, so that "kubectl delete -f -" removes it before the rest:
 # without objects to compare, and with storageCapacity, no pod of these classes would be scheduled.
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
@@ -107,8 +108,9 @@ metadata:
     app.kubernetes.io/managed-by: hostpath-provisioner
 spec:
   attachRequired: false
-  podInfoOnMount: false
-  fsGroupPolicy: None`
+  podInfoOnMount: true
+  fsGroupPolicy: File
+  seLinuxMount: false`
 
 // ClassPrefix returns the default of Options.ClassPrefix, which carries the provisioner's name: two
 // provisioners of a cluster never share a class, whose provisioner field is immutable.

@@ -171,15 +171,11 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
 }
 
 func (o Options) record(v *corev1.PersistentVolume) record.Record {
-	source := plan.SourceHostPath
-	if v.Spec.Local != nil {
-		source = plan.SourceLocal
-	}
 	size, _ := plan.Bytes(*v.Spec.Capacity.Storage())
 	return record.Record{
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
 		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
-		Scope: o.Pool.Scope, Source: source, Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
+		Scope: o.Pool.Scope, Source: plan.SourceOf(v), Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
 		Directory: rules.DirectoryOf(o.Pool, v), Requested: size, Created: time.Now().UTC(),
 	}
 }

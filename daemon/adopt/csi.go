@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,7 +178,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 			return nil, err
 		}
 		adopted := s.record(rules.OfHost(held, s.Pool))
-		adopted.Source = cmp.Or(s.Pool.Source, plan.SourceHostPath)
+		adopted.Source = plan.SourceOf(ours)
 		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ const (
 	ScopeEveryNode = "every-node"
 	SourceHost     = "hostPath"
 	SourceLocal    = "local"
+	SourceCSI      = "csi"
 	DeleteRemove   = "delete"
 	DeleteArchive  = "archive"
 )
@@ -63,8 +64,10 @@ type Config struct {
 	// ActOnSelectedNode: a claim is provisioned as soon as the scheduler chose this node for it, before
 	// kube-controller-manager asks a provisioner.
 	ActOnSelectedNode bool
-	Confine           bool   // take from the daemon what it does not need
-	Pools             []Pool // at least one, sorted by name
+	// KubeletRoot is kubelet's --root-dir, absolute and clean. Its own configuration is not read.
+	KubeletRoot string
+	Confine     bool   // take from the daemon what it does not need
+	Pools       []Pool // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }
@@ -81,7 +84,7 @@ type Pool struct {
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
 	Scope        string // ScopeNode, ScopeShared or ScopeEveryNode
 	Exclusive    bool   // a filesystem of the network is mounted on this node and no other
-	Source       string // SourceHost or SourceLocal
+	Source       string // SourceHost, SourceLocal or SourceCSI
 
 	Mode  fs.FileMode // of a volume's directory; setgid and sticky are fs.ModeSetgid, fs.ModeSticky
 	Owner string      // as written; UID is what it means
@@ -124,6 +127,7 @@ func Default() Config {
 		Namespace:       "hostpath-provisioner",
 		Metrics:         "127.0.0.1:9812",
 		Confine:         true,
+		KubeletRoot:     "/var/lib/kubelet",
 		VolumeMetrics:   1000,
 		PublishCapacity: true,
 	}

@@ -30,6 +30,7 @@ var (
 		"namespace":            text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
 		"metrics":              text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
 		"volume_metrics":       number(mostMetrics, func(c *Config, n int64) { c.VolumeMetrics = int(n) }),
+		"kubelet_root":         text(func(c *Config, s string) error { c.KubeletRoot = s; return checkKubeletRoot(s) }),
 		"confine":              truth(func(c *Config, b bool) { c.Confine = b }),
 		"publish_capacity":     truth(func(c *Config, b bool) { c.PublishCapacity = b }),
 		"act_on_selected_node": truth(func(c *Config, b bool) { c.ActOnSelectedNode = b }),
@@ -46,7 +47,7 @@ var (
 		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
 		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
 		"exclusive":  truth(func(p *Pool, b bool) { p.Exclusive = b }),
-		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal) }),
+		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal, SourceCSI) }),
 		"mode":       text(setMode),
 		"owner":      text(setOwner),
 		"group":      text(setGroup),
@@ -205,6 +206,14 @@ func checkPath(s string) error {
 		}
 	}
 	return nil
+}
+
+// checkKubeletRoot also refuses the root itself, in which kubelet's directories are none of its own.
+func checkKubeletRoot(s string) error {
+	if s == "/" {
+		return errors.New("\"/\" is not kubelet's directory")
+	}
+	return checkPath(s)
 }
 
 // pathMax is PATH_MAX of linux/limits.h, with the byte that ends a path.

@@ -78,6 +78,7 @@ func TestEveryKey(t *testing.T) {
 		Metrics:           "[::1]:9812",
 		Confine:           false,
 		VolumeMetrics:     50,
+		KubeletRoot:       "/var/lib/k0s/kubelet",
 		ActOnSelectedNode: true,
 		Pools: []Pool{bulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
@@ -86,7 +87,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:30: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:37: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:31: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:38: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -216,7 +217,7 @@ func TestRefusals(t *testing.T) {
 		{"shared and local", pool("scope='shared'\nsource='local'\n"), `config.toml:5: pool.p.source: "local" volumes are one node's, and the pool's scope is "shared"`},
 		{"every-node and local", pool("scope='every-node'\nsource='local'\n"), `config.toml:5: pool.p.source: "local" volumes are one node's, and the pool's scope is "every-node"`},
 		{"scope", pool("scope='cluster'\n"), `config.toml:4: pool.p.scope: "cluster" is not one of node, shared, every-node`},
-		{"source", pool("source='hostpath'\n"), `config.toml:4: pool.p.source: "hostpath" is not one of hostPath, local`},
+		{"source", pool("source='hostpath'\n"), `config.toml:4: pool.p.source: "hostpath" is not one of hostPath, local, csi`},
 		{"mode as a number", pool("mode=0o777\n"), `config.toml:4: pool.p.mode: want a string, got the number 511`},
 		{"mode not octal", pool("mode='0888'\n"), `config.toml:4: pool.p.mode: "0888" is not a mode: want octal digits such as "0777"`},
 		{"mode too long", pool("mode='10777'\n"), `config.toml:4: pool.p.mode: "10777" is not a mode: want octal digits such as "0777"`},

@@ -20,6 +20,7 @@ func (l *loader) finishPool(d *draft) {
 	if d.Scope != ScopeNode && d.Source == SourceLocal {
 		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
 	}
+	l.checkCSI(d)
 	l.finishQuota(d)
 	l.warnMode(d)
 	l.warnReserve(d)

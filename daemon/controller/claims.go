@@ -75,6 +75,12 @@ func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 // has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
 	facts, h := c.claimFacts(ctx, claim)
+	if facts.Pool.Source == plan.SourceCSI {
+		var err error
+		if facts.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
+			return facts, h, plan.Verdict{}, c.apiFailed(report.Claim(claim), err)
+		}
+	}
 	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.stagger.lately(time.Now())

@@ -71,6 +71,7 @@ type Controller struct {
 	limiter  report.Limiter
 	nodes    nodeCount
 	classes  classOwners
+	driver   driver
 	stagger  stagger
 	binding  *binding.Warner
 	expander *expansion.Expander

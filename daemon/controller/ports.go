@@ -49,6 +49,8 @@ type Reader interface {
 	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
+	// GetDriver returns the CSIDriver of this name.
+	GetDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	// ClassProvisioner is the provisioner of a class, "" if there is no such class.
 	ClassProvisioner(ctx context.Context, class string) (string, error)
 }

@@ -161,7 +161,13 @@ func TestCSIDriver(t *testing.T) {
 	if won, err := c.SetDriver(ctx, storagecapacity.Driver{}); won || err != nil {
 		t.Errorf("one that does not exist was written: %t, %v", won, err)
 	}
+	if object, err := c.GetDriver(ctx, ns); object != nil || err != nil {
+		t.Errorf("without one: %+v, %v", object, err)
+	}
 	newDriver(t, ns)
+	if object, err := c.GetDriver(ctx, ns); err != nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired {
+		t.Errorf("%+v, %v", object, err)
+	}
 	first, err := c.Driver(ctx)
 	if err != nil || !first.Ours || first.Enabled || first.Strict || !first.Reviewed.IsZero() || first.Publishing != 0 {
 		t.Fatalf("%+v, %v", first, err)

@@ -43,6 +43,11 @@ func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 	return read[corev1.PersistentVolume](ctx, c.core.Get().Resource("persistentvolumes"), name, "volume "+name)
 }
 
+// GetDriver requests a CSIDriver from the API server. It returns nil without an error if there is none of the name.
+func (c *Client) GetDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	return read[storagev1.CSIDriver](ctx, c.storage.Get().Resource("csidrivers"), name, "CSIDriver "+name)
+}
+
 // ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if the class does not exist.
 func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
 	class, err := read[storagev1.StorageClass](ctx, c.storage.Get().Resource("storageclasses"), name, "class "+words.Quoted(name))

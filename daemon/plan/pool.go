@@ -15,6 +15,7 @@ import (
 const (
 	SourceHostPath = "hostPath"
 	SourceLocal    = "local"
+	SourceCSI      = "csi" // published on the node by the daemon's own CSI driver
 )
 
 // What happens to a volume's directory when its claim goes and the reclaim policy is Delete.
@@ -35,7 +36,7 @@ type Pool struct {
 	Name     string
 	Path     string      // absolute and clean
 	Scope    string      // ScopeNode, ScopeShared or ScopeEveryNode
-	Source   string      // SourceHostPath or SourceLocal
+	Source   string      // SourceHostPath, SourceLocal or SourceCSI
 	Mode     fs.FileMode // of a volume's directory
 	UID, GID int         // its owner and group
 	OnDelete string      // OnDeleteDelete or OnDeleteArchive
@@ -79,6 +80,9 @@ func (s Self) Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refus
 	if _, other := systems[class.Provisioner]; refusal == nil && !other && len(class.MountOptions) > 0 && resolved.Source == SourceHostPath {
 		return Pool{}, refuse(ReasonBadParameter, "class %s: mountOptions: kubelet starts no pod on a hostPath volume that has any; mount the pool's filesystem with them, or set %s: %s", class.Name, paramSource, SourceLocal)
 	}
+	if refusal == nil {
+		refusal = s.refuseCSI(class, resolved)
+	}
 	return resolved, refusal
 }
 
@@ -118,8 +122,8 @@ func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (Pool, *Refusal)
 
 func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 	if v, ok := class.Parameters[paramSource]; ok {
-		if v != SourceHostPath && v != SourceLocal {
-			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramSource, v, SourceHostPath, SourceLocal)
+		if v != SourceHostPath && v != SourceLocal && v != SourceCSI {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is none of %s, %s and %s", class.Name, paramSource, v, SourceHostPath, SourceLocal, SourceCSI)
 		}
 		if v == SourceLocal && !pool.OfOneNode() {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q volumes are one node's, and pool %s has scope %s", class.Name, paramSource, v, pool.Name, pool.Scope)

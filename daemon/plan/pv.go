@@ -41,14 +41,19 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 	case p != nil:
 		pv.Spec.PersistentVolumeReclaimPolicy = *p
 	}
-	pv.Spec.PersistentVolumeSource = VolumeSource(f.Pool, f.Pool.Path+"/"+name)
+	path := f.Pool.Path + "/" + name
+	pv.Spec.PersistentVolumeSource = VolumeSource(f.Pool, path)
+	if f.Pool.Source == SourceCSI {
+		pv.Spec.PersistentVolumeSource = f.csiSource(pv.Name, path)
+	}
 	if f.Pool.OfOneNode() {
 		pv.Spec.NodeAffinity = NodeAffinity(f.NodeLabels[HostnameLabel])
 	}
 	return pv
 }
 
-// VolumeSource always writes type Directory for hostPath: with no type the container runtime would make
+// VolumeSource is the source of a volume whose directory kubelet uses without a driver: local in a pool with that source, and
+// else hostPath. It always writes type Directory for hostPath: with no type the container runtime would make
 // a missing directory on the root disk.
 func VolumeSource(pool Pool, path string) corev1.PersistentVolumeSource {
 	if pool.Source == SourceLocal {

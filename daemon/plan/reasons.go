@@ -16,6 +16,7 @@ const (
 	ReasonAttributesClass       = "AttributesClassUnsupported"
 	ReasonTopology              = "TopologyMismatch"
 	ReasonBadName               = "BadDirectoryName"
+	ReasonDriver                = "CSIDriverNotReady"
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonNodeSilent            = "NodeSilent"
 	ReasonTakenOver             = "TakenOver"

@@ -37,6 +37,7 @@ type RequestFacts struct {
 	Pool       Pool              // what Resolve returned
 	Refusal    *Refusal          // what Resolve refused, nil if it returned a pool
 	Closed     string            // why the pool takes no work, "" if it is open
+	Driver     string            // why pods would not start on a volume with source csi, "" if they would or the source is another
 	Held       bool              // it is closed because another daemon of this host uses it
 	Room       capacity.Room     // for one more volume
 }
@@ -63,7 +64,7 @@ type requestRule func(RequestFacts) (Refusal, bool)
 // requestRules is the specification: the first rule that applies decides. What no node could provide comes first,
 // then what this node cannot.
 var requestRules = []requestRule{
-	classRefused, populatorFills, blockRequested, accessModeUnsupported, sourceRequested, selectorSet, attributesClassSet,
+	classRefused, populatorFills, blockRequested, accessModeUnsupported, sourceRequested, selectorSet, attributesClassSet, driverLacking,
 	topologyMismatch, nodeUnknown, nameInvalid, poolInUse, poolClosed, tooLarge,
 }
 

@@ -44,6 +44,7 @@ func TestRequestPrecedence(t *testing.T) {
 		f.Request.Topologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: HostnameLabel, Values: []string{"host-b"}}}}}
 	}
 	nodeless := func(f *RequestFacts) { f.NodeLabels = nil }
+	driverless := func(f *RequestFacts) { f.Driver = "the cluster has no CSIDriver" }
 	longName := func(f *RequestFacts) {
 		f.Pool.Directory = func(_, _, _ string) (string, error) { return "", errors.New("too long") }
 	}
@@ -67,6 +68,8 @@ func TestRequestPrecedence(t *testing.T) {
 		{"the selector before the attributes class", []change{selector, attributes}, ReasonSelector, ByRequest},
 		{"the attributes class before the topology", []change{attributes, elsewhere}, ReasonAttributesClass, ByRequest},
 		{"the topology before the name", []change{elsewhere, longName}, ReasonTopology, ByNode},
+		{"the attributes class before the driver", []change{attributes, driverless}, ReasonAttributesClass, ByRequest},
+		{"the driver before the topology", []change{driverless, elsewhere}, ReasonDriver, ByItself},
 		{"an unknown node before the name", []change{nodeless, longName}, ReasonNodeNotFound, ByItself},
 		{"the name before a pool in use", []change{longName, inUse}, ReasonBadName, ByNode},
 		{"a pool in use before a closed pool", []change{inUse, closed}, ReasonPoolInUse, ByItself},

@@ -314,6 +314,18 @@ func archived(f VolumeFacts) (Verdict, bool) {
 		f.Record != nil && (f.Record.OnDelete == OnDeleteArchive || f.Record.Place == record.InArchive)
 }
 
+// SourceOf is the source that a volume object has, as spelt in the configuration.
+func SourceOf(v *corev1.PersistentVolume) string {
+	switch {
+	case v.Spec.Local != nil:
+		return SourceLocal
+	case v.Spec.CSI != nil:
+		return SourceCSI
+	default:
+		return SourceHostPath
+	}
+}
+
 // PathOf is the path that a volume object says, "" for a source that has none on the host.
 func PathOf(v *corev1.PersistentVolume) string {
 	switch {
@@ -321,6 +333,8 @@ func PathOf(v *corev1.PersistentVolume) string {
 		return v.Spec.HostPath.Path
 	case v.Spec.Local != nil:
 		return v.Spec.Local.Path
+	case v.Spec.CSI != nil:
+		return csiPath(v)
 	default:
 		return ""
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // change changes the cluster as another program would.
@@ -232,7 +234,7 @@ func TestNodesAndClassesThatComeAndGo(t *testing.T) {
 func TestPossible(t *testing.T) {
 	for name, want := range map[string]bool{"p": true, "hostpath.example.com": true, "": false, "torchbox.com/hostpath": false, "Host": false,
 		"a23456789.123456789.123456789.123456789.123456789.123456789.123": true, "a23456789.123456789.123456789.123456789.123456789.123456789.1234": false} {
-		if got := Possible(name); got != want {
+		if got := plan.DriverNamePossible(name); got != want {
 			t.Errorf("%q: %t, want %t", name, got, want)
 		}
 		synctest.Test(t, func(t *testing.T) {

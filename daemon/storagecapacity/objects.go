@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Object is a CSIStorageCapacity of the daemons of one provisioner.
@@ -59,12 +57,6 @@ type Drivers interface {
 	SetDriver(ctx context.Context, d Driver) (won bool, err error)
 	// Hostnames returns the hostname label of every Node of the cluster that has one, by the Node's name.
 	Hostnames(ctx context.Context) (map[string]string, error)
-}
-
-// Possible reports whether a CSIDriver can have the provisioner's name: storage.k8s.io validates it as a driver's name
-// (pkg/apis/core/validation, ValidateCSIDriverName), and as an object's.
-func Possible(provisioner string) bool {
-	return len(provisioner) <= 63 && len(validation.IsDNS1123Subdomain(provisioner)) == 0
 }
 
 // objectName is the name of an object: the same parts give the same name.

@@ -100,7 +100,7 @@ const (
 
 // Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose other nodes.
 func (p *Publisher) Run(ctx context.Context) {
-	if !Possible(p.Provisioner) {
+	if !plan.DriverNamePossible(p.Provisioner) {
 		return
 	}
 	for ctx.Err() == nil {
