@@ -100,13 +100,21 @@ func (w *workshop) attempt(d *disks, image uint32, c call, n int) (steps []strin
 			steps = append(steps, dead.step)
 		}
 	}()
-	pool := volume.New(volume.Options{Name: poolName, Path: w.path, AtStep: func(step string) {
+	pool := volume.New(volume.Options{Name: poolNames[c.pool], Path: w.path, HostID: c.hostID(), AtStep: func(step string) {
 		if len(steps) == n {
 			panic(died{step})
 		}
 		steps = append(steps, step)
 	}})
 	return steps, w.call(d, pool, c)
+}
+
+// hostID is what the daemon's files have in their names in a shared pool.
+func (c call) hostID() string {
+	if c.pool == sharedPool {
+		return "host000" + string('0'+rune(c.host))
+	}
+	return ""
 }
 
 // call makes a call of daemon/volume.

@@ -26,7 +26,7 @@ type drawing struct {
 }
 
 func (d *drawing) note(w *worker, before *state, m move, after *state) {
-	was, is := w.image(before).cells[lives-1], w.image(after).cells[lives-1]
+	was, is := w.on(before, lives-1), w.on(after, lives-1)
 	object := "none"
 	if v := after.api.volumes[lives-1]; v.exists {
 		object = string(phases[v.phase])

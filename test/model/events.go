@@ -39,14 +39,14 @@ var events = []event{
 	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
 	{"etcd is saved", 1, nil, etcdSaved, false},
 	{"etcd is restored", 1, nil, etcdRestored, false},
-	{"the watches break", 1, nil, watchesBreak, false},
-	{"the watches are whole again", 1, nil, watchesHeal, true},
-	{"the pool is unmounted", 1, nil, unmounted, false},
-	{"the pool is mounted", 1, nil, remounted, true},
-	{"the daemon looks at the pool", 1, nil, looked, true},
-	{"the daemon starts", 1, nil, started, true},
-	{"the configuration changes on_delete", 1, nil, reconfigured, false},
-	{"five seconds pass", 1, nil, timePasses, true},
+	{"the watches%s break", nodes, ofNode, watchesBreak, false},
+	{"the watches%s are whole again", nodes, ofNode, watchesHeal, true},
+	{"%s is unmounted", mountPoints, mountName, unmounted, false},
+	{"%s is mounted", mountPoints, mountName, remounted, true},
+	{"the daemon looks at %s", mountPoints, mountName, looked, true},
+	{"%s starts", nodes, daemonName, started, true},
+	{"the configuration%s changes on_delete", nodes, ofNode, reconfigured, false},
+	{"five seconds pass%s", nodes, ofNode, timePasses, true},
 }
 
 // spend takes one of what is left of a kind of event.
@@ -62,7 +62,7 @@ func claimMade(_ *worker, s *state, slot int) bool {
 	if s.api.claims[slot].exists || s.used[slot] == lives {
 		return false
 	}
-	s.api.claims[slot] = claim{exists: true, life: s.used[slot]}
+	s.api.claims[slot] = claim{exists: true, life: s.used[slot], shared: s.shared[slot]}
 	s.used[slot]++
 	return true
 }
@@ -120,14 +120,20 @@ func protects(_ *worker, s *state, cell int) bool {
 
 func podWrites(w *worker, s *state, cell int) bool {
 	c, exists := s.api.claimOf(cell)
-	v, on := s.api.volumes[cell], w.image(s).cells[cell]
-	if !exists || !c.bound || !v.exists || v.phase != bound || !s.mounted || on.place != record.InPool || on.data != "" {
+	pool := s.poolOf(cell)
+	v, on := s.api.volumes[cell], w.on(s, cell)
+	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(pool) || on.place != record.InPool || on.data != "" {
 		return false
 	}
-	f := maps.Clone(w.image(s).files)
+	f := maps.Clone(w.image(s, pool).files)
 	f[nameOf(cell)+"/data"] = uidOf(cell)
-	s.disk, s.wrote[cell] = w.tree.disks.image(f), true
+	s.disks[pool], s.wrote[cell] = w.tree.disks.image(f), true
 	return true
+}
+
+// reachable reports whether a pool is mounted on a node.
+func (s *state) reachable(pool int) bool {
+	return s.mounted[0][pool] || s.mounted[1][pool]
 }
 
 // changed is a change of a volume object by people.
@@ -178,8 +184,10 @@ func etcdSaved(w *worker, s *state, _ int) bool {
 // seconds, in which requests fail; work that goes on beside it waits for the disk. An Undo that does so would remove the
 // empty directory of a claim that the restored server has bound, and nothing can hinder that.
 func etcdRestored(w *worker, s *state, _ int) bool {
-	if n := w.tree.node(s.daemon.task); n != nil && (n.asks.kind != onDisk || n.asks.disk.name == "Undo") {
-		return false
+	for node := range s.daemons {
+		if at := w.tree.place(s.daemons[node].task); at != nil && (at.asks.kind != onDisk || at.asks.disk.name == "Undo") {
+			return false
+		}
 	}
 	if s.saved == 0 || !s.spend(restores) {
 		return false
@@ -193,64 +201,87 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	return true
 }
 
-func watchesBreak(w *worker, s *state, _ int) bool {
-	if !s.daemon.up || s.daemon.cache != 0 || !s.spend(breaks) {
+func watchesBreak(w *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	if !d.up || d.cache != 0 || !s.spend(breaks) {
 		return false
 	}
 	now := s.api.unversioned()
-	s.daemon.cache = w.tree.etcds.of(now, now)
+	d.cache = w.tree.etcds.of(now, now)
 	return true
 }
 
-func watchesHeal(_ *worker, s *state, _ int) bool {
-	was := s.daemon.cache
-	s.daemon.cache = 0
+func watchesHeal(_ *worker, s *state, node int) bool {
+	was := s.daemons[node].cache
+	s.daemons[node].cache = 0
 	return was != 0
 }
 
-func unmounted(_ *worker, s *state, _ int) bool {
-	if !s.mounted || !s.spend(unmounts) {
+// A mount point is that of a pool on a node.
+const mountPoints = nodes * pools
+
+func mountName(i int) string { return poolName(i%pools) + ofNode(i/pools) }
+
+// has reports whether a node has a pool in this world.
+func (s *state) has(node, pool int) bool {
+	if pool == nodePool {
+		return node == 0
+	}
+	return s.daemons[node].exists && s.shared != [slots]bool{}
+}
+
+func unmounted(_ *worker, s *state, i int) bool {
+	mounted := &s.mounted[i/pools][i%pools]
+	if !*mounted || !s.spend(unmounts) {
 		return false
 	}
-	s.mounted = false
+	*mounted = false
 	return true
 }
 
-func remounted(_ *worker, s *state, _ int) bool {
-	was := s.mounted
-	s.mounted = true
-	return !was
-}
-
-func looked(_ *worker, s *state, _ int) bool {
-	if !s.daemon.up || s.daemon.task != 0 || s.daemon.open == s.mounted {
+func remounted(_ *worker, s *state, i int) bool {
+	mounted := &s.mounted[i/pools][i%pools]
+	if *mounted || !s.has(i/pools, i%pools) {
 		return false
 	}
-	s.daemon.open = s.mounted
+	*mounted = true
 	return true
 }
 
-func started(w *worker, s *state, _ int) bool {
-	if s.daemon.up {
+func looked(_ *worker, s *state, i int) bool {
+	d, mounted := &s.daemons[i/pools], s.mounted[i/pools][i%pools]
+	if !d.up || d.task != 0 || d.open[i%pools] == mounted {
 		return false
 	}
-	w.start(s)
+	d.open[i%pools] = mounted
 	return true
 }
 
-func reconfigured(_ *worker, s *state, _ int) bool {
-	if s.daemon.up || !s.spend(configs) {
+func started(w *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	if d.up || !d.exists {
 		return false
 	}
-	s.daemon.archive = !s.daemon.archive
+	d.starts(s.mounted[node])
+	w.idle(s)
 	return true
 }
 
-func timePasses(w *worker, s *state, _ int) bool {
-	was := s.daemon.memory
-	if !s.daemon.up || s.daemon.task != 0 {
+func reconfigured(_ *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	if d.up || !d.exists || !s.spend(configs) {
 		return false
 	}
-	s.daemon.memory = w.tree.later(was)
-	return was != s.daemon.memory
+	d.archive = !d.archive
+	return true
+}
+
+func timePasses(w *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	was := d.memory
+	if !d.up || d.task != 0 {
+		return false
+	}
+	d.memory = w.tree.later(was)
+	return was != d.memory
 }

@@ -169,7 +169,7 @@ func (x *explorer) check(w *worker, s *state) string {
 	if wrong := w.broken(s); wrong != "" {
 		return wrong
 	}
-	if s.daemon.task != 0 {
+	if s.busy() {
 		return ""
 	}
 	var way []uint64

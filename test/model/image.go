@@ -77,7 +77,10 @@ func parseImage(f files) *image {
 			}
 		}
 		text, recorded := f[own+"/volumes/"+pv+".json"]
-		_, c.begun = f[own+"/volumes/"+pv+".json.new"]
+		for path := range f {
+			begun, is := strings.CutPrefix(path, own+"/volumes/"+pv+".json.")
+			c.begun = c.begun || is && strings.HasSuffix(begun, "new")
+		}
 		_, c.archived = f[own+"/archive/"+pv+".json"]
 		c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
 	}

@@ -53,10 +53,9 @@ func ownData(_ *state, on onFile, cell int) string {
 
 // broken is the first invariant that does not hold in a state, "" if all do.
 func (w *worker) broken(s *state) string {
-	on := w.image(s)
 	for _, i := range invariants {
 		for cell := range cells {
-			if wrong := i.broken(s, on.cells[cell], cell); wrong != "" {
+			if wrong := i.broken(s, w.on(s, cell), cell); wrong != "" {
 				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
 			}
 		}

@@ -19,84 +19,100 @@ func newWorker(t *tree, dir string) (*worker, error) {
 	return &worker{tree: t, product: newProduct(t), workshop: w}, nil
 }
 
-// image is what the pool has in a state.
-func (w *worker) image(s *state) *image { return w.tree.disks.images.value(s.disk) }
+// image is what a pool has in a state.
+func (w *worker) image(s *state, pool int) *image { return w.tree.disks.images.value(s.disks[pool]) }
 
-// view is what the daemon's watches have.
-func (w *worker) view(s *state) etcd {
-	if s.daemon.cache != 0 {
-		return w.tree.etcds.value(s.daemon.cache)
+// on is what a cell's pool has of it.
+func (w *worker) on(s *state, cell int) onFile { return w.image(s, s.poolOf(cell)).cells[cell] }
+
+// view is what a daemon's watches have.
+func (w *worker) view(s *state, node int) etcd {
+	if cache := s.daemons[node].cache; cache != 0 {
+		return w.tree.etcds.value(cache)
 	}
 	return s.api
 }
 
-// begin has the idle daemon begin a piece of work.
-func (w *worker) begin(s *state, kind controller.Kind, cell int) {
-	n := w.tree.begin(root{kind, cell, s.daemon.memory, s.daemon.open, s.daemon.archive}, w.product)
-	w.advance(s, n)
+// job is a piece of work.
+type job struct {
+	kind controller.Kind
+	pool int
+	cell int // of the claim or the volume
+}
+
+// begin has an idle daemon begin a piece of work.
+func (w *worker) begin(s *state, node int, j job) {
+	d := &s.daemons[node]
+	w.advance(s, node, w.tree.begin(root{job: j, setting: d.setting, memory: d.memory, open: d.open}, w.product))
 }
 
 // advance goes on to the next step that is not local, or to the end of the work.
-func (w *worker) advance(s *state, n *node) {
-	for n.asks.kind.local() {
-		n = w.tree.responded(n, w.local(s, n.asks), w.product)
+func (w *worker) advance(s *state, node int, at *place) {
+	for at.asks.kind.local() {
+		at = w.tree.responded(at, w.local(s, node, at.asks), w.product)
 	}
-	if n.asks.kind != ended {
-		s.daemon.task = n.id
+	d := &s.daemons[node]
+	if at.asks.kind != ended {
+		d.task = at.id
 		return
 	}
-	s.daemon.task, s.daemon.memory = 0, n.memory
+	d.task, d.memory = 0, at.memory
 	w.idle(s)
 }
 
-// idle lets the watches bring what they have to the idle daemon, and forgets what only work in flight can tell.
+// idle lets the watches bring what they have to the idle daemons, and forgets what only work in flight can tell.
 func (w *worker) idle(s *state) {
 	s.settled()
-	if !s.daemon.up || s.daemon.cache != 0 || s.daemon.task != 0 {
-		return
-	}
-	s.stays = 0
-	for cell, v := range s.api.volumes {
-		if v.exists {
-			s.daemon.memory = w.tree.sees(s.daemon.memory, cell, v, w.product)
+	for node := range s.daemons {
+		d := &s.daemons[node]
+		if !d.up || d.cache != 0 || d.task != 0 {
+			continue
+		}
+		d.stays = 0
+		for cell, v := range s.api.volumes {
+			if v.exists && s.concerns(node, cell) {
+				d.memory = w.tree.sees(d.memory, cell, v, w.product)
+			}
 		}
 	}
 }
 
-func (w *worker) local(s *state, o op) response {
-	view := w.view(s)
+func (w *worker) local(s *state, node int, o op) response {
+	view := w.view(s, node)
 	switch o.kind {
 	case cachedClaim:
 		return response{claim: view.claims[o.at]}
 	case cachedVolume:
 		return response{volume: view.volumes[o.at]}
 	default:
-		return response{yes: s.daemon.cache == 0}
+		return response{yes: s.daemons[node].cache == 0}
 	}
 }
 
-// step does what the daemon's work asks for next, and lets the work go on with the response.
-func (w *worker) step(s *state) {
-	n := w.tree.node(s.daemon.task)
-	r := w.serve(s, n.asks)
-	w.goOnWith(s, n, r)
+// step does what a daemon's work asks for next, and lets the work go on with the response.
+func (w *worker) step(s *state, node int) {
+	at := w.tree.place(s.daemons[node].task)
+	r := w.serve(s, node, at.asks)
+	w.goOnWith(s, node, at, r)
 }
 
 // goOnWith lets the work go on with a response, before which the watch brought what it had.
-func (w *worker) goOnWith(s *state, n *node, r response) {
-	r.stays, s.stays = s.stays, 0
-	w.advance(s, w.tree.responded(n, r, w.product))
+func (w *worker) goOnWith(s *state, node int, at *place, r response) {
+	d := &s.daemons[node]
+	r.stays, d.stays = d.stays, 0
+	w.advance(s, node, w.tree.responded(at, r, w.product))
 }
 
-// serve does what a step asks for.
-func (w *worker) serve(s *state, o op) response {
+// serve does what a step of a daemon asks for.
+func (w *worker) serve(s *state, node int, o op) response {
 	switch o.kind {
 	case onDisk:
-		if !s.mounted {
+		pool := int(o.disk.pool)
+		if !s.mounted[node][pool] {
 			return response{disk: w.tree.disks.result(moved)}
 		}
-		done := w.tree.disks.do(s.disk, o.disk, w.workshop)
-		w.put(s, done.image)
+		done := w.tree.disks.do(s.disks[pool], o.disk, w.workshop)
+		w.put(s, pool, done.image)
 		return response{disk: done.result}
 	case eachVolume:
 		now := s.api.unversioned()
@@ -104,19 +120,19 @@ func (w *worker) serve(s *state, o op) response {
 	}
 	before := s.api
 	r := s.api.serve(o)
-	w.letGo(s, &before, true)
+	w.letGo(s, &before, node)
 	return r
 }
 
-// put notes what is on the disk now. A directory that is new has nothing that was let go, and one that was put back is to
+// put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and one that was put back is to
 // stay. One that was empty and had neither object nor claim may go.
-func (w *worker) put(s *state, id uint32) {
-	if id == s.disk {
+func (w *worker) put(s *state, pool int, id uint32) {
+	if id == s.disks[pool] {
 		return
 	}
-	was := w.image(s)
-	s.disk = id
-	for cell, now := range w.image(s).cells {
+	was := w.image(s, pool)
+	s.disks[pool] = id
+	for cell, now := range w.image(s, pool).cells {
 		switch before := was.cells[cell].place; {
 		case before == nowhere && now.place != nowhere:
 			s.off[cell], s.consent[cell], s.wrote[cell] = false, false, false
@@ -129,21 +145,24 @@ func (w *worker) put(s *state, id uint32) {
 	}
 }
 
-// letGo notes what became of objects: whether the daemon took its finalizer off one with policy Delete whose claim is
+// others is no node: people and the controllers of the cluster.
+const others = -1
+
+// letGo notes what became of objects by the hand of a node's daemon or of others: whether the daemon took its finalizer off one with policy Delete whose claim is
 // gone, and whether that object was deleted then, by whichever hand, with the policy as it was. One that people delete
 // while the daemon is about to counts as the daemon's, also if they changed the policy right before that: the response to
 // its request does not tell by whose hand the object went.
-func (w *worker) letGo(s *state, was *etcd, byDaemon bool) {
+func (w *worker) letGo(s *state, was *etcd, by int) {
 	for cell, before := range was.volumes {
 		now := s.api.volumes[cell]
 		if before == now {
 			continue
 		}
-		if s.daemon.task != 0 && s.daemon.cache == 0 && now.exists && w.tree.stays(now) {
-			s.stays |= 1 << cell
+		if now.exists && w.tree.stays(now) {
+			w.bring(s, cell)
 		}
 		_, claimed := s.api.claimOf(cell)
-		decided := byDaemon && !before.retain && !(claimed && before.ref)
+		decided := by != others && !before.retain && !(claimed && before.ref)
 		gone := !now.exists || now.deleting && !now.finalizer
 		s.off[cell] = s.off[cell] && !now.finalizer || decided && before.finalizer && !now.finalizer
 		s.consent[cell] = s.consent[cell] || gone && (decided && !before.deleting ||
@@ -151,20 +170,32 @@ func (w *worker) letGo(s *state, was *etcd, byDaemon bool) {
 	}
 }
 
-// removes reports whether the daemon is at work on a volume object.
-func (w *worker) removes(s *state, cell int) bool {
-	n := w.tree.node(s.daemon.task)
-	return n != nil && n.root.kind == controller.WorkVolume && n.root.cell == cell
+// bring has the watches bring that a volume is to stay to the daemons that are at work.
+func (w *worker) bring(s *state, cell int) {
+	for node := range s.daemons {
+		if d := &s.daemons[node]; d.task != 0 && d.cache == 0 && s.concerns(node, cell) {
+			d.stays |= 1 << cell
+		}
+	}
 }
 
-// die ends the daemon.
-func (s *state) die() {
-	s.daemon, s.stays = daemon{archive: s.daemon.archive}, 0
+// removes reports whether a daemon is at work on a volume object.
+func (w *worker) removes(s *state, cell int) bool {
+	for node := range s.daemons {
+		if at := w.tree.place(s.daemons[node].task); at != nil && at.root.kind == controller.WorkVolume && at.root.cell == cell {
+			return true
+		}
+	}
+	return false
+}
+
+// die ends a node's daemon.
+func (s *state) die(node int) {
+	s.daemons[node] = daemon{exists: s.daemons[node].exists, setting: s.daemons[node].setting}
 	s.settled()
 }
 
-// start starts the daemon: its watches are complete and its pool was checked before it works.
-func (w *worker) start(s *state) {
-	s.daemon = daemon{up: true, open: s.mounted, archive: s.daemon.archive}
-	w.idle(s)
+// starts makes it a process whose watches are complete and whose pools were checked.
+func (d *daemon) starts(mounted [pools]bool) {
+	d.up, d.open = true, mounted
 }

@@ -8,8 +8,9 @@ import (
 
 // move is one way from a state to the next one.
 type move struct {
-	event int    // of events, -1 for what the daemon does
+	event int    // of events, -1 for what a daemon does
 	i     int    // its object
+	node  int    // of the daemon
 	what  string // of the daemon
 	op    op
 }
@@ -19,11 +20,11 @@ func (m move) String() string {
 	case m.event >= 0:
 		return events[m.event].about(m.i)
 	case m.op.kind != ended:
-		return fmt.Sprintf("the daemon %s%s", m.op, m.what)
+		return fmt.Sprintf("%s %s%s", daemonName(m.node), m.op, m.what)
 	case m.i >= 0:
-		return fmt.Sprintf(m.what, nameOf(m.i))
+		return daemonName(m.node) + " " + fmt.Sprintf(m.what, nameOf(m.i))
 	}
-	return m.what
+	return daemonName(m.node) + " " + m.what
 }
 
 // moves calls visit with each state that can follow, in an order that depends on nothing else.
@@ -32,55 +33,79 @@ func (w *worker) moves(s state, visit func(move, state)) {
 		for i := range e.of {
 			after := s
 			if e.apply(w, &after, i) {
-				w.letGo(&after, &s.api, false)
+				w.letGo(&after, &s.api, others)
 				w.idle(&after)
 				visit(move{event: n, i: i}, after)
 			}
 		}
 	}
-	switch {
-	case !s.daemon.up:
-	case s.daemon.task == 0:
-		w.beginnings(s, visit)
-		if after := s; after.spend(kills) {
-			after.die()
-			visit(move{event: -1, i: -1, what: "the daemon is killed"}, after)
-		}
-	default:
-		w.goOn(s, visit)
+	for node := range s.daemons {
+		w.daemonMoves(s, node, visit)
 	}
 }
 
-// beginnings are the pieces of work that the idle daemon can begin.
-func (w *worker) beginnings(s state, visit func(move, state)) {
-	begin := func(kind controller.Kind, cell int, what string) {
+// daemonMoves is what a node's daemon can do.
+func (w *worker) daemonMoves(s state, node int, visit func(move, state)) {
+	switch d := &s.daemons[node]; {
+	case !d.up:
+	case d.task == 0:
+		w.beginnings(s, node, visit)
+		if after := s; after.spend(kills) {
+			after.die(node)
+			visit(move{event: -1, i: -1, node: node, what: "is killed"}, after)
+		}
+	default:
+		w.goOn(s, node, visit)
+	}
+}
+
+// beginnings are the pieces of work that an idle daemon can begin.
+func (w *worker) beginnings(s state, node int, visit func(move, state)) {
+	w.jobs(&s, node, w.view(&s, node), func(j job, what string) {
 		after := s
-		w.begin(&after, kind, cell)
-		visit(move{event: -1, i: cell, what: what}, after)
-	}
-	view, on := w.view(&s), w.image(&s)
+		w.begin(&after, node, j)
+		visit(move{event: -1, i: j.cell, node: node, what: what}, after)
+	})
+}
+
+// jobs calls do with each piece of work that a daemon has.
+func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)) {
 	for cell := range cells {
-		if w.claimsWork(&s, &view, cell) {
-			begin(controller.WorkClaim, cell, "the daemon takes up the claim of %s")
+		if !s.concerns(node, cell) {
+			continue
 		}
-		if volumesWork(view.volumes[cell], on.cells[cell]) {
-			begin(controller.WorkVolume, cell, "the daemon takes up volume %s")
+		pool := s.poolOf(cell)
+		if w.claimsWork(s, node, &view, cell) {
+			do(job{controller.WorkClaim, pool, cell}, "takes up the claim of %s")
 		}
-		if purgesWork(on.cells[cell]) {
-			begin(controller.WorkPurge, cell, "the daemon takes up the purge of %s")
+		if volumesWork(view.volumes[cell], w.on(s, cell)) {
+			do(job{controller.WorkVolume, pool, cell}, "takes up volume %s")
+		}
+		if purgesWork(w.on(s, cell)) {
+			do(job{controller.WorkPurge, pool, cell}, "takes up the purge of %s")
 		}
 	}
-	if s.disk != 0 {
-		begin(controller.WorkRecords, -1, "the daemon compares its records with the API")
+	for pool, image := range s.disks {
+		if image != 0 && s.has(node, pool) {
+			do(job{controller.WorkRecords, pool, -1}, recordsWords(pool))
+		}
 	}
+}
+
+// recordsWords is what an order says of the work that looks at all records of a pool.
+func recordsWords(pool int) string {
+	if pool == nodePool {
+		return "compares its records with the API"
+	}
+	return "compares the records of " + poolName(pool) + " with the API"
 }
 
 // claimsWork: the watch has the claim, or the daemon has not ended with one that went.
-func (w *worker) claimsWork(s *state, view *etcd, cell int) bool {
+func (w *worker) claimsWork(s *state, node int, view *etcd, cell int) bool {
 	if c, exists := view.claimOf(cell); exists {
 		return !c.bound
 	}
-	m := w.tree.memories.value(s.daemon.memory)
+	m := w.tree.memories.value(s.daemons[node].memory)
 	return m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0
 }
 
@@ -97,41 +122,42 @@ func purgesWork(on onFile) bool {
 	return on.place == emptying || on.recorded && (on.place == nowhere || on.place == inArchive)
 }
 
-// goOn is what can become of the step that the daemon is about to do.
-func (w *worker) goOn(s state, visit func(move, state)) {
-	o := w.tree.node(s.daemon.task).asks
+// goOn is what can become of the step that a daemon is about to do.
+func (w *worker) goOn(s state, node int, visit func(move, state)) {
+	at := w.tree.place(s.daemons[node].task)
+	o := at.asks
 	after := s
-	w.step(&after)
-	visit(move{event: -1, op: o}, after)
-	w.killed(s, o, visit)
+	w.step(&after, node)
+	visit(move{event: -1, node: node, op: o}, after)
+	w.killed(s, node, o, visit)
 	if after := s; o.kind != onDisk && after.spend(losses) {
 		for _, how := range faults(o) {
 			after := after
 			if how.done {
-				w.serve(&after, o)
+				w.serve(&after, node, o)
 			}
-			n := w.tree.node(s.daemon.task)
-			w.goOnWith(&after, n, response{fault: how.fault})
-			visit(move{event: -1, op: o, what: how.what}, after)
+			w.goOnWith(&after, node, at, response{fault: how.fault})
+			visit(move{event: -1, node: node, op: o, what: how.what}, after)
 		}
 	}
 }
 
-// killed is the daemon's death before a step, and in it.
-func (w *worker) killed(s state, o op, visit func(move, state)) {
+// killed is a daemon's death before a step, and in it.
+func (w *worker) killed(s state, node int, o op, visit func(move, state)) {
 	dead := s
 	if !dead.spend(kills) {
 		return
 	}
-	dead.die()
-	visit(move{event: -1, i: -1, what: "the daemon is killed before it " + o.String()}, dead)
-	if o.kind != onDisk || !s.mounted {
+	dead.die(node)
+	visit(move{event: -1, i: -1, node: node, what: "is killed before it " + o.String()}, dead)
+	pool := int(o.disk.pool)
+	if o.kind != onDisk || !s.mounted[node][pool] {
 		return
 	}
-	for _, d := range w.tree.disks.do(s.disk, o.disk, w.workshop).died {
+	for _, d := range w.tree.disks.do(s.disks[pool], o.disk, w.workshop).died {
 		after := dead
-		w.put(&after, d.image)
-		visit(move{event: -1, op: o, what: ", and is killed after the step " + fmt.Sprintf("%q", d.step)}, after)
+		w.put(&after, pool, d.image)
+		visit(move{event: -1, node: node, op: o, what: ", and is killed after the step " + fmt.Sprintf("%q", d.step)}, after)
 	}
 }
 

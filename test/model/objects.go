@@ -16,22 +16,39 @@ import (
 // Names of the world.
 const (
 	namespace = "ns"
-	poolName  = "p"
-	poolPath  = "/srv/p"
-	nodeName  = "n0"
 	clusterID = "k0"
-	className = "local"
 )
 
-var self = plan.Self{Provisioner: plan.DefaultProvisioner, Node: nodeName}
+// By pool.
+var (
+	poolNames  = [pools]string{"p", "q"}
+	scopes     = [pools]string{plan.ScopeNode, plan.ScopeShared}
+	classNames = [pools]string{"local", "common"}
+)
+
+// chosen is the node that the scheduler chose for each claim. Nothing tells the nodes apart otherwise, so that it stands
+// for each of them.
+const chosen = 0
+
+func selfOf(node int) plan.Self {
+	return plan.Self{Provisioner: plan.DefaultProvisioner, Node: nodeName(node)}
+}
+
+// poolOf is the pool of what is of scope shared, or of scope node.
+func poolOf(shared bool) int {
+	if shared {
+		return sharedPool
+	}
+	return nodePool
+}
 
 // claimObject is a claim as the API server returns it.
 func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
-	class := className
+	class := classNames[poolOf(c.shared)]
 	made := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: slotName(slot), UID: types.UID(uidOf(cellOf(slot, c))), ResourceVersion: "1", // a claim changes once
-			Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: nodeName},
+			Annotations: map[string]string{plan.StorageProvisioner: plan.DefaultProvisioner, plan.SelectedNode: nodeName(chosen)},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -56,11 +73,8 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 // volumeObject is a volume object as the API server returns it: as the product makes it (plan.NewVolume), with what
 // changed since.
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
-	c := claim{exists: true, life: uint8(cell % lives)}
-	made := plan.NewVolume(plan.ClaimFacts{
-		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(false), NodeLabels: nodeObject().Labels},
-		Claim:        claimObject(cell/lives, c), Class: classObject(),
-	}, nameOf(cell))
+	c := claim{exists: true, life: uint8(cell % lives), shared: v.shared}
+	made := newVolume(claimObject(cell/lives, c), poolOf(v.shared))
 	made.UID, made.ResourceVersion = types.UID("pv-"+uidOf(cell)), fmt.Sprint(1+v.version)
 	made.Finalizers = nil
 	if v.protected {
@@ -82,11 +96,21 @@ func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	return made
 }
 
+// newVolume is the volume object that the product makes for a claim in a pool.
+func newVolume(claim *corev1.PersistentVolumeClaim, in int) *corev1.PersistentVolume {
+	self := selfOf(chosen)
+	return plan.NewVolume(plan.ClaimFacts{
+		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(in, false), NodeLabels: nodeObject(self.Node).Labels},
+		Claim:        claim, Class: classObject(in),
+	}, plan.VolumeName(claim))
+}
+
 // volumeOf is what the world keeps of a volume object that the product made or gives back.
 func volumeOf(of *corev1.PersistentVolume) object {
 	v := object{
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
+		shared: plan.ScopeOf(of) == plan.ScopeShared,
 	}
 	fmt.Sscan(of.ResourceVersion, &v.version)
 	v.version--
@@ -102,22 +126,22 @@ func volumeOf(of *corev1.PersistentVolume) object {
 	return v
 }
 
-func classObject() *storagev1.StorageClass {
+func classObject(pool int) *storagev1.StorageClass {
 	wait, policy := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
 	return &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: className}, Provisioner: plan.DefaultProvisioner,
-		VolumeBindingMode: &wait, ReclaimPolicy: &policy,
+		ObjectMeta: metav1.ObjectMeta{Name: classNames[pool]}, Provisioner: plan.DefaultProvisioner,
+		VolumeBindingMode: &wait, ReclaimPolicy: &policy, Parameters: map[string]string{"pool": poolNames[pool]},
 	}
 }
 
-func nodeObject() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{plan.HostnameLabel: nodeName}}}
+func nodeObject(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{plan.HostnameLabel: name}}}
 }
 
-func pool(archive bool) plan.Pool {
+func pool(n int, archive bool) plan.Pool {
 	p := plan.Pool{
-		Name: poolName, Path: poolPath, Scope: plan.ScopeNode, Source: plan.SourceHostPath, Mode: 0o700, OnDelete: plan.OnDeleteDelete,
-		Default: true, Quota: plan.QuotaOff, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
+		Name: poolNames[n], Path: pathOf(n), Scope: scopes[n], Source: plan.SourceHostPath, Mode: 0o700, OnDelete: plan.OnDeleteDelete,
+		Quota: plan.QuotaOff, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
 	}
 	if archive {
 		p.OnDelete = plan.OnDeleteArchive
@@ -125,11 +149,19 @@ func pool(archive bool) plan.Pool {
 	return p
 }
 
+func pathOf(pool int) string { return "/srv/" + poolNames[pool] }
+
+// markerOf is the ID in a pool's marker.
+func markerOf(pool int) string { return "m" + poolNames[pool] }
+
 // report is what a probe finds.
-func report(mounted bool) hostcheck.Report {
+func report(pool int, mounted bool) hostcheck.Report {
 	r := hostcheck.Report{
-		Pool: poolName, Path: poolPath, Marker: "m0", Size: 1 << 50, Available: 1 << 50, Free: 1 << 50,
-		Mark: hostcheck.Marker{Version: 1, Pool: poolName, ID: "m0", Node: nodeName, Cluster: clusterID},
+		Pool: poolNames[pool], Path: pathOf(pool), Marker: markerOf(pool), Size: 1 << 50, Available: 1 << 50, Free: 1 << 50,
+		Mark: hostcheck.Marker{Version: 1, Pool: poolNames[pool], ID: markerOf(pool), Cluster: clusterID},
+	}
+	if pool == nodePool {
+		r.Mark.Node = nodeName(0)
 	}
 	r.Identity.Inode = 1
 	if !mounted {

@@ -43,13 +43,15 @@ type call struct {
 	name string
 	cell int
 	spec uint32 // of Create (disks.specs)
+	pool uint8
+	host uint8 // the node, in a shared pool
 }
 
 func (o op) String() string {
 	switch o.kind {
 	case onDisk:
 		if o.disk.cell < 0 {
-			return "calls " + o.disk.name + " of the pool"
+			return "calls " + o.disk.name + " of " + poolName(int(o.disk.pool))
 		}
 		return "calls " + o.disk.name + " of " + nameOf(o.disk.cell)
 	case getClaim:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +20,16 @@ import (
 )
 
 // listers are what the watches brought.
-func (p *product) listers() controller.Listers {
-	return controller.Listers{Claims: claims{p}, Classes: one[*storagev1.StorageClass]{classObject(), className},
-		Volumes: volumes{p}, Nodes: one[*corev1.Node]{nodeObject(), nodeName}}
+func (p *product) listers(self plan.Self) controller.Listers {
+	return controller.Listers{Claims: claims{p, self}, Classes: few[*storagev1.StorageClass]{
+		classNames[nodePool]: classObject(nodePool), classNames[sharedPool]: classObject(sharedPool),
+	}, Volumes: volumes{p}, Nodes: few[*corev1.Node]{self.Node: nodeObject(self.Node)}}
 }
 
-type claims struct{ p *product }
+type claims struct {
+	p    *product
+	self plan.Self
+}
 
 // Get is part of controller.Lister. What the product's filter refuses the informer does not hold.
 func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
@@ -36,7 +42,7 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 			return nil, false
 		}
 		object := claimObject(slot, a.claim)
-		return object, self.KeepClaim(object) || self.KeepGrowing(object)
+		return object, l.self.KeepClaim(object) || a.claim.shared && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object)
 	}
 	return nil, false
 }
@@ -68,21 +74,12 @@ func (l volumes) Get(name string) (*corev1.PersistentVolume, bool) {
 // List is part of controller.Lister. It decides only what is looked at next.
 func (l volumes) List() []*corev1.PersistentVolume { return nil }
 
-// one is a lister of one object that never changes.
-type one[T any] struct {
-	object T
-	name   string
-}
+// few is a lister of objects that never change, by name.
+type few[T any] map[string]T
 
-func (o one[T]) Get(key string) (T, bool) {
-	if key != o.name {
-		var none T
-		return none, false
-	}
-	return o.object, true
-}
-func (o one[T]) List() []T     { return []T{o.object} }
-func (o one[T]) Watched() bool { return true }
+func (f few[T]) Get(key string) (T, bool) { object, is := f[key]; return object, is }
+func (f few[T]) List() []T                { return slices.Collect(maps.Values(f)) }
+func (f few[T]) Watched() bool            { return true }
 
 // server is the API. What no step of this world needs is not there.
 type server struct {
@@ -180,9 +177,9 @@ func (mute) Expansion(string, string)                             {}
 func (mute) Pool(gate.State)                                      {}
 func (mute) Usage(string, usage.Pool)                             {}
 
-// probe finds the pool in order. The model sets the gate itself.
-type probe struct{}
+// probe finds a pool in order. The model sets the gate itself.
+type probe struct{ pool int }
 
-func (probe) Probe(context.Context) hostcheck.Report { return report(true) }
+func (p probe) Probe(context.Context) hostcheck.Report { return report(p.pool, true) }
 
 func opened(hostcheck.Marker) error { return nil }

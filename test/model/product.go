@@ -13,7 +13,7 @@ import (
 
 // product is the product's controllers, with ports that the model responses. One worker of the model has it.
 type product struct {
-	controllers map[bool]*controller.Controller // by whether on_delete is archive
+	controllers map[setting]*controller.Controller
 	gate        *gate.Gate
 	tree        *tree
 
@@ -29,21 +29,35 @@ type product struct {
 var errStopped = errors.New("the model goes on later")
 
 func newProduct(t *tree) *product {
-	p := &product{gate: gate.New(poolName), tree: t, controllers: map[bool]*controller.Controller{}}
-	for _, archive := range []bool{false, true} {
-		p.controllers[archive] = controller.New(controller.Options{
-			Self: self, Identity: "n0_boot", Gate: p.gate, Log: slog.New(slog.DiscardHandler),
-			Pools: []controller.PoolParts{{
-				Pool: pool(archive), Storage: storage{p: p}, Probe: probe{}, Opened: opened,
-			}},
-			Listers: p.listers(), API: server{p: p}, Events: mute{}, Metrics: mute{},
-			Tick: time.Hour, Deadline: time.Hour, Workers: 1,
-		})
-		if !p.controllers[archive].Begin(context.Background()) {
-			panic("the controllers do not begin")
-		}
+	return &product{gate: gate.New(poolNames[:]...), tree: t, controllers: map[setting]*controller.Controller{}}
+}
+
+// controller is that of the daemons with these settings.
+func (p *product) controller(of setting) *controller.Controller {
+	if c := p.controllers[of]; c != nil {
+		return c
 	}
-	return p
+	self := selfOf(int(of.node))
+	c := controller.New(controller.Options{
+		Self: self, Identity: self.Node + "_boot", Gate: p.gate, Log: slog.New(slog.DiscardHandler),
+		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Events: mute{}, Metrics: mute{},
+		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
+	})
+	if !c.Begin(context.Background()) {
+		panic("the controllers do not begin")
+	}
+	p.controllers[of] = c
+	return c
+}
+
+// parts are the pools.
+func (p *product) parts(of setting) (parts []controller.PoolParts) {
+	for n := range pools {
+		parts = append(parts, controller.PoolParts{
+			Pool: pool(n, of.archive), Storage: storage{p: p, pool: uint8(n), host: of.node}, Probe: probe{n}, Opened: opened,
+		})
+	}
+	return parts
 }
 
 // close gives the controllers up.
@@ -54,17 +68,19 @@ func (p *product) close() {
 }
 
 // play has the product do a piece of work with these responses, up to the step that has none.
-func (p *product) play(t *tree, r root, responses []response) *node {
-	c := p.controllers[r.archive]
+func (p *product) play(t *tree, r root, responses []response) *place {
+	c := p.controller(r.setting)
 	p.running = c
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.played++
-	p.gate.Set(report(r.open), time.Time{})
+	for n, open := range r.open {
+		p.gate.Set(report(n, open), time.Time{})
+	}
 	c.Remember(t.memories.value(r.memory))
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
 		panic(fmt.Sprintf("%v ended with %v", r, err))
 	}
-	n := &node{root: r, responses: responses, asks: p.asks}
+	n := &place{root: r, responses: responses, asks: p.asks}
 	if !p.stopped {
 		n.memory = t.remember(c.Memory())
 	}
@@ -72,7 +88,7 @@ func (p *product) play(t *tree, r root, responses []response) *node {
 }
 
 func work(r root) controller.Work {
-	w := controller.Work{Kind: r.kind, Pool: poolName}
+	w := controller.Work{Kind: r.kind, Pool: poolNames[r.pool]}
 	switch r.kind {
 	case controller.WorkClaim:
 		w.Namespace, w.Name, w.UID = namespace, slotName(r.cell/lives), uidOf(r.cell)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
@@ -46,7 +45,7 @@ var operations = []operation{
 		return r.client.DeleteVolume(ctx, r.given), r.serve(op{kind: deleteVolume, with: r.seen})
 	}},
 	{"create", func(ctx context.Context, r *real) (error, error) {
-		pv := newVolume(r.claim)
+		pv := newVolume(r.claim, nodePool)
 		existing, err := r.client.CreateVolume(ctx, pv)
 		there := r.model.api.serve(op{kind: createVolume, with: volumeOf(pv)}).volume.exists
 		if err == nil && (existing != nil) != there {
@@ -155,20 +154,13 @@ func (r *real) agree(ctx context.Context) error {
 	return nil
 }
 
-func newVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
-	return plan.NewVolume(plan.ClaimFacts{
-		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(false), NodeLabels: nodeObject().Labels},
-		Claim:        claim, Class: classObject(),
-	}, plan.VolumeName(claim))
-}
-
 // newReal makes a claim with its volume, bound.
 func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, namespace, name string) (*real, error) {
-	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, className, "1Gi"), metav1.CreateOptions{})
+	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, classNames[nodePool], "1Gi"), metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim)}
+	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim, nodePool)}
 	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9}
 	claimMade(nil, &r.model, 0)
 	r.model.api.serve(op{kind: createVolume, with: volumeOf(r.given)})
@@ -192,7 +184,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { plane.Stop() })
-	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: self})
+	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

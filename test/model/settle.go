@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 )
 
 // settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted, its watches are
@@ -85,7 +83,7 @@ func (w *worker) byItself(s *state, seen func(*state) bool) bool {
 	for _, e := range events {
 		for i := range e.of {
 			if before := s.api; e.ours && e.apply(w, s, i) {
-				w.letGo(s, &before, false)
+				w.letGo(s, &before, others)
 				w.idle(s)
 			}
 		}
@@ -93,36 +91,25 @@ func (w *worker) byItself(s *state, seen func(*state) bool) bool {
 	if seen(s) {
 		return true
 	}
-	for cell := range cells {
-		view := s.api
-		if w.claimsWork(s, &view, cell) {
-			w.finish(s, controller.WorkClaim, cell)
+	for node := range s.daemons {
+		if s.daemons[node].up {
+			w.jobs(s, node, s.api, func(j job, _ string) { w.finish(s, node, j) })
 		}
-		if volumesWork(s.api.volumes[cell], w.image(s).cells[cell]) {
-			w.finish(s, controller.WorkVolume, cell)
-		}
-		if purgesWork(w.image(s).cells[cell]) {
-			w.finish(s, controller.WorkPurge, cell)
-		}
-	}
-	if s.disk != 0 {
-		w.finish(s, controller.WorkRecords, -1)
 	}
 	return seen(s)
 }
 
 // finish does a piece of work to its end.
-func (w *worker) finish(s *state, kind controller.Kind, cell int) {
-	for w.begin(s, kind, cell); s.daemon.task != 0; {
-		w.step(s)
+func (w *worker) finish(s *state, node int, j job) {
+	for w.begin(s, node, j); s.daemons[node].task != 0; {
+		w.step(s, node)
 	}
 }
 
 func (w *worker) unsettled(s *state) string {
-	on := w.image(s)
 	for _, i := range settlements {
 		for cell := range cells {
-			if wrong := i.broken(s, on.cells[cell], cell); wrong != "" {
+			if wrong := i.broken(s, w.on(s, cell), cell); wrong != "" {
 				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
 			}
 		}

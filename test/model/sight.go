@@ -25,7 +25,7 @@ func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
 	if known {
 		return after
 	}
-	c := p.controllers[false]
+	c := p.controller(setting{})
 	p.stopped = true
 	c.Remember(t.memories.value(memory))
 	c.VolumeChanged(nil, volumeObject(cell, v))

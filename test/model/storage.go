@@ -14,7 +14,9 @@ import (
 // not there.
 type storage struct {
 	disk.Storage
-	p *product
+	p    *product
+	pool uint8
+	host uint8 // by which daemons of a shared pool tell their files apart
 }
 
 // result is what a call returned.
@@ -26,6 +28,10 @@ type result struct {
 func (s storage) ask(name, pv string) result { return s.askFor(call{name: name, cell: numberOf(pv)}) }
 
 func (s storage) askFor(c call) result {
+	c.pool = s.pool
+	if s.pool == sharedPool {
+		c.host = s.host
+	}
 	a, ok := s.p.ask(op{kind: onDisk, at: c.cell, disk: c})
 	if !ok {
 		return result{err: errStopped}

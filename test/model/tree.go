@@ -8,15 +8,14 @@ import (
 
 // root is what a piece of work begins with. Equal roots and equal responses lead to the same.
 type root struct {
-	kind    controller.Kind
-	cell    int // of the claim or the volume
-	memory  uint32
-	open    bool
-	archive bool
+	job
+	setting
+	memory uint32
+	open   [pools]bool
 }
 
-// node is a place in a piece of work: what was responded until here, and what the product asks for next.
-type node struct {
+// place is a place in a piece of work: what was responded until here, and what the product asks for next.
+type place struct {
 	id        uint32
 	root      root
 	responses []response
@@ -24,14 +23,14 @@ type node struct {
 	memory    uint32 // when it has ended
 
 	mu   sync.Mutex
-	next map[response]*node
+	next map[response]*place
 }
 
 // tree is the product's work, as far as it was played.
 type tree struct {
 	mu       sync.RWMutex
-	roots    map[root]*node
-	nodes    []*node // by id; that of 0 is none
+	roots    map[root]*place
+	places   []*place // by id; that of 0 is none
 	memories interned[string, controller.Memory]
 	etcds    interned[etcd, etcd]
 	sights   map[sight]uint32
@@ -40,7 +39,7 @@ type tree struct {
 }
 
 func newTree(d *disks) *tree {
-	t := &tree{roots: map[root]*node{}, sights: map[sight]uint32{}, staying: map[object]bool{}, nodes: []*node{nil}, disks: d}
+	t := &tree{roots: map[root]*place{}, sights: map[sight]uint32{}, staying: map[object]bool{}, places: []*place{nil}, disks: d}
 	t.remember(controller.Memory{})
 	none := etcd{claims: [slots]claim{{life: lives}}} // of id 0, which is none
 	t.etcds.of(none, none)
@@ -48,7 +47,7 @@ func newTree(d *disks) *tree {
 }
 
 // begin is the first place of a piece of work.
-func (t *tree) begin(r root, p *product) *node {
+func (t *tree) begin(r root, p *product) *place {
 	t.mu.RLock()
 	n := t.roots[r]
 	t.mu.RUnlock()
@@ -66,7 +65,7 @@ func (t *tree) begin(r root, p *product) *node {
 }
 
 // responded is the place after an response.
-func (t *tree) responded(n *node, a response, p *product) *node {
+func (t *tree) responded(n *place, a response, p *product) *place {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if next := n.next[a]; next != nil {
@@ -78,23 +77,23 @@ func (t *tree) responded(n *node, a response, p *product) *node {
 	t.add(next)
 	t.mu.Unlock()
 	if n.next == nil {
-		n.next = map[response]*node{}
+		n.next = map[response]*place{}
 	}
 	n.next[a] = next
 	return next
 }
 
 // add is called with the lock held.
-func (t *tree) add(n *node) *node {
-	n.id = uint32(len(t.nodes))
-	t.nodes = append(t.nodes, n)
+func (t *tree) add(n *place) *place {
+	n.id = uint32(len(t.places))
+	t.places = append(t.places, n)
 	return n
 }
 
-func (t *tree) node(id uint32) *node {
+func (t *tree) place(id uint32) *place {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.nodes[id]
+	return t.places[id]
 }
 
 // interned gives values numbers, by a key: the first one is 0.

@@ -10,6 +10,14 @@ const (
 	slots = 2
 	lives = 2
 	cells = slots * lives // a cell is one claim by its UID, and all that is made for it
+	nodes = 2             // each with a daemon, as far as a world has them
+)
+
+// The pools: one of scope node, which only the first node has, and one of scope shared.
+const (
+	nodePool = iota
+	sharedPool
+	pools
 )
 
 // phase is a volume object's status.phase.
@@ -26,6 +34,7 @@ const (
 type claim struct {
 	exists bool
 	bound  bool
+	shared bool  // its class leads to the shared pool
 	life   uint8 // which of those of its name
 }
 
@@ -37,6 +46,7 @@ type object struct {
 	protected bool // the finalizer of pv-protection
 	retain    bool // the policy is Retain, else it is Delete
 	ref       bool // it names its claim
+	shared    bool // it is of scope shared
 	phase     phase
 	version   uint8
 }
@@ -47,28 +57,36 @@ type etcd struct {
 	volumes [cells]object
 }
 
+// setting is what a process is started with.
+type setting struct {
+	node    uint8
+	archive bool // its configuration says on_delete = "archive"
+}
+
 // daemon is one process, and what it knows.
 type daemon struct {
-	up      bool
-	open    bool   // the pool's gate
-	archive bool   // its configuration says on_delete = "archive"
-	memory  uint32 // what it knows of its work (tree.memories)
-	task    uint32 // the place in the tree of its work, 0 for none
-	cache   uint32 // what its watches brought before they broke (tree.etcds), 0: they are current
+	setting
+	exists bool // the world has its node
+	up     bool
+	open   [pools]bool // the pools' gates
+	memory uint32      // what it knows of its work (tree.memories)
+	task   uint32      // the place in the tree of its work, 0 for none
+	cache  uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	stays  uint8       // of which cells the watch brought that the volume is to stay, while it works
 }
 
 // state is the whole world at one moment.
 type state struct {
 	api     etcd
-	saved   uint32 // a backup of etcd (tree.etcds), 0 for none
-	disk    uint32 // what is on the pool's filesystem (disks.images)
-	mounted bool
-	daemon  daemon
+	saved   uint32        // a backup of etcd (tree.etcds), 0 for none
+	disks   [pools]uint32 // what is on the pools' filesystems (disks.images)
+	mounted [nodes][pools]bool
+	daemons [nodes]daemon
+	shared  [slots]bool  // the class of a name's claims leads to the shared pool
 	used    [slots]uint8 // how many claims of each name there were
 	wrote   [cells]bool  // a pod wrote to the volume
 	off     [cells]bool  // the daemon took its finalizer off the object, with policy Delete and without its claim
 	consent [cells]bool  // and then the object was deleted
-	stays   uint8        // of which cells the watch brought that the volume is to stay, while the daemon works
 	left    [budgets]uint8
 }
 
@@ -103,6 +121,28 @@ func (e *etcd) claimOf(cell int) (claim, bool) {
 	return c, c.exists && int(c.life) == cell%lives
 }
 
+// daemonName is what an order of events calls a node's daemon.
+func daemonName(node int) string {
+	return "the daemon" + ofNode(node)
+}
+
+// ofNode is what an order has behind a thing of a node. Nothing is said of the first one, which most worlds have alone.
+func ofNode(node int) string {
+	if node == 0 {
+		return ""
+	}
+	return " of " + nodeName(node)
+}
+
+// poolName is what an order calls a pool.
+func poolName(pool int) string {
+	if pool == nodePool {
+		return "the pool"
+	}
+	return "pool " + poolNames[pool]
+}
+
+func nodeName(node int) string { return fmt.Sprintf("n%d", node) }
 func slotName(slot int) string { return fmt.Sprintf("c%d", slot) }
 func uidOf(cell int) string    { return fmt.Sprintf("c%d-%d", cell/lives, cell%lives) }
 func nameOf(cell int) string   { return "pvc-" + uidOf(cell) }
@@ -117,12 +157,34 @@ func numberOf(pv string) int {
 	return -1
 }
 
+// poolOf is the pool of a cell.
+func (s *state) poolOf(cell int) int {
+	if s.shared[cell/lives] {
+		return sharedPool
+	}
+	return nodePool
+}
+
+// concerns reports whether a node's daemon has to do with a cell.
+func (s *state) concerns(node, cell int) bool {
+	return s.daemons[node].exists && (node == 0 || s.poolOf(cell) == sharedPool)
+}
+
+// busy reports whether a daemon is at work.
+func (s *state) busy() bool {
+	for d := range s.daemons {
+		if s.daemons[d].task != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // settled forgets what only work in flight can tell: the versions of objects.
 func (s *state) settled() {
-	if s.daemon.task != 0 {
-		return
+	if !s.busy() {
+		s.api = s.api.unversioned()
 	}
-	s.api = s.api.unversioned()
 }
 
 func (e etcd) unversioned() etcd {

@@ -56,8 +56,8 @@ func TestKept(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if wrong := x.check(x.workers[0], &s); wrong != "" || s.daemon.task != 0 {
-			t.Errorf("%s: %q: work goes on: %t", file, wrong, s.daemon.task != 0)
+		if wrong := x.check(x.workers[0], &s); wrong != "" || s.busy() {
+			t.Errorf("%s: %q: work goes on: %t", file, wrong, s.busy())
 		}
 	}
 }

@@ -11,7 +11,10 @@ type world struct {
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
-	s := state{mounted: true, left: w.left, daemon: daemon{up: true, open: true, archive: w.archive}}
+	s := state{left: w.left}
+	s.mounted[0][nodePool] = true
+	s.daemons[0] = daemon{exists: true, setting: setting{archive: w.archive}}
+	s.daemons[0].starts(s.mounted[0])
 	for slot := range slots {
 		s.used[slot] = uint8(lives)
 		if slot < w.names {
