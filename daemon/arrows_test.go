@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
 	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
+	"daemon/volume/treecopy":   {"daemon/volume/tree", "daemon/words", "hostcheck/openat"},
 	"daemon/words":             {},
 	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"hostcheck/openat":         {},
