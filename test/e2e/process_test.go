@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -118,7 +117,10 @@ func TestStatusAndMetrics(t *testing.T) {
 	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
 		t.Errorf("healthz: %q", got)
 	}
-	metrics := page(w, "http://"+address+"/metrics")
+	shows := func(want string) { // the object is there before it is counted, and the pool's state is told before
+		t.Helper()
+		w.Eventually("the metrics have "+want, func() bool { return strings.Contains(page(w, "http://"+address+"/metrics"), want) })
+	}
 	for _, want := range []string{
 		`hostpath_provisioner_claims_provisioned_total{pool="fast"} 1`,
 		`hostpath_provisioner_pool_open{pool="fast"} 1`,
@@ -131,15 +133,11 @@ func TestStatusAndMetrics(t *testing.T) {
 		"\nhostpath_provisioner_ready 1\n",
 		"\nhostpath_provisioner_config_last_reload_successful 1\n",
 	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("metrics lack %s", want)
-		}
+		shows(want)
 	}
 	hosttest.Unmount(t, h.mount)
 	w.Must(h.WaitStatus(w.Soon(), "0 of 1 pool open"))
-	if metrics := page(w, "http://"+address+"/metrics"); !strings.Contains(metrics, `hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`) {
-		t.Error("metrics do not say why the pool is closed")
-	}
+	shows(`hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`)
 	out, code := h.Call("status", "--json")
 	var status struct{ Pools []struct{ Reason string } }
 	if err := json.Unmarshal([]byte(out), &status); err != nil || code > 1 || len(status.Pools) != 1 || status.Pools[0].Reason != "NotMounted" {
@@ -223,20 +221,12 @@ func TestBadStarts(t *testing.T) {
 // metrics has the daemon serve its metrics, and returns where.
 func (h *host) metrics() (address string) {
 	h.w.Helper()
-	address = freeAddress(h.w.T)
+	address, err := rig.FreeAddress()
+	h.w.Must(err)
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	h.w.Must(err)
 	h.w.Must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
 	return address
-}
-
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func page(w *environment, url string) string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -50,7 +49,7 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 	e.Must(e.Cluster.AddNode(ctx, e.Node, nil), "adding a node")
 	var err error
 	if o.Metrics {
-		e.metrics, err = freeAddress()
+		e.metrics, err = rig.FreeAddress()
 		e.Must(err, "looking for a port")
 	}
 	// No configuration is without a pool, and the manifests need none.
@@ -65,14 +64,6 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 // config is the configuration of a node's daemon.
 func (e *Environment) config(node, metrics string) string {
 	return fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = %q\n", e.Node, node, e.Kubeconfig, metrics) + e.pools
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // Pool is a pool of the environment's daemon.
