@@ -51,8 +51,8 @@ func (n *node) do(args ...string) {
 	n.namespace.Run(args...)
 }
 
-// unmount takes the pool's storage away from this node, and remount brings it back.
-func (n *node) unmount() { n.w.Helper(); n.do("umount", n.mount) }
+// unmount takes the pool's storage away from this node, as soon as no daemon looks into it, and remount brings it back.
+func (n *node) unmount() { n.w.Helper(); n.w.Unmounts(n.node, n.namespace, n.mount) }
 
 func (n *node) remount() {
 	n.w.Helper()

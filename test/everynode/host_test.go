@@ -81,9 +81,7 @@ func (h *host) inside(args ...string) {
 // unmount closes the pool, and waits until the daemon knows if one runs.
 func (h *host) unmount() {
 	h.w.Helper()
-	h.w.Eventually("no daemon looks into the pool of "+h.node, func() bool {
-		return h.namespace.Command("umount", h.path).Run() == nil
-	})
+	h.w.Unmounts(h.node, h.namespace, h.path)
 	h.w.Must(h.WaitStatus(h.w.Soon(), "is closed"))
 }
 
