@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -72,14 +73,17 @@ func (d *door) next(do func() bool) {
 func (w *environment) handOver(holder string) {
 	w.Helper()
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
-	now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the daemon renews it meanwhile
+		now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		term := *now.Spec.LeaseTransitions + 1
+		now.Spec.HolderIdentity, now.Spec.LeaseTransitions = &holder, &term
+		_, err = leases.Update(w.Ctx, now, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		w.Error(err)
-		return
-	}
-	term := *now.Spec.LeaseTransitions + 1
-	now.Spec.HolderIdentity, now.Spec.LeaseTransitions = &holder, &term
-	if _, err := leases.Update(w.Ctx, now, metav1.UpdateOptions{}); err != nil {
 		w.Error(err)
 	}
 }
