@@ -304,22 +304,14 @@ func TestObjectOfAnotherName(t *testing.T) {
 	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
 	w.Must(err)
 	w.Cleanup(func() { _ = w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
-	w.Must(w.forget(pv))
+	w.deleteVolume(pv.Name)
+	w.force(pv.Name)
 	w.DeleteClaim("empty")
 	w.Eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
 	h.run()
 	w.claim("later", w.Class("later", immediate), "1Mi") // the records were compared before
 	volumes = append(volumes, w.Bound("later").Name)
 	h.wantTree(pool.Of(volumes...)...)
-}
-
-// forget takes an object away by force, as a restore of etcd would.
-func (w *environment) forget(pv *corev1.PersistentVolume) error {
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/metadata/finalizers"}]`), metav1.PatchOptions{})
-	if err != nil {
-		return err
-	}
-	return w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{})
 }
 
 // The manifests of the version before grant no look at namespaces.
