@@ -102,6 +102,8 @@ func TestDecidedOtherwise(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	_, err := w.WaitVolumePhase(w.Soon(), pvs["cleared"].Name, corev1.VolumeAvailable)
+	w.Must(err)
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
