@@ -66,7 +66,10 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	// The claim was given to a, as the scheduler would; then a pod comes that may run on either.
 	w.refused(claim, "PoolClosed")
 	w.pod("user", []string{a.node, b.node}, "data")
-	pv := w.Bound("data")
+	// The scheduler may choose a again, and waits longer after each time.
+	bound, err := w.WaitClaimBound(w.unhurried(), w.Namespace, "data")
+	w.Must(err)
+	pv := w.Volume(bound.Spec.VolumeName)
 	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 		t.Errorf("the volume is on %s, want %s", got, b.node)
 	}
