@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -20,10 +19,10 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 	door := w.behindDoor(h)
 	h.run()
 	pv := h.made("data", w.Class("c", immediate))
-	lost, ending := make(chan struct{}), atomic.Bool{}
-	var once sync.Once
+	lost, once := make(chan struct{}), sync.Once{}
+	ending := func() bool { return strings.Contains(h.Log(), "reason=Stopping") }
 	door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
-		if !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) || ending.Load() {
+		if !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) || ending() {
 			return false
 		}
 		select {
@@ -47,8 +46,6 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 		t.Fatal("the daemon did not delete the object")
 	}
 	w.Must(h.Signal(syscall.SIGTERM))
-	w.Eventually("its end to begin", func() bool { return strings.Contains(h.Log(), "reason=Stopping") })
-	ending.Store(true)
 	<-h.Exited()
 	if _, err := os.Lstat(filepath.Join(h.ours("trash"), pv.Name)); !os.IsNotExist(err) {
 		t.Errorf("the directory is whole in the trash: %v; the log:\n%s", err, h.Log())
