@@ -84,6 +84,8 @@ func TestSelectedNode(t *testing.T) {
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
 	before := w.made(w.get("before"))
 	w.replaceClass(replaced, "example.com/other")
+	w.claim("seen", w.Class("seen", wait), "1Mi", annotate(selectedNode, h.node))
+	seen := w.made(w.get("seen")) // the daemon has seen what became of the class before
 
 	here := annotate(selectedNode, h.node)
 	spec := func(change func(*corev1.PersistentVolumeClaimSpec)) func(*corev1.PersistentVolumeClaim) {
@@ -108,7 +110,7 @@ func TestSelectedNode(t *testing.T) {
 	late := w.Class("late", wait) // the claim was seen before it
 	w.claim("data", ours, "1Mi")
 	w.pod("user", []string{h.node}, "data")
-	want := []string{before.Name, w.made(w.get("data")).Name}
+	want := []string{before.Name, seen.Name, w.made(w.get("data")).Name}
 
 	w.annotateClaim("no-class", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
 	w.annotateClaim("too-large", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
