@@ -194,6 +194,12 @@ func (e *environment) eventually(script, want string) {
 	e.Fatalf("%s: still no %q in %q", script, want, last)
 }
 
+// journal is the beginning of a command that reads the journal with all that was written before.
+const journal = "journalctl --sync; journalctl --no-pager "
+
+// unmount unmounts the pool. A daemon that looks into it keeps it busy for a moment, and for no longer.
+func (e *environment) unmount() { e.eventually("umount /srv/fast && echo unmounted", "unmounted") }
+
 // status waits until the service's status line has this.
 func (e *environment) status(want string) {
 	e.eventually("systemctl show -P StatusText "+service, want)

@@ -43,7 +43,8 @@ func (e *environment) first(replace ...string) string {
 // of the claim. The disk is the one that was there, as a new node's may have been another's.
 func (e *environment) readme() (directory string) {
 	const install = "Install on a node"
-	e.sh("umount /srv/fast; sed -i '/ \\/srv\\/fast /d' /etc/fstab; kubectl delete storageclass fast")
+	e.unmount()
+	e.sh("sed -i '/ \\/srv\\/fast /d' /etc/fstab; kubectl delete storageclass fast")
 	e.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("README.md", install, "toml"))
 	e.block(2, "README.md", install)

@@ -21,7 +21,7 @@ const newLook = "mkdir -p /run/elsewhere; mount -t tmpfs elsewhere /run/elsewher
 
 // killLooker: a daemon that lost its response sends the request again, and no pool closes.
 func (e *environment) killLooker() {
-	const closed = "journalctl --no-pager -o cat -u " + service + " | grep -c 'pool .* is closed' || true"
+	const closed = journal + "-o cat -u " + service + " | grep -c 'pool .* is closed' || true"
 	before := e.sh(closed)
 	for range 10 {
 		e.try(newLook + "systemctl kill -s KILL " + looks)
@@ -40,7 +40,7 @@ func (e *environment) failingLooker() {
 	e.sh("systemctl daemon-reload; systemctl stop " + looks + ".service; " + newLook)
 	e.status("pool fast is closed: asking " + looks + ".service what lies under /srv/fast: no response for ")
 	e.eventually("test $(systemctl show -P NRestarts "+looks+") -ge 5 && echo so", "so")
-	const starts = "journalctl --no-pager -o cat -u " + looks + " -b | grep -c '^Starting' || true"
+	const starts = journal + "-o cat -u " + looks + " -b | grep -c '^Starting' || true"
 	first := e.sh("date +%s%N; " + starts)
 	e.sh("sleep 3")
 	second := e.sh("date +%s%N; " + starts)
@@ -86,11 +86,13 @@ func (e *environment) checkAsksToo() {
 	e.sh("systemctl stop " + looks + ".socket; systemctl start " + service + "-check; systemctl stop " + service + "-check; systemctl is-active " + looks + ".socket")
 	e.put(dropIn+"/root.conf", "[Service]\nUser=root\n")
 	e.sh("systemctl daemon-reload; systemctl start " + service + "-check; systemctl stop " + service + "-check; rm -r " + dropIn + "; systemctl daemon-reload")
-	e.sh("umount /srv/fast; chattr -i /srv/fast; mount /srv/fast")
+	e.unmount()
+	e.sh("chattr -i /srv/fast; mount /srv/fast")
 	e.fails("systemctl start "+service+"-check", "failed")
-	e.says(e.sh("journalctl --no-pager -b -u "+service+"-check"), "pool fast: NotImmutable")
+	e.says(e.sh(journal+"-b -u "+service+"-check"), "pool fast: NotImmutable")
 	e.status("is closed: the directory under the mount point /srv/fast is not immutable")
-	e.sh("umount /srv/fast; chattr +i /srv/fast; mount /srv/fast; systemctl reset-failed")
+	e.unmount()
+	e.sh("chattr +i /srv/fast; mount /srv/fast; systemctl reset-failed")
 	e.status("2 of 2 pools open")
 }
 

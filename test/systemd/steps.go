@@ -167,7 +167,7 @@ func provision(e *environment) {
 }
 
 func remount(e *environment) {
-	e.sh("umount /srv/fast")
+	e.unmount()
 	e.status("pool fast is closed: /srv/fast is not a mount point")
 	c := e.ask("waiting", "fast")
 	_, err := e.cluster.WaitEvent(e.ctx, c, "PoolClosed")
@@ -176,7 +176,8 @@ func remount(e *environment) {
 	e.sh("mount /srv/fast")
 	e.status("2 of 2 pools open")
 	e.bound("waiting")
-	e.sh("umount /srv/fast; mount /srv/fast") // with a daemon at work, and not only one that waits
+	e.unmount() // with a daemon at work, and not only one that waits
+	e.sh("mount /srv/fast")
 	e.status("2 of 2 pools open")
 }
 
@@ -201,7 +202,7 @@ func reload(e *environment) {
 	e.status("3 of 3 pools open")
 	e.put("/etc/hostpath-provisioner/conf.d/60-site.toml", "[pool.far]\npath = \"/var/volumes\"\nrequire_mount = false\n")
 	e.fails("systemctl reload "+service, "failed")
-	e.says(e.sh("journalctl --no-pager -o cat -u "+service), "/var/volumes is outside of what the daemon confined itself to when it started: it has to be restarted")
+	e.says(e.sh(journal+"-o cat -u "+service), "/var/volumes is outside of what the daemon confined itself to when it started: it has to be restarted")
 	e.sh("rm /etc/hostpath-provisioner/conf.d/60-site.toml")
 	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.more]\npath = \"nowhere\"\n")
 	e.fails("systemctl reload "+service, "failed")
@@ -217,6 +218,6 @@ func watchdog(e *environment) {
 	e.sh("systemctl daemon-reload; systemctl restart " + service + "; kill -STOP $(systemctl show -P MainPID " + service + ")")
 	e.eventually("systemctl show -P NRestarts "+service, "1")
 	e.eventually("systemctl is-active "+service, "active")
-	e.says(e.sh("journalctl --no-pager -u "+service), "Watchdog timeout")
+	e.says(e.sh(journal+"-u "+service), "Watchdog timeout")
 	e.status("2 of 2 pools open")
 }

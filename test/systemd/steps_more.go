@@ -67,7 +67,7 @@ func socket(e *environment) {
 // badConfigurationBehindTheSocket: a scrape is refused by one start of the service, which fails; without
 // that systemd starts it nine times a second. The first scrape after the file is mended is served.
 func (e *environment) badConfigurationBehindTheSocket() {
-	const starts = "journalctl --no-pager -o cat -u " + service + " -b | grep -c ^Starting || true"
+	const starts = journal + "-o cat -u " + service + " -b | grep -c ^Starting || true"
 	e.sh("systemctl stop " + service)
 	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "provisionerr = 5\n")
 	before := e.sh(starts)
@@ -96,11 +96,12 @@ func checkUnit(e *environment) {
 	e.docs("install.md", "Kubelet waits for the pools")
 	e.sh("systemctl start kubelet")
 	e.is("systemctl is-active kubelet "+service+"-check | tr '\\n' ' '", "active active")
-	e.sh("systemctl stop kubelet " + service + "-check; umount /srv/fast")
+	e.sh("systemctl stop kubelet " + service + "-check")
+	e.unmount()
 	e.fails("systemctl start kubelet", "dependency")
 	e.is("systemctl is-active kubelet || true", "inactive")
-	e.says(e.sh("journalctl --no-pager -p err -u "+service+"-check"), "pool fast: NotMounted")
-	e.says(e.sh("journalctl --no-pager -x -u "+service), "Defined-By: "+service, "The claim got its volume.", "The daemon starts;")
+	e.says(e.sh(journal+"-p err -u "+service+"-check"), "pool fast: NotMounted")
+	e.says(e.sh(journal+"-x -u "+service), "Defined-By: "+service, "The claim got its volume.", "The daemon starts;")
 	e.sh("mount /srv/fast; systemctl start kubelet; systemctl stop kubelet; systemctl disable " + service + "-check; systemctl reset-failed")
 }
 
@@ -148,7 +149,7 @@ func reboot(e *environment) {
 	}
 	e.Must(e.m.boot(e.ctx), "booting again")
 	e.status("pool data is closed: /data is not a mount point")
-	e.says(e.sh("systemctl show -P StatusText "+service), "1 of 2 pools open")
+	e.status("1 of 2 pools open")
 	e.bound("one")
 	e.claim("after-boot", "fast")
 	e.sh("mount -o loop /images/data /data")
@@ -172,7 +173,7 @@ func upgrade(e *environment) {
 	e.says(e.sh("hostpath-provisioner version"), "+after.")
 	e.eventually("systemctl show -P MainPID "+service+" | grep -vx "+pid+" | grep -vx 0 && systemctl is-active "+service, "active")
 	e.status("2 of 2 pools open")
-	e.says(e.sh("journalctl --no-pager -u "+service+" -o cat"), "ready")
+	e.says(e.sh(journal+"-u "+service+" -o cat"), "ready")
 	e.eventually("readlink /proc/$(systemctl show -P MainPID "+looks+")/exe", "/usr/bin/hostpath-provisioner\n") // not the deleted one
 	e.bound("one")
 	e.earlierState()
