@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // Environment that makes the test binary an automounter: its mount point and its kind of map.
@@ -27,7 +29,7 @@ type Automounter struct {
 	t      T
 	orders io.Writer
 	events *bufio.Reader
-	cmd    *exec.Cmd
+	child  *process.Child
 }
 
 // Orders for what the automounter does when its mount point is opened.
@@ -45,28 +47,27 @@ func Automount(t interface {
 	Cleanup(func())
 }, dir string, mount ...string) *Automounter {
 	t.Helper()
-	a := &Automounter{t: t, cmd: exec.Command("/proc/self/exe")}
+	a, cmd := &Automounter{t: t}, exec.Command("/proc/self/exe")
 	kind := "direct"
 	if mount[len(mount)-1] != dir {
 		kind = "indirect"
 	}
-	a.cmd.Env = append(os.Environ(), automountEnv+"="+dir, automountKindEnv+"="+kind)
-	a.cmd.Stderr = os.Stderr
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	in, err := a.cmd.StdinPipe()
-	if err == nil {
-		a.orders = in
-		var out io.Reader
-		out, err = a.cmd.StdoutPipe()
-		a.events = bufio.NewReader(out)
-	}
-	if err == nil {
-		err = a.cmd.Start()
-	}
+	cmd.Env = append(os.Environ(), automountEnv+"="+dir, automountKindEnv+"="+kind)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	orders, err := cmd.StdinPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.orders, a.events = orders, bufio.NewReader(events)
+	if a.child, err = process.Start(cmd); err != nil {
 		t.Fatalf("starting an automounter: %v", err)
 	}
-	t.Cleanup(a.Stop) // also so that its pipes live until then: the automounter ends with its standard input
+	t.Cleanup(a.Stop)
 	a.Mounts(mount...)
 	return a
 }
@@ -90,8 +91,7 @@ func (a *Automounter) order(what string, args ...string) {
 
 // Stop ends the automounter, as the end of the test does: the mount point is served no longer.
 func (a *Automounter) Stop() {
-	_ = a.cmd.Process.Kill()
-	_ = a.cmd.Wait()
+	_ = a.child.Kill()
 }
 
 // automounter is the life of the other process.
