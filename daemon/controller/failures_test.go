@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -313,17 +314,24 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 // A record whose object was made a moment ago is left to the watch, and looked at again after that: the
 // object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
-	disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
-	c, w := stand(&api{}, disk)
-	c.inFlight.published("b")
-	c.inFlight.claims["b"].published = time.Now().Add(50*time.Millisecond - lag)
-	if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 0 {
-		t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)
-	}
-	<-w.recheck
-	if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 1 {
-		t.Errorf("afterwards: %v, undone %q", err, disk.undone)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
+		c, w := stand(&api{}, disk)
+		defer func() { // its queues end
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			c.binding.Run(ended)
+			c.End()
+		}()
+		c.inFlight.published("b")
+		if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 0 {
+			t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)
+		}
+		<-w.recheck
+		if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 1 {
+			t.Errorf("afterwards: %v, undone %q", err, disk.undone)
+		}
+	})
 }
 
 // What failed again and again while the API was away is tried at once when it responds.
