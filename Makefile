@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm
 
 include test/controlplane/build.mk
 
@@ -114,6 +114,9 @@ test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, w
 
 test-model: build ## every order of events in small worlds, as deep as an hour goes
 	@$(GO) run $(GOFLAGS) ./test/model $(MODELFLAGS)
+
+test-identity: deps build $(BUILD)/controlplane ## a thief of one node's token, on a confined cluster
+	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
 
 test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
 	@$(GO) run $(GOFLAGS) ./test/fleet $(FLEETFLAGS)

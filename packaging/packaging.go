@@ -36,6 +36,9 @@ type Options struct {
 	// TokenSecret asks for a token that does not expire, kept in a Secret. Without it each node gets
 	// one that is bound to its Node object and ends with it, or after a year.
 	TokenSecret bool
+	// Confine has policies printed that confine each node's identity. A token that is kept in a Secret is bound to no node: it
+	// could do nothing then.
+	Confine Confinement
 }
 
 const boundToken = `#   TOKEN=$(kubectl create token hostpath-provisioner -n NAMESPACE --duration=8760h \
@@ -143,7 +146,7 @@ func Manifests(o Options) string {
 		text = deletion + text[strings.Index(text, "@DRIVER@"):]
 	}
 	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret),
-		"@ROLES@\n", roleLines(driver != ""), "@CLASSES@\n", line(classes)).Replace(text)
+		"@ROLES@\n", o.policyLines()+o.roleLines(), "@CLASSES@\n", line(classes)).Replace(text)
 	return o.fill(text)
 }
 
@@ -159,9 +162,9 @@ func (o Options) fill(text string) string {
 
 // roleLines are the roles and their bindings. Objects of the whole cluster carry the namespace in their names, and where it
 // matters the provisioner, so that a second installation, or another program of this name, has objects of its own.
-func roleLines(driver bool) (lines string) {
-	for _, r := range rolesOf(driver) {
-		lines += line(r.yaml())
+func (o Options) roleLines() (lines string) {
+	for _, r := range rolesOf(o.Provisioner) {
+		lines += line(r.yaml(o))
 	}
 	return lines
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -83,12 +84,15 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 		}
 		kinds := map[string]any{
 			"v1/Namespace": &corev1.Namespace{}, "v1/ServiceAccount": &corev1.ServiceAccount{}, "v1/Secret": &corev1.Secret{},
-			"rbac.authorization.k8s.io/v1/ClusterRole":        &rbacv1.ClusterRole{},
-			"rbac.authorization.k8s.io/v1/ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
-			"rbac.authorization.k8s.io/v1/Role":               &rbacv1.Role{},
-			"rbac.authorization.k8s.io/v1/RoleBinding":        &rbacv1.RoleBinding{},
-			"storage.k8s.io/v1/StorageClass":                  &storagev1.StorageClass{},
-			"storage.k8s.io/v1/CSIDriver":                     &storagev1.CSIDriver{},
+			"v1/ConfigMap": &corev1.ConfigMap{},
+			"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{},
+			"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
+			"rbac.authorization.k8s.io/v1/ClusterRole":                         &rbacv1.ClusterRole{},
+			"rbac.authorization.k8s.io/v1/ClusterRoleBinding":                  &rbacv1.ClusterRoleBinding{},
+			"rbac.authorization.k8s.io/v1/Role":                                &rbacv1.Role{},
+			"rbac.authorization.k8s.io/v1/RoleBinding":                         &rbacv1.RoleBinding{},
+			"storage.k8s.io/v1/StorageClass":                                   &storagev1.StorageClass{},
+			"storage.k8s.io/v1/CSIDriver":                                      &storagev1.CSIDriver{},
 		}
 		kind := meta.APIVersion + "/" + meta.Kind
 		if meta.Kind == "" {
@@ -107,9 +111,9 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 // What is removed is what was applied, the CSIDriver first, but no namespace that may have what is not ours.
 func TestManifestsDelete(t *testing.T) {
 	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false, "kube-system": false} {
-		o := Options{Namespace: namespace, Provisioner: "p", TokenSecret: true}
+		o := Options{Namespace: namespace, Provisioner: "p", TokenSecret: true, Confine: Confinement{Paths: []string{"/srv"}}}
 		applied, _ := objects(t, Manifests(o))
-		o.Delete = true
+		o.Delete, o.Confine = true, Confinement{}
 		text := Manifests(o)
 		removed, _ := objects(t, text)
 		want := slices.DeleteFunc(applied, func(o string) bool { return strings.HasPrefix(o, "Namespace ") && !own })
@@ -123,11 +127,16 @@ func TestManifestsDelete(t *testing.T) {
 }
 
 func TestManifests(t *testing.T) {
+	var policies string
+	for _, p := range []string{"volumes", "claims", "claimstatus", "events", "leases", "capacities", "drivers", "tokens"} {
+		policies += "ValidatingAdmissionPolicy " + p + ".c.hostpath-provisioner, ValidatingAdmissionPolicyBinding " + p + ".c.hostpath-provisioner, "
+	}
 	for _, c := range []struct {
 		o      Options
 		prefix string
 		want   string
 	}{
+		{Options{Namespace: "c", Provisioner: "p", Confine: Confinement{Paths: []string{"/srv"}}}, "p", "CSIDriver p, Namespace c, ServiceAccount c/hostpath-provisioner, ConfigMap c/hostpath-provisioner-confinement, " + policies},
 		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner", "CSIDriver hostpath-provisioner, Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
 		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "torchbox.com-hostpath", "ServiceAccount kube-system/hostpath-provisioner, "},
 		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast", "CSIDriver p, Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
@@ -200,8 +209,8 @@ func TestLeastPrivileges(t *testing.T) {
 // Installations of two namespaces, or of two provisioners in one namespace, share only objects that are the same for both: an
 // apply of the one takes nothing from the other.
 func TestSideBySide(t *testing.T) {
-	one := Options{Namespace: "a", Provisioner: "p"}
-	for name, other := range map[string]Options{"namespaces": {Namespace: "b", Provisioner: "p"}, "provisioners": {Namespace: "a", Provisioner: "q"}} {
+	one := Options{Namespace: "a", Provisioner: "p", Confine: Confinement{Paths: []string{"/srv"}, Aliases: []string{"q"}}}
+	for name, other := range map[string]Options{"namespaces": {Namespace: "b", Provisioner: "p", Confine: Confinement{Paths: []string{"/mnt"}}}, "provisioners": {Namespace: "a", Provisioner: "q", Confine: Confinement{Paths: []string{"/srv"}, Aliases: []string{"p"}}}} {
 		_, first := objects(t, Manifests(one))
 		_, second := objects(t, Manifests(other))
 		if len(first) != len(second) {

@@ -23,23 +23,26 @@ type right struct {
 	name     string // of the one object, "" for all
 	verbs    []string
 	why      string
+	// confined: it is given together with the policies only, without which it would be a right to every node's identity.
+	confined bool
 }
 
 // rights is everything that the daemon and the commands of its node may do in a cluster. What a policy allows of it is in
 // policies.go. TestRightsAreNeeded (test/identity) takes each verb away.
 var rights = []right{
-	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim"},
-	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is"},
-	{everywhere, "", "persistentvolumes", "", []string{"get", "list", "watch", "create", "patch", "delete"}, "patch: the finalizer off, the size after an expansion"},
-	{everywhere, "", "pods", "", []string{"list"}, "a pod whose claims choose nodes differently; adopt: does the other program run?"},
-	{everywhere, "", "nodes", "", []string{"get", "list", "watch"}, "its own; get: does the one that was chosen exist; list: those that publish no capacity"},
-	{everywhere, "", "namespaces", "kube-system", []string{"get"}, "its UID tells this cluster from others"},
-	{everywhere, "", "events", "", []string{"create", "get", "patch"}, "patch: the count of one that is repeated"},
-	{everywhere, "storage.k8s.io", "storageclasses", "", []string{"get", "list", "watch"}, "get: whose a class is that no watch has brought yet"},
-	{everywhere, "storage.k8s.io", "csinodes", "", []string{"get"}, "adopt --from-csi: does the driver run?"},
-	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published"},
-	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node"},
-	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler"},
+	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim", false},
+	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is", false},
+	{everywhere, "", "persistentvolumes", "", []string{"get", "list", "watch", "create", "patch", "delete"}, "patch: the finalizer off, the size after an expansion", false},
+	{everywhere, "", "pods", "", []string{"list"}, "a pod whose claims choose nodes differently; adopt: does the other program run?", false},
+	{everywhere, "", "nodes", "", []string{"get", "list", "watch"}, "its own; get: does the one that was chosen exist; list: those that publish no capacity", false},
+	{everywhere, "", "namespaces", "kube-system", []string{"get"}, "its UID tells this cluster from others", false},
+	{everywhere, "", "events", "", []string{"create", "get", "patch"}, "patch: the count of one that is repeated", false},
+	{everywhere, "storage.k8s.io", "storageclasses", "", []string{"get", "list", "watch"}, "get: whose a class is that no watch has brought yet", false},
+	{everywhere, "storage.k8s.io", "csinodes", "", []string{"get"}, "adopt --from-csi: does the driver run?", false},
+	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published", false},
+	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},
+	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler", false},
+	{ownNamespace, "", "serviceaccounts/token", "hostpath-provisioner", []string{"create"}, "its own next token, before this one ends", true},
 }
 
 // role is a Role or ClusterRole with its binding, in YAML.
@@ -50,28 +53,31 @@ type role struct {
 
 // rolesOf are the roles, in the order in which they are printed. A provisioner whose name no CSIDriver can have needs no right
 // to one.
-func rolesOf(driver bool) []role {
+func rolesOf(provisioner string) []role {
 	all := []role{{everywhere, "hostpath-provisioner:NAMESPACE"}}
-	if driver {
+	if possibleDriver(provisioner) {
 		all = append(all, role{ofDriver, "hostpath-provisioner:NAMESPACE:PROVISIONER"})
 	}
 	return append(all, role{ownNamespace, "hostpath-provisioner"})
 }
 
 // yaml is the role and its binding.
-func (r role) yaml() string {
+func (r role) yaml(o Options) string {
 	kind, namespace := "ClusterRole", ""
 	if r.reach == ownNamespace {
 		kind, namespace = "Role", "\n  namespace: NAMESPACE"
 	}
 	var rules strings.Builder
 	for _, one := range rights {
-		if one.reach == r.reach {
+		if one.reach == r.reach && o.gives(one) {
 			rules.WriteString(one.yaml())
 		}
 	}
 	return strings.NewReplacer("@KIND@", kind, "@NAME@", r.name, "@IN@", namespace, "@RULES@", rules.String()).Replace(roleObjects)
 }
+
+// gives reports whether the manifests give a right.
+func (o Options) gives(r right) bool { return !r.confined || o.Confine.Any() }
 
 const roleObjects = `---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -115,9 +121,9 @@ type Right struct {
 
 // Rights lists what the manifests with these options give.
 func Rights(o Options) (all []Right) {
-	for _, role := range rolesOf(possibleDriver(o.Provisioner)) {
+	for _, role := range rolesOf(o.Provisioner) {
 		for _, r := range rights {
-			if r.reach != role.reach {
+			if r.reach != role.reach || !o.gives(r) {
 				continue
 			}
 			one := Right{Group: r.group, Name: o.fill(r.name), Why: r.why}

@@ -7,6 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,6 +21,7 @@ import (
 
 func (p *program) manifestsCommand() *cobra.Command {
 	var o packaging.Options
+	var hostnames []string
 	c := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print what a cluster administrator applies, or removes, and how to make a node's kubeconfig",
@@ -28,6 +33,11 @@ func (p *program) manifestsCommand() *cobra.Command {
 					return err
 				}
 				o.Provisioner = provisioner
+			}
+			o.Confine.Hostnames = map[string]string{}
+			for _, one := range hostnames {
+				node, label, _ := strings.Cut(one, "=")
+				o.Confine.Hostnames[node] = label
 			}
 			if err := checkManifests(o); err != nil {
 				return usageError{err}
@@ -42,6 +52,12 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.NoClasses, "no-classes", false, "print no StorageClasses")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
+	f, confine := c.Flags(), &o.Confine
+	f.StringArrayVar(&confine.Paths, "pool-path", nil, "confine each node's identity to its own objects, and to volumes in pools under this `path`; repeatable, as are the following")
+	f.StringArrayVar(&confine.SharedPaths, "shared-pool-path", nil, "the same for pools of scope shared: `path`")
+	f.StringArrayVar(&confine.EveryNodePaths, "every-node-pool-path", nil, "the same for pools of scope every-node: `path`")
+	f.StringArrayVar(&confine.Aliases, "alias", nil, "the confined identities serve classes of this `provisioner`, too")
+	f.StringArrayVar(&hostnames, "hostname", nil, "a `pair` NODE=LABEL, of a node whose label kubernetes.io/hostname is not its name")
 	return c
 }
 
@@ -53,9 +69,36 @@ func checkManifests(o packaging.Options) error {
 	if err := config.CheckProvisioner(o.Provisioner); err != nil {
 		return fmt.Errorf("--provisioner: %w", err)
 	}
+	if err := checkConfinement(o); err != nil {
+		return err
+	}
 	prefix := cmp.Or(o.ClassPrefix, packaging.ClassPrefix(o.Provisioner))
 	if len(validation.IsDNS1123Subdomain(prefix+"-retain")) > 0 && !o.NoClasses {
 		return fmt.Errorf("--class-prefix: %q cannot begin the name of a StorageClass", prefix)
+	}
+	return nil
+}
+
+// checkConfinement refuses what would not confine, or would not be a ConfigMap.
+func checkConfinement(o packaging.Options) error {
+	c := o.Confine
+	if c.Any() && o.TokenSecret {
+		return errors.New("--token-secret: a token in a Secret is bound to no node, and the policies would refuse it everything")
+	}
+	for _, path := range slices.Concat(c.Paths, c.SharedPaths, c.EveryNodePaths) {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, unicode.IsControl) {
+			return fmt.Errorf("--pool-path: %q is not the path of a pool, or of a directory with pools", path)
+		}
+	}
+	for _, alias := range c.Aliases {
+		if err := config.CheckProvisioner(alias); err != nil && alias != "*" {
+			return fmt.Errorf("--alias: %w", err)
+		}
+	}
+	for node, label := range c.Hostnames {
+		if len(validation.IsDNS1123Subdomain(node)) > 0 || label == "" || len(validation.IsValidLabelValue(label)) > 0 {
+			return fmt.Errorf("--hostname: %q cannot be a node, or %q its label", node, label)
+		}
 	}
 	return nil
 }

@@ -218,6 +218,8 @@ func TestManifests(t *testing.T) {
 	}{
 		{nil, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "torchbox.com/hostpath"}},
 		{[]string{"--namespace", "storage", "--provisioner", "hostpath", "--token-secret"}, packaging.Options{Namespace: "storage", Provisioner: "hostpath", TokenSecret: true}},
+		{[]string{"--provisioner", "p", "--pool-path", "/srv", "--hostname", "a=b", "--alias", "q"}, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "p", Confine: packaging.Confinement{
+			Paths: []string{"/srv"}, Aliases: []string{"q"}, Hostnames: map[string]string{"a": "b"}}}},
 		{[]string{"--delete", "--provisioner", "p"}, packaging.Options{Namespace: "hostpath-provisioner", Provisioner: "p", Delete: true}},
 	} {
 		if got, want := h.raw(append([]string{"manifests"}, c.args...)...), packaging.Manifests(c.want)+"exit 0\n"; got != want {
@@ -227,6 +229,11 @@ func TestManifests(t *testing.T) {
 	for _, c := range []struct{ flag, value, says string }{
 		{"--namespace", "Foo", `--namespace: "Foo" cannot be a namespace`},
 		{"--provisioner", "foo bar", `--provisioner: "foo bar" cannot be a StorageClass's provisioner`},
+		{"--pool-path", "/", `--pool-path: "/" is not the path of a pool, or of a directory with pools`},
+		{"--shared-pool-path", "srv", `--pool-path: "srv" is not the path of a pool, or of a directory with pools`},
+		{"--every-node-pool-path", "/srv/../etc", `--pool-path: "/srv/../etc" is not the path of a pool, or of a directory with pools`},
+		{"--alias", "a b", `--alias: "a b" cannot be a StorageClass's provisioner`},
+		{"--hostname", "node-a", `--hostname: "node-a" cannot be a node, or "" its label`},
 		{"--class-prefix", "Foo", `--class-prefix: "Foo" cannot begin the name of a StorageClass`},
 	} {
 		want := "--\nhostpath-provisioner: " + c.says + "\nhint: run: hostpath-provisioner --help\nexit 2\n"

@@ -1,0 +1,104 @@
+package identity
+
+import (
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	nodeLabel  = "hostpath-provisioner/node"
+	scopeLabel = "hostpath-provisioner/scope"
+	poolLabel  = "hostpath-provisioner/pool"
+	finalizer  = "external-provisioner.volume.kubernetes.io/finalizer"
+	selected   = "volume.kubernetes.io/selected-node"
+)
+
+// volume is the PersistentVolume that the daemon of a node makes for a claim with this UID.
+func volume(uid, node string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	directory := corev1.HostPathDirectory
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-" + uid, Labels: map[string]string{nodeLabel: node, poolLabel: "fast"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "hostpath-provisioner"}, Finalizers: []string{finalizer},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: "hostpath-provisioner",
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: "claim-" + uid, UID: types.UID(uid)},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/pvc-" + uid, Type: &directory}},
+			NodeAffinity:                  affinity("host-of-" + node),
+		},
+	}
+	for _, f := range change {
+		f(pv)
+	}
+	return pv
+}
+
+// scoped makes it a volume of a pool that is not one node's.
+func scoped(scope, path string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Labels = map[string]string{scopeLabel: scope, poolLabel: "pool"}
+		pv.Spec.NodeAffinity = nil
+		pv.Spec.HostPath.Path = path
+	}
+}
+
+func at(path string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = path }
+}
+
+func affinity(hostname string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
+	}}}}
+}
+
+// event is what the daemon of a node reports about an object.
+func event(name, node, kind, about string) *corev1.Event {
+	namespace := metav1.NamespaceDefault
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
+		InvolvedObject: corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: map[bool]string{true: "", false: namespace}[kind == "Node" || kind == "PersistentVolume"], Name: about},
+		Type:           corev1.EventTypeWarning, Reason: "NotMounted", Message: "words", Count: 1, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
+		Source:              corev1.EventSource{Component: "hostpath-provisioner", Host: node},
+		ReportingController: "hostpath-provisioner", ReportingInstance: node,
+	}
+}
+
+// lease is that of a shared pool, in a node's name.
+func lease(pool, node string) *coordinationv1.Lease {
+	holder, seconds := node+"_01234567", int32(15)
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: pool + ".hostpath-provisioner", Labels: map[string]string{poolLabel: pool}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds},
+	}
+}
+
+// tombstone tells that a volume of scope every-node went.
+func tombstone(name, node string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node},
+	}
+}
+
+// capacity is what a class can get on a node; on those that publish nothing with "".
+func capacity(name, node string) *storagev1.CSIStorageCapacity {
+	size := resource.MustParse("1Gi")
+	labels := map[string]string{"csi.storage.k8s.io/managed-by": "hostpath-provisioner", "csi.storage.k8s.io/drivername": "hostpath-provisioner"}
+	if node != "" {
+		labels[nodeLabel] = node
+	}
+	return &storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name, Labels: labels}, StorageClassName: "hostpath-provisioner", Capacity: &size, MaximumVolumeSize: &size,
+		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{strings.TrimSuffix("host-of-"+node, "-of-")}}}},
+	}
+}
