@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // act is one thing that happens to a mount, and how it ends.
@@ -104,7 +106,7 @@ func (w *mountChanges) once(s *fixture, a act) error {
 	w.count[a.name]++
 	w.pause(4 * time.Millisecond)
 	err = a.undo(s)
-	for tries := 0; errors.Is(err, unix.EBUSY) && tries < 1000; tries++ {
+	for end := time.Now().Add(harness.Patience); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 		err = a.undo(s)
 	}
