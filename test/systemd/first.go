@@ -36,8 +36,14 @@ func (e *environment) kubeconfig() {
 // first makes the first claim, but for the replaced parts of its file, and returns what was said.
 func (e *environment) first(replace ...string) string {
 	e.put("/first.yaml", strings.NewReplacer(replace...).Replace(e.text("first-claim.md", "6. The claim", "yaml")))
-	return e.docs("first-claim.md", "6. The claim")
+	return e.docs("first-claim.md", "6. The claim", describe, told+describe)
 }
+
+// A person is not as fast as the next line: told waits until the claim's event is there, which the page describes then.
+const (
+	describe = "kubectl describe pvc "
+	told     = "timeout 60 sh -c 'until kubectl get events -o name --field-selector=reason=ProvisioningSucceeded | grep -q .; do sleep 0.1; done'; "
+)
 
 // readme goes the way of the README with the .rpm, which is not installed yet, and returns the directory
 // of the claim. The disk is the one that was there, as a new node's may have been another's.
@@ -53,7 +59,7 @@ func (e *environment) readme() (directory string) {
 	e.kubeconfig()
 	e.says(e.block(6, "README.md", install), "1 of 1 pool open on node "+node)
 	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
-	e.says(e.docs("README.md", "First claim"), "default/data")
+	e.says(e.docs("README.md", "First claim", describe, "kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=1m pvc/data; "+describe), "default/data")
 	return e.bound("data")
 }
 
