@@ -11,6 +11,10 @@
 // response leads to the next request. A state has the place in that tree, so that states are small and are compared by a
 // hash.
 //
+// An order of events is a text. Those in testdata/orders are played in the model (TestKept) and on the daemon's binary, a
+// real API server and a real filesystem (TestReal): requests are held by a proxy and system calls by test/crash/killer until
+// the order comes to them, and after each event objects and files are compared with the model's.
+//
 // The program will not see races between goroutines of one daemon, the order in which queues bring work, what depends
 // on durations, and what a power cut takes: other tests do.
 package main

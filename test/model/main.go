@@ -47,7 +47,7 @@ func playOrder(p *harness.Program, file string) {
 	x, err := newExplorer(0)
 	p.Must(err, "making directories for the pool")
 	defer x.close()
-	s, err := x.workers[0].follow(o, func(_ state, m move, _ state) error { p.Say("%s", m); return nil })
+	s, err := x.workers[0].follow(o, func(_ state, m move, _ state, _ string) error { p.Say("%s", m); return nil })
 	p.Must(err, "playing "+file)
 	var found []string
 	if wrong := x.check(x.workers[0], &s); wrong != "" {

@@ -47,8 +47,13 @@ type call struct {
 	host uint8 // the node, in a shared pool
 }
 
+// verb is what is asked for, without of what.
+func (o op) verb() string { return kindNames[o.kind] }
+
 func (o op) String() string {
 	switch o.kind {
+	case ended:
+		return "begin its next piece of work"
 	case onDisk:
 		if o.disk.cell < 0 {
 			return "calls " + o.disk.name + " of " + poolName(int(o.disk.pool))

@@ -72,16 +72,25 @@ func (w *worker) next(s state, line string) (m move, after state, found bool) {
 	return m, after, found
 }
 
-// follow plays an order from the first state of its world. seen, if it is not nil, is called with each move.
-func (w *worker) follow(o order, seen func(before state, m move, after state) error) (state, error) {
+// asked is what a node's daemon is about to do.
+func (w *worker) asked(s *state, node int) op {
+	if at := w.tree.place(s.daemons[node].task); at != nil {
+		return at.asks
+	}
+	return op{}
+}
+
+// follow plays an order from the first state of its world. seen, if it is not nil, is called with each move and
+// the line after it.
+func (w *worker) follow(o order, seen func(before state, m move, after state, then string) error) (state, error) {
 	s := o.world.first()
 	for n, line := range o.lines {
 		m, after, found := w.next(s, line)
 		if !found {
-			return s, fmt.Errorf("event %d cannot happen: %s", n+1, line)
+			return s, fmt.Errorf("event %d cannot happen: %s; the daemon is about to: %s", n+1, line, w.asked(&s, 0))
 		}
 		if seen != nil {
-			if err := seen(s, m, after); err != nil {
+			if err := seen(s, m, after, strings.Join(o.lines[n+1:min(n+2, len(o.lines))], "")); err != nil {
 				return after, fmt.Errorf("event %d, %q: %w", n+1, line, err)
 			}
 		}

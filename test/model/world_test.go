@@ -57,7 +57,7 @@ func TestKept(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if wrong := x.check(x.workers[0], &s); wrong != "" || s.busy() {
-			t.Errorf("%s: %q: work goes on: %t", file, wrong, s.busy())
+			t.Errorf("%s: %q; the daemon is about to: %s", file, wrong, x.workers[0].asked(&s, 0))
 		}
 	}
 }

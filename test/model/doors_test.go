@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+)
+
+// doors hold requests and system calls of a real daemon until they are let through. Each has a name.
+type doors struct {
+	mu      sync.Mutex
+	wide    bool // everything goes through
+	waiting []*waiter
+	allowed map[string]int // so many of this name go through
+}
+
+// waiter is one that waits. through is closed when it may go on, served when the server has done it, and told when the
+// daemon may have the response.
+type waiter struct {
+	name                  string
+	how                   passage
+	through, served, told chan struct{}
+}
+
+// passage is what becomes of a request that is let through, as in faults.
+type passage struct {
+	fault fault
+	done  bool
+}
+
+// arrive returns what a request or call has to wait for, nil for nothing.
+func (d *doors) arrive(name string) *waiter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wide {
+		return nil
+	}
+	if d.allowed[name] > 0 {
+		d.allowed[name]--
+		return nil
+	}
+	w := &waiter{name: name, through: make(chan struct{}), served: make(chan struct{}), told: make(chan struct{})}
+	d.waiting = append(d.waiting, w)
+	return w
+}
+
+// leave removes one that waits no longer.
+func (d *doors) leave(w *waiter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(w)
+}
+
+func (d *doors) remove(w *waiter) {
+	for i, other := range d.waiting {
+		if other == w {
+			d.waiting = append(d.waiting[:i:i], d.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// find returns the first that waits with such a name, nil if none does.
+func (d *doors) find(is func(name string) bool) *waiter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.waiting {
+		if is(w.name) {
+			return w
+		}
+	}
+	return nil
+}
+
+// let lets one through.
+func (d *doors) let(w *waiter, how passage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(w)
+	w.how = how
+	close(w.through)
+}
+
+// allow lets the next one of a name through.
+func (d *doors) allow(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.allowed == nil {
+		d.allowed = map[string]int{}
+	}
+	d.allowed[name]++
+}
+
+// disallow takes back what was allowed.
+func (d *doors) disallow() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.allowed = nil
+}
+
+// open lets everything through from now on.
+func (d *doors) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wide = true
+	for _, w := range d.waiting {
+		close(w.through)
+		close(w.told)
+	}
+	d.waiting = nil
+}
+
+// names are those of all that wait.
+func (d *doors) names() (all []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.waiting {
+		all = append(all, w.name)
+	}
+	return all
+}
+
+// front stands between the daemon and the API server. It holds the requests that are steps in the model, under the
+// model's names, and has the watches break.
+type front struct {
+	server http.Handler
+	doors  *doors
+	named  func(*http.Request) string // a step's name, "" for a request that is none
+
+	mu     sync.Mutex
+	broken bool
+	cut    context.CancelFunc // of the watches that there are
+	whole  context.Context
+}
+
+// breaks ends the watches, and lets none begin; or lets them begin again.
+func (f *front) breaks(now bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = now
+	if f.cut != nil {
+		f.cut()
+	}
+	f.whole, f.cut = context.WithCancel(context.Background())
+}
+
+func (f *front) watches() (broken bool, whole context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken, f.whole
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Has("watch") {
+		f.watch(w, r)
+		return
+	}
+	name := f.named(r)
+	if name == "" {
+		f.server.ServeHTTP(w, r)
+		return
+	}
+	waits := f.doors.arrive(name)
+	if waits == nil {
+		f.pass(w, r, name, nil)
+		return
+	}
+	select {
+	case <-waits.through:
+	case <-r.Context().Done():
+		f.doors.leave(waits)
+		return
+	}
+	f.serve(w, r, waits)
+}
+
+// serve has the server serve a request that waited, or not, and lets the daemon have the response later, or not.
+func (f *front) serve(w http.ResponseWriter, r *http.Request, waits *waiter) {
+	if waits.how.fault == fine {
+		f.pass(w, r, waits.name, waits)
+		return
+	}
+	defer close(waits.served)
+	switch how := waits.how; {
+	case how.fault == refused:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`))
+	case how.done:
+		f.server.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	default:
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (f *front) watch(w http.ResponseWriter, r *http.Request) {
+	broken, whole := f.watches()
+	if broken {
+		panic(http.ErrAbortHandler)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(whole, cancel)()
+	f.server.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// pass has the server serve a request, and passes the response on when the one that waits may be told. What the product's
+// client asks at once if the server refuses to write is no step of its own.
+func (f *front) pass(w http.ResponseWriter, r *http.Request, name string, waits *waiter) {
+	response := httptest.NewRecorder()
+	f.server.ServeHTTP(response, r)
+	refused := r.Method != http.MethodGet && response.Code >= http.StatusBadRequest
+	if refused {
+		words := strings.Fields(name)
+		f.doors.allow(op{kind: getVolume}.verb() + " " + words[len(words)-1])
+		f.doors.allow(name)
+	}
+	if waits != nil {
+		close(waits.served)
+		if !refused {
+			<-waits.told
+		}
+	}
+	maps.Copy(w.Header(), response.Header())
+	w.WriteHeader(response.Code)
+	_, _ = w.Write(response.Body.Bytes())
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+var orderFile = flag.String("order", "", "play the order in this file, and not those that are kept")
+
+func TestMain(m *testing.M) {
+	if killer.Asked() { // this copy is to be the daemon
+		fmt.Fprintln(os.Stderr, "model: becoming the daemon:", killer.Become(os.Args))
+		os.Exit(1)
+	}
+	os.Exit(hosttest.Main(m))
+}
+
+// TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem, beside the model: after
+// each event objects and files are those of the model, and in the end every invariant holds.
+func TestReal(t *testing.T) {
+	files := orders(t)
+	if *orderFile != "" {
+		files = []string{*orderFile}
+	}
+	x, err := newExplorer(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	plane := fixture.OwnPlane(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			o, err := readOrder(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := newStage(t, plane, x.workers[0])
+			defer st.doors.open()
+			defer st.tell()
+			st.begin(o.world.first())
+			s, err := x.workers[0].follow(o, st.play)
+			if err != nil {
+				t.Error(err)
+			}
+			if wrong, err := st.settle(s); wrong != "" || err != nil {
+				t.Errorf("on the real daemon: %s: %v", wrong, err)
+			}
+		})
+	}
+}
+
+// Each event can be played for real, or it is told why not.
+func TestEveryEventIsPlayed(t *testing.T) {
+	for _, e := range events {
+		if (happenings[e.name] != nil) == (ghosts[e.name] != "") {
+			t.Errorf("%q: it can be played, or it is told why it cannot be", e.name)
+		}
+	}
+}
