@@ -9,6 +9,8 @@ export CGO_ENABLED = 0
 GO      := go
 GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# Without grpc's tracing, of which nothing is used (TestNoTrace in daemon). packaging/build.sh has it, too.
+TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm
@@ -21,7 +23,7 @@ build: $(BUILD)/hostpath-provisioner ## the daemon, one static binary
 $(BUILD)/hostpath-provisioner:
 	@mkdir -p $(BUILD)
 	@echo "building the daemon"
-	@$(GO) build $(GOFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
+	@$(GO) build $(GOFLAGS) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16

@@ -22,7 +22,7 @@ type dependency struct {
 
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
-	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"}},
+	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/target", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"}},
 	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report"}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/config", "daemon/expansion", "daemon/plan"}},
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/adopt/rules", "daemon/kube", "daemon/plan"}},
@@ -39,6 +39,10 @@ var outside = []dependency{
 	{"github.com/prometheus/client_golang/", "metrics", []string{"daemon/metrics"}},
 	{"github.com/opencontainers/selinux/go-selinux", "labels", []string{"selinux"}},
 	{"github.com/coreos/go-systemd/v22/", "notification, journal and sockets", []string{"systemd"}},
+	{"github.com/container-storage-interface/spec/lib/go/csi", "the Container Storage Interface", []string{"daemon/csi"}},
+	{"google.golang.org/grpc", "its transport", []string{"daemon/csi"}},
+	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/csi"}},
+	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/csi"}},
 	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
 }
 
@@ -84,6 +88,26 @@ func TestNoClientset(t *testing.T) {
 	}
 	for _, name := range linked {
 		if strings.HasPrefix(name, "k8s.io/client-go/kubernetes") || strings.HasPrefix(name, "k8s.io/client-go/discovery") {
+			t.Errorf("%s is linked", name)
+		}
+	}
+}
+
+// TestNoTrace: grpc's tracing links html/template and HTTP handlers by golang.org/x/net/trace, 0.4 MB of which nothing is used. The
+// Makefile and packaging/build.sh build with the tag that leaves it out.
+func TestNoTrace(t *testing.T) {
+	for _, file := range []string{"../Makefile", "../packaging/build.sh"} {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), "grpcnotrace") {
+			t.Errorf("%s builds without the tag, %v", file, err)
+		}
+	}
+	out, err := exec.Command("go", "list", "-deps", "-tags", "grpcnotrace", "../cmd/hostpath-provisioner").Output()
+	if err != nil || !strings.Contains(string(out), "google.golang.org/grpc\n") {
+		t.Fatalf("%v: grpc is not linked", err)
+	}
+	for _, name := range []string{"golang.org/x/net/trace", "html/template"} {
+		if strings.Contains(string(out), name+"\n") {
 			t.Errorf("%s is linked", name)
 		}
 	}

@@ -28,7 +28,7 @@ else
 fi
 
 program() { # ARCH FILE
-	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
+	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
 }
 
 # What is the same for all architectures comes from a binary that runs here.
@@ -39,7 +39,7 @@ program "$(go env GOHOSTARCH)" "$native"
 cp systemd/*.service systemd/*.socket "$common/units/"
 mkdir -p "$common/doc/docs" "$common/presets"
 cp systemd/*.preset "$common/presets/"
-cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint "$common/"
+cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint systemd/hostpath-provisioner-csi-node "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
 cp packaging/sysusers.conf packaging/config.toml packaging/copyright LICENSE "$common/"

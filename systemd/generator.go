@@ -50,6 +50,19 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 	return b.String()
 }
 
+// CSISocket is the unit of the sockets on which kubelet finds the CSI driver.
+const CSISocket = "hostpath-provisioner-csi.socket"
+
+// ListenDropIn is the drop-in that has a socket unit listen on these paths, and on no other.
+func ListenDropIn(paths ...string) string {
+	var b strings.Builder
+	b.WriteString("# Of the configuration; made by hostpath-provisioner-generator.\n[Socket]\nListenStream=\n")
+	for _, path := range paths {
+		fmt.Fprintf(&b, "ListenStream=%s\n", strings.ReplaceAll(path, "%", "%%"))
+	}
+	return b.String()
+}
+
 const (
 	service = "hostpath-provisioner.service"
 	check   = "hostpath-provisioner-check.service"

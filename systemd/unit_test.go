@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -23,6 +24,7 @@ const (
 	socketFile = "hostpath-provisioner-metrics.socket"
 	lookFile   = "hostpath-provisioner-mountpoint.service"
 	askFile    = "hostpath-provisioner-mountpoint.socket"
+	csiFile    = "hostpath-provisioner-csi.service"
 )
 
 func unit(t *testing.T) string { return read(t, unitFile) }
@@ -47,7 +49,7 @@ func verifyIn(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	service := installed(unit(t))
 	text = installed(text)
-	others := map[string]string{unitFile: service, lookFile: installed(read(t, lookFile)), askFile: read(t, askFile)}
+	others := map[string]string{unitFile: service, lookFile: installed(read(t, lookFile)), askFile: read(t, askFile), CSISocket: read(t, CSISocket), csiFile: installed(read(t, csiFile))}
 	others[name] = text
 	for file, text := range others { // they want each other
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
@@ -63,11 +65,11 @@ func verifyIn(t *testing.T, dir, name, text string) string {
 
 // installed is a unit with a program that is there in place of ours.
 func installed(text string) string {
-	return strings.NewReplacer("/usr/bin/hostpath-provisioner", "/bin/true", "/usr/libexec/hostpath-provisioner/mountpoint", "/bin/true").Replace(text)
+	return strings.NewReplacer("/usr/bin/hostpath-provisioner", "/bin/true", "/usr/libexec/hostpath-provisioner/mountpoint", "/bin/true", "/usr/libexec/hostpath-provisioner/csi-node", "/bin/true").Replace(text)
 }
 
 func TestVerify(t *testing.T) {
-	for _, name := range []string{unitFile, checkFile, socketFile, lookFile, askFile} {
+	for _, name := range []string{unitFile, checkFile, socketFile, lookFile, askFile, csiFile, CSISocket} {
 		if said := verify(t, name, read(t, name)); said != "" {
 			t.Errorf("systemd-analyze verify:\n%s", said)
 		}
@@ -155,6 +157,22 @@ func TestLifecycle(t *testing.T) {
 		}
 		wantSettings(t, name, map[string][]string{"Group": settings(read(t, askFile))["SocketGroup"]})
 	}
+	wantSettings(t, csiFile, map[string][]string{
+		"ExecStart":               {"/usr/libexec/hostpath-provisioner/csi-node"},
+		"Requires":                {CSISocket},
+		"StartLimitIntervalSec":   {"0"},
+		"CapabilityBoundingSet":   {"CAP_SYS_ADMIN CAP_DAC_READ_SEARCH"},
+		"NoNewPrivileges":         {"yes"},
+		"RestrictAddressFamilies": {"AF_UNIX"},
+		"WantedBy":                nil, // kubelet's call starts it
+	})
+	wantSettings(t, CSISocket, map[string][]string{
+		"FileDescriptorName": {SocketCSI},
+		"ListenStream":       csi.SocketPaths("/var/lib/kubelet", "hostpath-provisioner"),
+		"SocketMode":         {"0600"},
+		"Before":             settings(read(t, checkFile))["Before"],
+		"WantedBy":           {"sockets.target"},
+	})
 	wantSettings(t, socketFile, map[string][]string{
 		"FileDescriptorName": {SocketMetrics},
 		"Service":            {unitFile},
@@ -187,6 +205,23 @@ func TestPoolsStayVisible(t *testing.T) {
 		}
 		if !slices.Equal(got["ProtectSystem"], []string{"full"}) {
 			t.Errorf("%s: ProtectSystem is %q", name, got["ProtectSystem"])
+		}
+	}
+}
+
+// What is mounted in a namespace of its own never reaches the pods: no setting of the unit wants one (exec_needs_mount_namespace
+// in systemd's core/execute.c).
+func TestCSIHasNoMountNamespace(t *testing.T) {
+	got := settings(read(t, csiFile))
+	for _, bad := range []string{
+		"ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "ExecPaths", "NoExecPaths", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem",
+		"RootDirectory", "RootImage", "MountImages", "ExtensionImages", "MountFlags", "MountAPIVFS", "DynamicUser", "PrivateTmp", "PrivateDevices",
+		"PrivateMounts", "PrivateUsers", "PrivateIPC", "PrivateNetwork", "ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules",
+		"ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "ProcSubset", "LogNamespace", "StateDirectory", "CacheDirectory", "LoadCredential",
+		"RestrictSUIDSGID",
+	} {
+		if got[bad] != nil {
+			t.Errorf("%s is set", bad)
 		}
 	}
 }
@@ -284,7 +319,7 @@ func TestNetworkWithoutAdmin(t *testing.T) {
 
 // Each fault that is found is explained in the unit's last comment, and none that is not.
 func TestExposure(t *testing.T) {
-	for name, limit := range map[string]struct{ alone, usual, limited float64 }{unitFile: {2.0, 2.0, 2.0}, checkFile: {1.2, 1.2, 1.3}, lookFile: {1.3, 1.3, 1.4}} {
+	for name, limit := range map[string]struct{ alone, usual, limited float64 }{unitFile: {2.0, 2.0, 2.0}, checkFile: {1.2, 1.2, 1.3}, lookFile: {1.3, 1.3, 1.4}, csiFile: {3.7, 3.7, 3.7}} {
 		text := read(t, name)
 		if _, exposure := judged(t, name, text); exposure > limit.alone {
 			t.Errorf("%s: exposure %.1f, want at most %.1f", name, exposure, limit.alone)

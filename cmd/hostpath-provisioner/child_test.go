@@ -13,7 +13,7 @@ import (
 )
 
 // childEnv, to beChild, makes the test's program the product ("program"), the service that looks under mount points on the host
-// in a directory ("mountpoint DIRECTORY"), or a child that writes its process ID to the file of its last argument and then
+// in a directory ("mountpoint DIRECTORY") or mounts for kubelet there ("csi DIRECTORY"), or a child that writes its process ID to the file of its last argument and then
 // waits, as one does on a filesystem that hangs ("hang").
 const childEnv = "HOSTPATH_PROVISIONER_TEST_CHILD"
 
@@ -23,6 +23,8 @@ func beChild() {
 		main()
 	case "mountpoint":
 		os.Exit(serveMountPoints(base))
+	case "csi":
+		os.Exit(serveCSI(base))
 	case "hang":
 		file := os.Args[len(os.Args)-1]
 		os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600)

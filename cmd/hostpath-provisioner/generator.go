@@ -6,11 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -31,7 +34,7 @@ func (p *program) generatorCommand() *cobra.Command {
 			if err != nil {
 				return errors.Join(err, p.keptDropIns(args[0]))
 			}
-			return errors.Join(p.writeDropIns(args[0], daemon.UnitPools(cfg)),
+			return errors.Join(p.writeDropIns(args[0], cfg),
 				keepList(p, mountPointsFile, daemon.LookedUnder(cfg)), keepList(p, quotaPoolsFile, daemon.QuotaPools(cfg)))
 		},
 	}
@@ -44,15 +47,23 @@ func (p *program) generatorCommand() *cobra.Command {
 const kept = "run/hostpath-provisioner-generator"
 
 // writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no other's.
-func (p *program) writeDropIns(dir string, pools []systemd.Pool) (err error) {
-	for _, unit := range systemd.GeneratedFor {
-		text := []byte(systemd.GeneratedDropIn(unit, pools))
+func (p *program) writeDropIns(dir string, cfg config.Config) (err error) {
+	for _, unit := range generatedUnits() {
+		text := systemd.ListenDropIn(csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner)...)
+		if unit != systemd.CSISocket {
+			text = systemd.GeneratedDropIn(unit, daemon.UnitPools(cfg))
+		} else if !plan.DriverNamePossible(cfg.Provisioner) {
+			continue // no pool has source csi
+		}
 		for _, dir := range []string{dir, filepath.Join(p.host, kept)} {
-			err = errors.Join(err, writeFile(systemd.DropInFile(dir, unit), text))
+			err = errors.Join(err, writeFile(systemd.DropInFile(dir, unit), []byte(text)))
 		}
 	}
 	return err
 }
+
+// generatedUnits are the units that get a drop-in. That of the CSI driver is last: an earlier version kept none of it.
+func generatedUnits() []string { return append(slices.Clone(systemd.GeneratedFor), systemd.CSISocket) }
 
 func writeFile(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -63,7 +74,7 @@ func writeFile(file string, text []byte) error {
 
 // keptDropIns writes what the last valid configuration needed, if there was one since boot.
 func (p *program) keptDropIns(dir string) error {
-	for _, unit := range systemd.GeneratedFor {
+	for _, unit := range generatedUnits() {
 		text, err := os.ReadFile(systemd.DropInFile(filepath.Join(p.host, kept), unit))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -42,6 +42,7 @@ func TestRulesSeeTheMergedPool(t *testing.T) {
 		{"a provisioner that is no driver's name", minimal + "source = 'csi'\n", "provisioner = 'example.com/p'\n",
 			`config.toml:4: pool.p.source: "csi" wants a provisioner whose name a CSI driver can have, and "example.com/p" has a capital letter, a slash, an underscore or more than 63 characters`},
 		{"a pool in kubelet's directory", minimal, "kubelet_root = '/srv'\n", `config.toml:3: pool.p.path: "/srv/p" is in kubelet_root "/srv", which belongs to kubelet`},
+		{"a path too long for a socket", minimal + "source = 'csi'\n", "kubelet_root = '/var/lib/" + strings.Repeat("k", 60) + "'\n", `conf.d/a.toml:1: kubelet_root: the path of the CSI driver's socket would have 116 bytes, and 107 is the most`},
 		{"the root as kubelet's directory", minimal, "kubelet_root = '/'\n", `conf.d/a.toml:1: kubelet_root: "/" is not kubelet's directory`},
 		{"a second default", minimal + "default = true\n", "[pool.q]\npath = '/srv/q'\ndefault = true\n",
 			`conf.d/a.toml:3: pool.q.default: pool "p" is the default already`},

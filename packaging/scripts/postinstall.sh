@@ -44,6 +44,8 @@ if [ -d /run/systemd/system ]; then
 	if [ -n "$before" ]; then
 		# It stops its service, of the old version; the next question starts the new one.
 		systemctl try-restart hostpath-provisioner-mountpoint.socket || true
+		# kubelet's calls wait in its sockets, which stay.
+		systemctl try-restart hostpath-provisioner-csi.service || true
 		# It finishes or undoes what the old one had begun; pods notice nothing.
 		systemctl try-restart --no-block hostpath-provisioner.service || true
 	fi

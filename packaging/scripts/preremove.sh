@@ -8,10 +8,10 @@ remove | 0) ;;
 esac
 
 if [ -d /run/systemd/system ]; then
-	systemctl disable --now hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
-	systemctl stop hostpath-provisioner-mountpoint.socket hostpath-provisioner-mountpoint.service || true
+	systemctl disable --now hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-csi.socket || true
+	systemctl stop hostpath-provisioner-mountpoint.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-csi.service || true
 else
-	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket || true
+	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-csi.socket || true
 fi
 
 # The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.

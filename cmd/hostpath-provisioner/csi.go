@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
+)
+
+// csiNodeCommand is hostpath-provisioner-csi.service, which systemd starts when kubelet connects.
+func (p *program) csiNodeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "csi-node", Short: "Mount volumes with source csi for kubelet", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			passed, err := listeners()
+			if err != nil {
+				return err
+			}
+			s, err := csi.OnSockets(passed)
+			if err != nil {
+				return usageError{err}
+			}
+			s.Version, s.Log = p.version(), slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
+			s.Pools = csi.NewPools(func() (config.Config, error) { return config.Load(p.config, p.stateDir, p.runtimeDir) }, p.stateDir, csi.Within)
+			return s.Serve(c.Context(), passed[0], passed[1])
+		},
+	}
+}
+
+// listeners are the sockets of hostpath-provisioner-csi.socket, in the order in which it lists them.
+func listeners() (all []net.Listener, err error) {
+	files := systemd.AllPassed(systemd.SocketCSI)
+	if len(files) == 0 {
+		return nil, usageError{errors.New("csi-node is started by " + systemd.CSISocket)}
+	}
+	for _, file := range files {
+		l, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}

@@ -1,0 +1,104 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// Calls that hang are waited for in time, and at most mostStuck of them are left behind; when they return, what they return is
+// given back and there is room again. Other storage is none of theirs.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := patience{within: time.Second}
+		release, late := make(chan struct{}), make(chan int, mostStuck)
+		hang := func(context.Context) (int, error) { <-release; return 7, nil }
+		for range mostStuck {
+			begin := time.Now()
+			if _, err := await(t.Context(), &p, "a", hang, func(n int) { late <- n }); !errors.Is(err, ErrHangs) || time.Since(begin) != time.Second {
+				t.Errorf("%v after %s", err, time.Since(begin))
+			}
+		}
+		begin := time.Now()
+		if _, err := await(t.Context(), &p, "a", hang, nil); !errors.Is(err, ErrHangs) || time.Since(begin) != 0 {
+			t.Errorf("one more: %v after %s", err, time.Since(begin))
+		}
+		if n, err := await(t.Context(), &p, "b", func(context.Context) (int, error) { return 3, nil }, nil); n != 3 || err != nil {
+			t.Errorf("other storage: %d, %v", n, err)
+		}
+		close(release)
+		synctest.Wait()
+		if len(late) != mostStuck || <-late != 7 || len(p.stuck) != 0 {
+			t.Errorf("%d late results, %v", len(late), p.stuck)
+		}
+		if n, err := await(t.Context(), &p, "a", hang, nil); n != 7 || err != nil {
+			t.Errorf("afterwards: %d, %v", n, err)
+		}
+	})
+}
+
+// One call at a time works on a volume, others on other volumes; one that gives up leaves nothing.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all turns
+		done, err := all.take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := all.take(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := all.take(impatient, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		next := make(chan func())
+		go func() { d, _ := all.take(t.Context(), "a"); next <- d }()
+		synctest.Wait()
+		select {
+		case <-next:
+			t.Error("two calls work on one volume")
+		default:
+		}
+		done()
+		(<-next)()
+		if len(all.all) != 0 {
+			t.Errorf("left: %v", all.all)
+		}
+	})
+}
+
+// The driver and kubelet's directory are in the sockets' paths; other sockets are not served.
+func TestOnSockets(t *testing.T) {
+	dir := hosttest.Dir(t)
+	listen := func(name string) net.Listener {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	if err := mkdirs(filepath.Join(dir, "plugins/p"), filepath.Join(dir, "plugins_registry")); err != nil {
+		t.Fatal(err)
+	}
+	csi, reg, other := listen("plugins/p/csi.sock"), listen("plugins_registry/p-reg.sock"), listen("plugins_registry/q-reg.sock")
+	if s, err := OnSockets([]net.Listener{csi, reg}); err != nil || s.Driver != "p" || string(s.Root) != dir {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, wrong := range [][]net.Listener{nil, {csi}, {reg, csi}, {csi, other}, {csi, reg, other}, {csi, csi}} {
+		if _, err := OnSockets(wrong); err == nil || !strings.Contains(err.Error(), "socket") {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
