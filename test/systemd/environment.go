@@ -25,7 +25,7 @@ const (
 	service   = "hostpath-provisioner"
 	node      = "node-a"
 	namespace = "default"
-	patience  = 60 * time.Second // for one condition: long for a busy machine, short enough to be told
+	patience  = 2 * time.Minute // for one condition: long for a busy machine, short enough to be told
 )
 
 // environment is what the steps act on.

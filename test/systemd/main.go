@@ -32,7 +32,7 @@ import (
 const insideEnv = "HOSTPATH_SYSTEMD_INSIDE"
 
 // limit is for everything but the building of the tree.
-const limit = 10 * time.Minute
+const limit = 20 * time.Minute
 
 func main() {
 	if os.Getenv(insideEnv) == "" {
