@@ -59,7 +59,7 @@ unit: build $(BUILD)/controlplane
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(GO) test $(GOFLAGS) -count=1 -timeout 20m -p 1 ./test/e2e ./test/everynode
+	@$(GO) test $(GOFLAGS) -count=1 -timeout 60m -p 1 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 TRIALS := model crash storm hang hostile chaos soak

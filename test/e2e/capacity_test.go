@@ -310,7 +310,7 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 func TestManifestsDelete(t *testing.T) {
 	t.Parallel()
 	own := fixture.OwnPlane(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "hostpath-provisioner"}}
 	h := w.newHost("a").run()

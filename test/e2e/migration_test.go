@@ -274,7 +274,7 @@ func (p *place) asUpstream() *storagev1.StorageClass {
 // and pod; and the way back. One node, so that ReadWriteMany is as good as anything.
 func TestMigrationRecipes(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	own := fixture.OwnPlane(t)
 	all := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx}}

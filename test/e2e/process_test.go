@@ -149,7 +149,7 @@ func TestStatusAndMetrics(t *testing.T) {
 // its status and its metrics, and goes on. This test has a control plane of its own to kill.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	own := fixture.OwnPlane(t)
 	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}

@@ -24,7 +24,7 @@ import (
 func ownEnvironment(t *testing.T) *environment {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	w := &environment{fixture.New(t, fixture.OwnPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s"), "e2e-")}
 	w.Ctx = ctx
