@@ -108,7 +108,7 @@ func Unmount(t T, dir string) {
 
 // busyFor is how long a process may have a file open in what is unmounted: who looks at a pool for a
 // moment is not who keeps it busy.
-const busyFor = 5 * time.Second
+const busyFor = 30 * time.Second
 
 // UnmountLazy detaches dir as umount -l does.
 func UnmountLazy(t T, dir string) {
