@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
 	"daemon/storagecapacity":   {"daemon/plan", "daemon/report"},
 	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
-	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
+	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/volume/treecopy", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/volume/treecopy":   {"daemon/volume/tree", "daemon/words", "hostcheck/openat"},
 	"daemon/words":             {},

@@ -70,8 +70,9 @@ type Record struct {
 	Origin      Origin    `json:"origin,omitzero"`     // since version 2
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
-	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only
-	// of scope every-node, where an empty directory without an object may still be in a pod.
+	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only of scope
+	// every-node, where an empty directory without an object may still be in a pod, and of a copy, which has data from the
+	// start: there it is taken back before the object is made.
 	Unpublished bool `json:"unpublished,omitempty"`
 	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is about to be made.
 	Replaced string `json:"replaced,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -24,12 +25,17 @@ type Spec struct {
 	Label         string      // its SELinux label, born with it; "" leaves it to the policy
 	Quota         int64       // in bytes, to which the directory is limited; 0 sets none
 	Project       bool        // it is limited by a project quota, and not as CephFS does it (ErrNoQuota elsewhere)
+	// Full is of a volume with an Origin: its data is copied, at most as much as Requested, and not shared with the origin's.
+	Full bool
+	// Copied is told what the copy has, before the volume is in its place. It may be nil.
+	Copied func(treecopy.Copied)
 }
 
 // Create makes a volume's directory and returns its absolute path; then both it and its record are
 // on stable storage. A volume that is there already is fine, if its record says the same. Nothing
 // is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign, ErrConflict
-// or ErrPlace, and is not touched.
+// or ErrPlace, and is not touched. A volume with an Origin is a copy of that, which takes as long as there are files
+// (copy.go).
 func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir string, err error) {
 	if err := record.CheckDirectory(spec.Directory); err != nil {
 		return "", p.about(spec.PV, err)
@@ -74,6 +80,9 @@ func (s *session) create(spec Spec) error {
 	case place != record.InPool:
 		if err := s.rollBack(spec.PV, s.dirs[volumesDir]); err != nil {
 			return err
+		}
+		if recorded && isCopy(old) && place == record.InStaging {
+			return wrongPlace(record.Emptying)
 		}
 		return s.make(spec)
 	default:
@@ -141,7 +150,11 @@ func (s *session) make(spec Spec) (err error) {
 
 // makeAssigned is make of a volume that has its project, if it is to have one.
 func (s *session) makeAssigned(spec Spec) error {
-	err := s.prepare(spec)
+	prepare := s.prepare
+	if isCopy(spec.Record) {
+		prepare = s.prepareCopy
+	}
+	err := prepare(spec)
 	if errors.Is(err, errBegun) {
 		return err
 	}
@@ -314,6 +327,9 @@ func (s *session) applyAttributes(dir int, spec Spec) error {
 // rollBack removes what is left of an attempt, this one or one of a process that died. The record
 // goes first, and durably: without staging/<pv> it would claim a directory that may be foreign.
 func (s *session) rollBack(pv string, volumes int) error {
+	if discarded, err := s.discardCopy(pv); discarded || err != nil {
+		return err
+	}
 	old, err := exists(volumes, pv+recordSuffix)
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ var (
 	ErrNotRoot = errors.New("this process is not root, and the file server does not know its capabilities: it has to run as root")
 	// ErrNoQuota: the directory cannot be limited as it is asked for, by CephFS's attribute or by a project.
 	ErrNoQuota = errors.New("no limit can be set here")
+	// ErrSource: the volume that was to be copied is not in the pool, or went while it was copied.
+	ErrSource = errors.New("the volume that is to be copied is not there")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.
 	ErrLeft = errors.New("not everything could be removed")
 	// ErrUnlabelled: Relabel could not relabel everything; Relabelled says what is left.

@@ -121,6 +121,7 @@ func (p *Pool) leave(pv string, l *lock) {
 
 // session is one call's view of the pool: descriptors that are closed when it ends.
 type session struct {
+	ctx  context.Context // of the call
 	pool *Pool
 	call *call
 	id   mounts.Identity
@@ -155,7 +156,7 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 		unix.Close(root)
 		return nil, err
 	}
-	return &session{pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
+	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
 }
 
 func (s *session) end() {

@@ -87,7 +87,7 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	if err != nil || !there {
 		return Purged{}, err
 	}
-	e := purger{ctx: ctx, pool: s.pool, call: s.call, top: name, began: time.Now()}
+	e := purger{pace: pace{ctx: ctx, pool: s.pool, call: s.call, began: time.Now()}, top: name}
 	err = tree.Walk(ctx, trash, name, e.visit)
 	s.pool.crashPoint("emptied")
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *session) finishPurge(pv string, removed bool) (forgotten bool, err erro
 		return false, err
 	case place == record.InArchive:
 		return false, s.archiveRecord(r)
-	case place == record.Nowhere && !r.Retained:
+	case place == record.Nowhere && !r.Retained, place == record.InPool && removed && half(r): // what has a half copy's name is foreign
 		err := s.dropRecord(r, removed)
 		return err == nil, err
 	case r.Retained:

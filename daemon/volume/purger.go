@@ -1,11 +1,9 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"path"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,12 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-const (
-	// passMax is how often a directory is read again because another process goes on writing to it.
-	passMax = 8
-	// burst is how many entries are removed before the purge looks whether it is in the way.
-	burst = 32
-)
+// passMax is how often a directory is read again because another process goes on writing to it.
+const passMax = 8
 
 // purger removes a tree that its owner may have made as nasty as possible, and may still be writing to. Package tree
 // walks it, and says what that refuses. The purger works on single names beneath the walk's descriptors:
@@ -31,14 +25,10 @@ const (
 //	trees of any depth            moved up, so that no directory is closed meanwhile    TestPurgeHostile, TestPurgeOfFullDirectories
 //	a process that goes on        shut out by owner and mode; left after passMax        TestPurgeWhileWriting, TestPurgeNeverEmpty
 type purger struct {
-	ctx    context.Context
-	pool   *Pool
-	call   *call
+	pace
 	top    string // the tree's name in the trash
 	purged Purged
 	moves  int // to make names for what is moved up
-	since  int // entries since the last pause
-	began  time.Time
 }
 
 // visit removes one entry, unless it is a directory with something in it. That is moved up or entered.
@@ -136,36 +126,6 @@ func (e *purger) moveUp(at tree.Entry) bool {
 		}
 	}
 	return false
-}
-
-// giveWay is called before each entry. It makes way for calls in the foreground: their fsyncs
-// commit the journal with all that a purge put there, so a purge does little while they are under way.
-func (e *purger) giveWay() error {
-	e.pool.progress(e.call)
-	if e.since++; e.since < burst {
-		return nil
-	}
-	pause := time.Duration(0)
-	if e.pool.urgent.Load() > 0 {
-		pause = max(time.Millisecond, 4*time.Since(e.began))
-	}
-	err := e.wait(min(pause, 20*time.Millisecond))
-	e.since, e.began = 0, time.Now()
-	return err
-}
-
-func (e *purger) wait(pause time.Duration) error {
-	if pause == 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-e.ctx.Done():
-		return e.ctx.Err()
-	}
 }
 
 // openPlain opens a directory or regular file for reading, and nothing else: opening a device node

@@ -12,7 +12,8 @@ import (
 )
 
 // Undo removes a volume that no object points to. No pod ever had it, so it is empty; one that is
-// not is left alone (ErrNotEmpty). One that is retained or being removed is refused.
+// not is left alone (ErrNotEmpty). One that is retained or being removed is refused. A copy has data from the start: if
+// its object was never to be made, it is discarded, and Purge removes it.
 func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, place, err := s.find(pv)
@@ -25,6 +26,8 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 			return ErrRetained
 		case place == record.InTrash, place == record.Emptying, place == record.InArchive:
 			return wrongPlace(place)
+		case half(r) && (place == record.InStaging || place == record.InPool):
+			return s.discard(r, place)
 		case place == record.InPool:
 			if err := s.removeEmpty(r); err != nil {
 				return err

@@ -88,6 +88,9 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 	if there, err := exists(s.dirs[stagingDir], pv); !there || err != nil {
 		return false, err
 	}
+	if discarded, err := s.discardCopy(pv); discarded || err != nil {
+		return discarded, err
+	}
 	r, err := s.load(pv)
 	if err == nil {
 		taken, err := exists(s.root, r.Directory)
