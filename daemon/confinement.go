@@ -52,7 +52,8 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	}
 	for _, p := range cfg.Pools {
 		r.Work = append(r.Work, workIn(p))
-		r.SetGroupID = r.SetGroupID || p.Mode&fs.ModeSetgid != 0
+		r.SetGroupID = r.SetGroupID || setsGroupID(p)
+		r.Copy = r.Copy || p.MakesClones()
 	}
 	slices.Sort(r.Work)
 	r.Work = slices.Compact(r.Work)
@@ -183,6 +184,9 @@ func Fits(o Options, confined *confine.Confined, cfg config.Config) error {
 	rules := confinement(o, cfg)
 	if rules.SetGroupID && !confined.SetGroupID {
 		return &RestartError{"the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started"}
+	}
+	if rules.Copy && !confined.Copy {
+		return &RestartError{"the daemon gave up the right to make links and FIFOs, which no pool with clones needed when it started"}
 	}
 	if lacks := confined.Lacks(rules); lacks != "" {
 		return &RestartError{lacks + " is outside of what the daemon confined itself to when it started"}

@@ -69,12 +69,18 @@ func UnitPools(cfg config.Config) []systemd.Pool {
 func UnitPool(p config.Pool) systemd.Pool {
 	pool := systemd.Pool{
 		Path: p.Path, Network: OnNetwork(p),
-		SetGroupID: p.Mode&fs.ModeSetgid != 0, Purge: p.OnDelete == config.DeleteRemove, Quota: p.Quota == config.QuotaProject,
+		SetGroupID: setsGroupID(p), Purge: p.OnDelete == config.DeleteRemove, Quota: p.Quota == config.QuotaProject,
 	}
 	if p.RequireMount {
 		pool.MountPoint = p.MountPoint
 	}
 	return pool
+}
+
+// setsGroupID reports whether files of a pool may get that bit: by the mode of its volumes, or because what is cloned has it,
+// as every directory has that kubelet gave an fsGroup.
+func setsGroupID(p config.Pool) bool {
+	return p.Mode&fs.ModeSetgid != 0 || p.MakesClones()
 }
 
 // LookedUnder are the mount points of the pools that are looked under.

@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 	}
 	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path"}, "Retain"
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
-	want.Pools[0].Quota, want.Pools[0].InodesPerGiB = "project", 65536
+	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
 	if !reflect.DeepEqual(allOn, want) {
 		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)
 	}

@@ -29,6 +29,13 @@ const (
 	DeleteArchive  = "archive"
 )
 
+// Values of Pool.Clones.
+const (
+	ClonesOff     = "off"     // no claim is made from another one
+	ClonesReflink = "reflink" // a clone shares the blocks of its source until either is written
+	ClonesCopy    = "copy"    // all data is copied
+)
+
 // Values of Pool.Quota.
 const (
 	QuotaOff     = "off"     // a claim's size is not enforced
@@ -99,6 +106,8 @@ type Pool struct {
 	ReclaimPolicy string
 	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the policy.
 	SELinuxType string
+	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
+	Clones string
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
 	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
@@ -148,12 +157,16 @@ func DefaultPool(name string) Pool {
 		OnDelete:       DeleteRemove,
 		SELinuxType:    "container_file_t",
 		ReservePercent: 5,
+		Clones:         ClonesOff,
 		Quota:          QuotaOff,
 		QuotaFirst:     QuotaFirst,
 		QuotaLast:      QuotaLast,
 		Overcommit:     1,
 	}
 }
+
+// MakesClones reports whether claims can be made from claims in the pool.
+func (p Pool) MakesClones() bool { return p.Clones == ClonesReflink || p.Clones == ClonesCopy }
 
 // Pool finds a pool by its name.
 func (c Config) Pool(name string) (Pool, bool) {

@@ -67,6 +67,10 @@ var (
 			p.Quota = s
 			return oneOf(s, QuotaOff, QuotaProject, QuotaCeph)
 		}),
+		"clones": text(func(p *Pool, s string) error {
+			p.Clones = s
+			return oneOf(s, ClonesOff, ClonesReflink, ClonesCopy)
+		}),
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
 		"reserve":        text(setReserve),

@@ -22,6 +22,9 @@ func (l *loader) finishPool(d *draft) {
 	}
 	l.checkCSI(d)
 	l.finishQuota(d)
+	if d.Scope != ScopeNode && d.MakesClones() {
+		l.refuse(l.where(d, "clones"), "%q is for volumes of one node, and the pool's scope is %q", d.Clones, d.Scope)
+	}
 	l.warnMode(d)
 	l.warnReserve(d)
 	if d.Scope != ScopeNode && d.Exclusive {

@@ -20,12 +20,13 @@ import (
 // Rules are what stays allowed. A path that does not exist is left out, and stays denied when it is
 // created later.
 type Rules struct {
-	Work    []string // directories: everything beneath them except programs, devices and sockets
+	Work    []string // directories: everything beneath them except programs, devices, sockets, and without Copy links and FIFOs
 	Read    []string // directories and files: reading
 	Write   []string // files, and the files in directories: reading and writing what is there
 	Execute []string // directories: reading, and running programs
 
 	SetGroupID  bool // chmod(2) may set that bit
+	Copy        bool // trees of volumes are copied: symbolic links and FIFOs may be made, and blocks shared
 	LookUnder   bool // CAP_SYS_ADMIN is used: open_tree(2) may clone mounts, to look at what they cover, and limits of projects be set
 	UnixStreams bool // connections to sockets in the filesystem may be made
 	Abstract    bool // abstract sockets of other processes may be reached
@@ -42,8 +43,10 @@ type Confined struct {
 	Failed string `json:"failed,omitempty"`
 	// SetGroupID is that of the rules.
 	SetGroupID bool `json:"setGroupID,omitempty"`
-	files      map[string]os.FileInfo
-	existing   []string // of Work
+	// Copy is that of the rules.
+	Copy     bool `json:"copy,omitempty"`
+	files    map[string]os.FileInfo
+	existing []string // of Work
 }
 
 // Rights of landlock(7).
@@ -52,6 +55,7 @@ const (
 	writing landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSTruncate
 	running landlock.AccessFSSet = reading | ll.AccessFSExecute
 	working landlock.AccessFSSet = writing | ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSRefer
+	copying landlock.AccessFSSet = ll.AccessFSMakeSym | ll.AccessFSMakeFifo
 	onFiles landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSExecute
 )
 
@@ -81,7 +85,7 @@ func Process(r Rules) (*Confined, error) {
 	if self == nil {
 		self, _ = os.Open("/proc/self") // without /proc there is no such rule either
 	}
-	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, files: map[string]os.FileInfo{}}
+	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, files: map[string]os.FileInfo{}}
 	if c.ABI == 0 {
 		return c, nil
 	}
@@ -98,10 +102,14 @@ func Process(r Rules) (*Confined, error) {
 
 func (r Rules) landlock() []landlock.Rule {
 	var all []landlock.Rule
+	work := working
+	if r.Copy {
+		work |= copying
+	}
 	for _, of := range []struct {
 		paths  []string
 		rights landlock.AccessFSSet
-	}{{r.Work, working}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running}} {
+	}{{r.Work, work}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running}} {
 		for _, path := range of.paths {
 			rights := of.rights
 			if info, err := os.Stat(path); err != nil {

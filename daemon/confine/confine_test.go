@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(hosttest.Main(m))
 }
 
-var cases = map[string]func(dir string) error{"work": work, "later": later, "calls": calls, "old": old, "lacks": lacks, "replaced": replaced}
+var cases = map[string]func(dir string) error{"work": work, "later": later, "calls": calls, "copying": copies, "old": old, "lacks": lacks, "replaced": replaced}
 
 func run(t *testing.T, name, dir string) {
 	t.Helper()
@@ -53,7 +53,7 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"work", "calls", "lacks", "replaced"} {
+	for _, name := range []string{"work", "calls", "copying", "lacks", "replaced"} {
 		t.Run(name, func(t *testing.T) { run(t, name, dir) })
 	}
 }
@@ -118,6 +118,36 @@ func work(dir string) error {
 	})
 }
 
+// copying is with the right to copy trees.
+func copies(dir string) error {
+	from, err := os.Create(dir + "/pool/from")
+	if err != nil {
+		return err
+	}
+	to, err := os.Create(dir + "/pool/to")
+	if err != nil {
+		return err
+	}
+	r := rules(dir)
+	r.Copy = true
+	if err := confined(r); err != nil {
+		return err
+	}
+	device := int(unix.Mkdev(1, 3))
+	return outcomes(map[string][2]error{
+		"a symbolic link":           {os.Symlink("x", dir+"/pool/symlink"), nil},
+		"a symbolic link elsewhere": {os.Symlink("x", dir+"/other/symlink"), unix.EACCES},
+		"a FIFO":                    {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/fifo", unix.S_IFIFO|0o600, 0), nil},
+		"a FIFO elsewhere":          {unix.Mknodat(unix.AT_FDCWD, dir+"/other/fifo", unix.S_IFIFO|0o600, 0), unix.EACCES},
+		"a device":                  {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/null", unix.S_IFCHR|0o600, device), unix.EPERM},
+		"a socket":                  {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/socket", unix.S_IFSOCK|0o600, 0), unix.EPERM},
+		"a file by mknod":           {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/node", unix.S_IFREG|0o600, 0), unix.EPERM},
+		"shared blocks":             {unix.IoctlFileClone(int(to.Fd()), int(from.Fd())), unix.EOPNOTSUPP}, // tmpfs has none: the filter lets it pass
+		"an owner by path":          {os.Lchown(dir+"/pool/symlink", 1, 1), unix.EPERM},
+		"freezing a filesystem":     {raw(unix.SYS_IOCTL, to.Fd(), 0xC0045877), unix.EPERM},
+	})
+}
+
 func calls(dir string) error {
 	file, err := os.Create(dir + "/pool/calls")
 	if err != nil {
@@ -152,6 +182,8 @@ func calls(dir string) error {
 		"an owner":                  {unix.Fchown(fd, 1, 1), nil},
 		"an owner by path":          {os.Lchown(dir+"/other", 1, 1), unix.EPERM},
 		"a set-uid file":            {opened2(dir+"/pool/suid", 0o4755), unix.EPERM},
+		"a FIFO":                    {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/fifo", unix.S_IFIFO|0o600, 0), unix.EPERM},
+		"shared blocks":             {ioctl(unix.FICLONE), unix.EPERM},
 		"freezing a filesystem":     {ioctl(0xC0045877), unix.EPERM},
 		"thawing it":                {ioctl(0xC0045878), unix.EPERM},
 		"shutting it down":          {ioctl(0x8004587D), unix.EPERM},

@@ -48,11 +48,11 @@ var ioctls = []uint32{
 	unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, 0x5421, // FIONBIO
 }
 
-// refused are system calls that the daemon does not need. io_uring would bypass the filter. Of chmod, chown and mknod
+// refused are system calls that the daemon does not need. io_uring would bypass the filter. Of chmod and chown
 // those on a path are denied, because Landlock does not check them; those on a file descriptor stay.
 var refused = append([]uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT, unix.SYS_MKNODAT,
+	unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWNAT,
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
 	unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_SETNS, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_QUOTACTL,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
@@ -93,7 +93,13 @@ func filter(r Rules) program {
 		p = p.when(unix.SYS_SOCKET, load(ofArgument(0)), jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 4),
 			load(ofArgument(1)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf), jump(unix.BPF_JEQ, unix.SOCK_DGRAM, 1, 0), refuse())
 	}
-	p = p.when(unix.SYS_IOCTL, allBut(1, ioctls)...)
+	allowed, nodes := ioctls, []unix.SockFilter{refuse()}
+	if r.Copy {
+		allowed = append(slices.Clone(ioctls), unix.FICLONE)
+		nodes = []unix.SockFilter{load(ofArgument(2)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, unix.S_IFMT), jump(unix.BPF_JEQ, unix.S_IFIFO, 1, 0), refuse()}
+	}
+	p = p.when(unix.SYS_MKNODAT, nodes...)
+	p = p.when(unix.SYS_IOCTL, allBut(1, allowed)...)
 	p = p.when(unix.SYS_QUOTACTL_FD, allBut(1, quotaCommands(r))...)
 	return append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
 }

@@ -53,7 +53,7 @@ type claimRule func(ClaimFacts) (Verdict, bool)
 // about what the claim requests (requestRules) stand between the two. In each list the first rule that applies decides.
 var (
 	concernRules    = []claimRule{beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading, classMissing}
-	assignmentRules = []claimRule{noNodeChosen, notYetAssigned, notOurTurn, unassigned}
+	assignmentRules = []claimRule{sourceHere, noNodeChosen, notYetAssigned, notOurTurn, unassigned}
 )
 
 // ForClaim decides what this node does about a claim: whether the claim concerns it, whether there can be a volume
@@ -61,7 +61,7 @@ var (
 func ForClaim(f ClaimFacts) Verdict {
 	f.Request = requestOf(f.Claim, f.Class)
 	v := f.decide()
-	if OnlySelected(f.Claim) && v.Action != Provision {
+	if OnlySelected(f.Claim) && v.Action != Provision && (v.Action != Assign || !openClone(f.Claim)) {
 		return Verdict{Action: Ignore} // the claim is refused or given back when it was asked for: a write now could collide with that one
 	}
 	return v
@@ -114,7 +114,7 @@ func (s Self) KeepClaim(c *corev1.PersistentVolumeClaim) bool {
 	case s.Node:
 		return true // of one that is OnlySelected the class decides (BySelection)
 	case "":
-		return askedProvisioner(c) != ""
+		return askedProvisioner(c) != "" || openClone(c) // of the latter the class decides (TakesClones)
 	default:
 		return false
 	}
@@ -215,6 +215,7 @@ func (f ClaimFacts) cannot(reason, message string) Verdict {
 const (
 	retryAfter      = 30 * time.Second
 	preferenceDelay = 10 * time.Second
+	sourceAgain     = 5 * time.Second
 )
 
 func beingDeleted(f ClaimFacts) (Verdict, bool) {
@@ -238,6 +239,8 @@ func (f ClaimFacts) provisioner() string {
 	switch {
 	case asked != "" || f.Class == nil:
 	case f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class):
+		return f.Class.Provisioner
+	case openClone(f.Claim) && f.TakesClones(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner
 	case f.Claim.Annotations[SelectedNode] != "" && f.BySelection(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner

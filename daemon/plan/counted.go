@@ -6,7 +6,7 @@ package plan
 var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
-		ReasonDataSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonDriver, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
+		ReasonDataSource, ReasonSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonDriver, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
 		ReasonNotEnoughSpace, ReasonNoNodeFits, ReasonProvisioningFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}

@@ -38,12 +38,12 @@ func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 			lean.Spec.AccessModes = append(lean.Spec.AccessModes, mode)
 		}
 	}
-	// Of the following it counts only that they are there, and of what kind.
+	// Of the following it counts only that they are there, and of what kind; of a source, which one.
 	if s := c.Spec.DataSource; s != nil {
 		lean.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: leanName(s.APIGroup), Kind: words.Name(s.Kind), Name: words.Name(s.Name)}
 	}
 	if s := c.Spec.DataSourceRef; s != nil {
-		lean.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: leanName(s.APIGroup), Kind: words.Name(s.Kind), Name: words.Name(s.Name)}
+		lean.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: leanName(s.APIGroup), Kind: words.Name(s.Kind), Name: words.Name(s.Name), Namespace: leanName(s.Namespace)}
 	}
 	if c.Spec.Selector != nil {
 		lean.Spec.Selector = &metav1.LabelSelector{}

@@ -44,6 +44,7 @@ type Pool struct {
 	Reclaim  string      // the volumes' reclaim policy in place of the class's, "" for the class's
 	Named    bool        // the configuration says how directories are named, and not its default
 	Quota    string      // how volumes are limited to their claims' size: QuotaOff, QuotaProject or QuotaCeph
+	Clones   string      // how they are cloned: ClonesOff, ClonesReflink or ClonesCopy
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)
 }

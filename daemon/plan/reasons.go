@@ -11,6 +11,7 @@ const (
 	ReasonBlockMode             = "BlockModeUnsupported"
 	ReasonAccessMode            = "AccessModeUnsupported"
 	ReasonDataSource            = "DataSourceUnsupported"
+	ReasonSource                = "DataSourceUnusable"
 	ReasonPopulator             = "WaitForPopulator"
 	ReasonSelector              = "SelectorUnsupported"
 	ReasonAttributesClass       = "AttributesClassUnsupported"

@@ -40,6 +40,7 @@ type RequestFacts struct {
 	Driver     string            // why pods would not start on a volume with source csi, "" if they would or the source is another
 	Held       bool              // it is closed because another daemon of this host uses it
 	Room       capacity.Room     // for one more volume
+	From       *SourceFacts      // of a clone, nil where they do not matter (SourceMatters)
 }
 
 // Refusal is why there is no volume for a request, and what could help.
@@ -64,7 +65,7 @@ type requestRule func(RequestFacts) (Refusal, bool)
 // requestRules is the specification: the first rule that applies decides. What no node could provide comes first,
 // then what this node cannot.
 var requestRules = []requestRule{
-	classRefused, populatorFills, blockRequested, accessModeUnsupported, sourceRequested, selectorSet, attributesClassSet, driverLacking,
+	classRefused, populatorFills, blockRequested, accessModeUnsupported, sourceRequested, selectorSet, attributesClassSet, cloneRefused, driverLacking,
 	topologyMismatch, nodeUnknown, nameInvalid, poolInUse, poolClosed, tooLarge,
 }
 
@@ -136,7 +137,7 @@ func populated(from *corev1.TypedObjectReference) bool {
 	if from.APIGroup != nil {
 		group = *from.APIGroup
 	}
-	return !(group == "" && from.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot")
+	return !(ofClaim(from) || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot")
 }
 
 func blockRequested(f RequestFacts) (Refusal, bool) {
@@ -162,8 +163,8 @@ func accessModeUnsupported(f RequestFacts) (Refusal, bool) {
 }
 
 func sourceRequested(f RequestFacts) (Refusal, bool) {
-	return Refusal{Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot or another claim here; use an empty claim and copy the data"},
-		f.Request.Source != nil
+	return Refusal{Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot here; use an empty claim and copy the data"},
+		f.Request.Source != nil && !ofClaim(f.Request.Source)
 }
 
 func selectorSet(f RequestFacts) (Refusal, bool) {

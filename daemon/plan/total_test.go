@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ func TestEveryRuleIsTotal(t *testing.T) {
 	for _, rule := range append(concernRules, assignmentRules...) {
 		calls(t, rule, ClaimFacts{Claim: claim})
 	}
-	for _, rule := range requestRules {
+	for _, rule := range slices.Concat(requestRules, cloneRules) {
 		calls(t, rule, RequestFacts{})
 	}
 	for _, rule := range volumeRules {
