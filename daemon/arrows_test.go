@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"daemon/claimfilter":       {"daemon/plan"},
 	"daemon/config":            {"hostcheck/quota"},
 	"daemon/confine":           {"hostcheck/quota"},
-	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck"},
+	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/usage", "daemon/volume", "daemon/volume/treecopy", "daemon/words", "hostcheck"},
 	"daemon/csi":               {"daemon/config", "daemon/csi/target", "daemon/plan", "daemon/prober", "daemon/record", "daemon/state", "daemon/volume", "hostcheck"},
 	"daemon/csi/target":        {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},

@@ -117,6 +117,7 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 
 // abandon ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
 func (c *Controller) abandon(uid string) {
+	c.copies.cancel(uid)
 	if pool := c.inFlight.abandon(uid); pool != "" {
 		signal(c.workers[pool].recheck)
 	}

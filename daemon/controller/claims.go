@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
@@ -75,6 +76,12 @@ func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 // has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
 	facts, h := c.claimFacts(ctx, claim)
+	if plan.SourceMatters(facts) {
+		var err error
+		if facts.From, err = c.sourceFacts(ctx, facts); err != nil {
+			return facts, h, plan.Verdict{}, err
+		}
+	}
 	if facts.Pool.Source == plan.SourceCSI {
 		var err error
 		if facts.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
@@ -169,6 +176,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 func (c *Controller) dropClaim(i item) {
 	c.said.Forget(i.uid)
 	c.expander.Forget(i.uid)
+	c.copies.cancel(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
 		signal(c.workers[pool].recheck)
 	}
@@ -184,11 +192,18 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	// the directory that was checked, so that a mount that changed since is noticed before any write.
 	// Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), w.Name)
-	err = h.Create(spec(f, pv, name))
+	made := spec(f, pv, name)
+	if plan.IsClone(f.Claim) {
+		if whole, after, err := c.cloned(ctx, w, h, f, made); !whole {
+			return after, err
+		}
+	}
+	err = h.Create(made)
 	if full := new(capacity.FullError); errors.As(err, &full) {
 		return c.spaceTaken(ctx, f, full.Room)
 	}
 	if err != nil {
+		c.copies.cancel(string(f.Claim.UID)) // if it was whole, it is not there any more
 		return c.createFailed(ctx, w, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
@@ -196,6 +211,11 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	for _, holds := range []func(context.Context, plan.ClaimFacts) (bool, error){c.unchanged, c.ofClass} {
 		if yes, err := holds(ctx, f); err != nil || !yes {
 			return lag, err
+		}
+	}
+	if plan.IsClone(f.Claim) { // from here on its data may be a pod's
+		if err := h.Published(pv.Name); err != nil {
+			return 0, err
 		}
 	}
 	existing, err := c.API.CreateVolume(ctx, pv)
@@ -215,7 +235,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	took := c.inFlight.published(string(f.Claim.UID))
 	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
-		Message: fmt.Sprintf("volume %s is %s", pv.Name, whereOf(f))}, w.Name)
+		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.told(f))}, w.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
 }
@@ -274,11 +294,11 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 	made := volume.Spec{
 		Record: record.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
-			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode,
+			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode || plan.IsClone(f.Claim), Origin: origin(f),
 			Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 			Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy), Requested: request,
 		},
-		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID,
+		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID, Full: f.Pool.Clones == plan.ClonesCopy,
 	}
 	if f.Pool.Quota == plan.QuotaCeph || f.Pool.Quota == plan.QuotaProject {
 		made.Quota, made.Project = request, f.Pool.Quota == plan.QuotaProject
@@ -308,8 +328,13 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 		return 0, err
 	}
 	reason := plan.ReasonProvisioningFailed
-	if errors.Is(err, volume.ErrNoQuota) {
+	switch {
+	case errors.Is(err, volume.ErrNoQuota):
 		reason = plan.ReasonNoQuota
+	case errors.Is(err, volume.ErrSource):
+		reason = plan.ReasonSource
+	case errors.Is(err, treecopy.ErrNoReflink):
+		reason = plan.ReasonDataSource
 	}
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
 		Message: "node " + f.Node + ": " + err.Error()}, w.Name)

@@ -66,6 +66,7 @@ type Controller struct {
 	Options
 	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
 	inFlight inFlight
+	copies   copies
 	begun    begun.Set
 	said     report.Dedup
 	limiter  report.Limiter
@@ -89,6 +90,7 @@ type poolWorker struct {
 	owner     *ownership.Pool
 	everyNode *everynode.Directory
 	elector   *leadership.Elector // nil for a pool that is this node's alone
+	copying   chan struct{}       // held by the one copy of a volume that is made now
 	kick      chan struct{}       // look at the pool now
 	recheck   chan struct{}       // go through its records
 	outage    outage
@@ -122,7 +124,7 @@ func New(o Options) *Controller {
 		kick := make(chan struct{}, 1)
 		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			kick: kick, recheck: make(chan struct{}, 1),
+			copying: make(chan struct{}, 1), kick: kick, recheck: make(chan struct{}, 1),
 		}
 		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
 		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])

@@ -236,6 +236,9 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 		return ignoreNotLeading(err)
 	}
 	err := h.Undo(rec.PV)
+	if err == nil && rec.Origin.Name != "" {
+		w.purges.Add(item{name: rec.PV}) // a copy has data, which went to the trash
+	}
 	switch {
 	case err == nil && rec.Place == record.Nowhere:
 		// Never made, or purged by a process that ended before it forgot it: the disk does not tell.

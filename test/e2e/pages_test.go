@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -49,6 +50,22 @@ func TestSingleNodePage(t *testing.T) {
 		t.Errorf("%+v", pv.Spec)
 	}
 	h.wantTree(pool.Of(pv.Name)...)
+}
+
+// docs/snapshots.md: its claim is a clone, in a pool as it is configured there.
+func TestSnapshotsPage(t *testing.T) {
+	w := newEnvironment(t)
+	blocks := documented(t, "snapshots.md")
+	_, clones, _ := strings.Cut(blocks["toml"][0], "path = \"/srv/fast\"\n")
+	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", clones).run()
+	class := w.Class("fast", immediate)
+	w.claim("data", class, "10Mi")
+	h.writeAll(w.Bound("data"))
+	var claim corev1.PersistentVolumeClaim
+	w.Must(yaml.UnmarshalStrict([]byte(strings.Replace(blocks["yaml"][0], "storageClassName: fast", "storageClassName: "+class, 1)), &claim))
+	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, &claim, metav1.CreateOptions{})
+	w.Must(err)
+	h.wantClone(w.Bound("copy"))
 }
 
 // docs/nodes.md: its claim is bound without a pod, on the node that it names.

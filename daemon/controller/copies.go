@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+)
+
+// copies are the clones that this process makes, by the UID of their claims. A copy takes as long as there are files, so
+// no worker waits for it: it goes on beside them, one in each pool, and its claim comes to a worker again when it ends.
+type copies struct {
+	mu  sync.Mutex
+	all map[string]*oneCopy
+}
+
+type oneCopy struct {
+	cancel context.CancelFunc
+	ended  bool
+	err    error
+	copied treecopy.Copied
+}
+
+// begin notes a copy that begins; one that there is already is returned.
+func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.all[uid]; known != nil {
+		return known, false
+	}
+	if c.all == nil {
+		c.all = map[string]*oneCopy{}
+	}
+	c.all[uid] = &oneCopy{cancel: cancel}
+	return c.all[uid], true
+}
+
+// end notes how a copy ended.
+func (c *copies) end(o *oneCopy, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.ended, o.err = true, err
+}
+
+// result returns how a copy ended, and forgets one that failed; ended is false while it goes on.
+func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.ended && o.err != nil {
+		delete(c.all, uid)
+	}
+	return o.ended, o.err
+}
+
+// cancel ends the copy for a claim, if there is one, and forgets it.
+func (c *copies) cancel(uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil {
+		o.cancel()
+		delete(c.all, uid)
+	}
+}
+
+// told is what the event about a clone says besides: how it was made, and what it lacks.
+func (c *copies) told(f plan.ClaimFacts) string {
+	if !plan.IsClone(f.Claim) {
+		return ""
+	}
+	text := ", copied from claim " + words.Name(plan.SourceOfClone(f.Claim)) + " one file after another: what wrote to it meanwhile may be in some files and not in others"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[string(f.Claim.UID)]; o != nil {
+		text += lacking(o.copied)
+		delete(c.all, string(f.Claim.UID))
+	}
+	return text
+}
+
+// lacking is what a copy lacks, "" if nothing.
+func lacking(c treecopy.Copied) string {
+	var all []string
+	for _, of := range []struct {
+		n    int
+		what string
+	}{
+		{c.Sockets, "sockets"}, {c.Devices, "devices"}, {c.Mounts, "places where something is mounted"}, {c.Gone, "entries that were removed meanwhile"},
+		{c.Lost, "set-id bits, owners of links, or attributes that the daemon may not set"}, {c.Changed, "files were written to while they were copied"},
+	} {
+		if of.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", of.n, of.what))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; not as in the source: " + strings.Join(all, ", ")
+}
+
+// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on, or has failed.
+func (c *Controller) cloned(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
+	uid := string(f.Claim.UID)
+	running, cancel := context.WithCancel(ctx)
+	o, first := c.copies.begin(uid, cancel)
+	if !first {
+		cancel()
+		ended, err := c.copies.result(uid, o)
+		if err != nil {
+			after, err := c.copyFailed(ctx, w, f, made.PV, err)
+			return false, after, err
+		}
+		return ended, 0, nil
+	}
+	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
+	again := claimItem(f.Claim)
+	go func() {
+		defer cancel()
+		c.copies.end(o, c.copy(running, w, made))
+		w.claims.Add(again)
+	}()
+	return false, 0, nil
+}
+
+// copy makes one copy, when the pool makes no other one.
+func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) error {
+	select {
+	case w.copying <- struct{}{}:
+		defer func() { <-w.copying }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	h, ok := w.disk.Open(ctx)
+	if !ok || !h.State.Open() {
+		return volume.ErrMoved
+	}
+	source, err := h.Lookup(made.Origin.Name)
+	switch {
+	case err != nil:
+		return err
+	case source == nil:
+		return fmt.Errorf("volume %s: %w", made.Origin.Name, volume.ErrSource)
+	}
+	made.Origin.UID = source.ClaimUID // of an adopted or retained volume that is not the present claim's
+	c.Log.Info("copying volume "+made.Origin.Name, "volume", made.PV, "pool", w.Name, "claim", made.Namespace+"/"+made.Claim)
+	began := time.Now()
+	if err := h.Create(made); err != nil {
+		return err
+	}
+	c.Log.Info(fmt.Sprintf("copied volume %s in %s", made.Origin.Name, time.Since(began).Round(time.Millisecond)), "volume", made.PV, "pool", w.Name)
+	return nil
+}
+
+// copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
+func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
+	w.purges.Add(item{name: pv})
+	if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
+		return lag, nil // an earlier try is still there
+	}
+	if full := new(capacity.FullError); errors.As(err, &full) {
+		return c.spaceTaken(ctx, f, full.Room)
+	}
+	return c.createFailed(ctx, w, f, err)
+}
+
+// sourceFacts reads the claim that a clone is made of, and its volume.
+func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
+	claim, err := c.API.GetClaim(ctx, f.Claim.Namespace, plan.SourceOfClone(f.Claim))
+	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
+		return &plan.SourceFacts{Claim: claim}, err
+	}
+	from := &plan.SourceFacts{Claim: claim}
+	if from.Volume, from.Asked = c.Listers.Volumes.Get(claim.Spec.VolumeName); from.Asked || !plan.SourceVolumeMatters(f) {
+		return from, nil
+	}
+	from.Volume, err = c.API.GetVolume(ctx, claim.Spec.VolumeName)
+	from.Asked = err == nil
+	return from, err
+}
+
+// origin is what a clone is made of.
+func origin(f plan.ClaimFacts) record.Origin {
+	if f.From == nil || f.From.Volume == nil {
+		return record.Origin{}
+	}
+	return record.Origin{Name: f.From.Volume.Name, UID: string(f.From.Claim.UID)}
+}

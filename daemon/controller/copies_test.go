@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// copier is a disk on which a copy takes until it is let go on, or canceled.
+type copier struct {
+	*creator
+	began, goOn chan error
+	ended       chan error
+}
+
+func (c *copier) Create(ctx context.Context, _ mounts.Identity, s volume.Spec) (string, error) {
+	if s.Origin != (record.Origin{Name: "pvc-origin", UID: "of the record"}) {
+		return s.Directory, nil // it is whole in the pool
+	}
+	c.began <- nil
+	select {
+	case err := <-c.goOn:
+		s.Copied(treecopy.Copied{Sockets: 2})
+		return s.Directory, err
+	case <-ctx.Done():
+		c.ended <- ctx.Err()
+		return "", ctx.Err()
+	}
+}
+
+func (c *copier) Lookup(_ context.Context, _ mounts.Identity, pv string) (record.Record, error) {
+	if pv == "pvc-origin" {
+		return record.Record{ClaimUID: "of the record"}, nil
+	}
+	return record.Record{}, volume.ErrNotRecorded
+}
+
+func (c *copier) Published(context.Context, mounts.Identity, string) error {
+	c.done.note("published")
+	return nil
+}
+
+// copyingOne is a controller with a clone to be provisioned.
+func copyingOne() (*Controller, *poolWorker, plan.ClaimFacts, *audience, *copier) {
+	c, w, f, heard := provisioning(&creator{})
+	disk := &copier{creator: c.API.(*creator), began: make(chan error, 1), goOn: make(chan error, 1), ended: make(chan error, 1)}
+	w.disk.Storage = disk
+	f.Claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
+	f.From = &plan.SourceFacts{Claim: &corev1.PersistentVolumeClaim{}, Volume: &corev1.PersistentVolume{}}
+	f.From.Volume.Name, f.From.Claim.UID = "pvc-origin", "of the claim"
+	return c, w, f, heard, disk
+}
+
+// A copy goes on beside the workers, and its claim comes to one again when it ended. Its record says that it has an
+// object before that is made, and its event what it lacks.
+func TestCopy(t *testing.T) {
+	c, w, f, heard, disk := copyingOne()
+	provision := func() error {
+		h, _ := w.disk.Open(t.Context())
+		_, err := c.provision(t.Context(), h, f)
+		return err
+	}
+	for range 2 { // a second look begins no second copy
+		if err := provision(); err != nil || len(disk.done) > 0 {
+			t.Fatalf("%v, %v", err, disk.done)
+		}
+	}
+	<-disk.began
+	disk.goOn <- nil
+	if i, _ := w.claims.Get(); i.uid != "u" {
+		t.Errorf("%+v comes again", i)
+	}
+	if err := provision(); err != nil || disk.done.String() != "published, object pvc-u" {
+		t.Errorf("%v, %v", err, disk.done)
+	}
+	if said := strings.Join(heard.of("u"), "; "); !strings.Contains(said, "copied from claim origin") || !strings.Contains(said, "2 sockets") {
+		t.Errorf("said %q", said)
+	}
+	if len(c.copies.all) > 0 {
+		t.Error("the copy is remembered")
+	}
+}
+
+// A copy that failed is told, and begun anew by the next look.
+func TestCopyThatFails(t *testing.T) {
+	c, w, f, heard, disk := copyingOne()
+	for _, failed := range []error{volume.ErrSource, treecopy.ErrNoReflink} {
+		h, _ := w.disk.Open(t.Context())
+		if _, err := c.provision(t.Context(), h, f); err != nil {
+			t.Fatal(err)
+		}
+		<-disk.began
+		disk.goOn <- failed
+		i, _ := w.claims.Get()
+		w.claims.Done(i)
+		if _, err := c.provision(t.Context(), h, f); !errors.Is(err, failed) || !strings.Contains(strings.Join(heard.of("u"), "; "), failed.Error()) {
+			t.Errorf("%v, said %q", err, strings.Join(heard.of("u"), "; "))
+		}
+	}
+	if i, _ := w.purges.Get(); i.name != "pvc-u" {
+		t.Errorf("%+v is purged", i)
+	}
+}
+
+// A copy ends when its claim goes, or another node was chosen for it.
+func TestCopyEndsWithItsClaim(t *testing.T) {
+	for name, end := range map[string]func(c *Controller){
+		"deleted":      func(c *Controller) { c.dropClaim(item{uid: "u"}) },
+		"another node": func(c *Controller) { c.abandon("u") },
+	} {
+		c, w, f, _, disk := copyingOne()
+		h, _ := w.disk.Open(t.Context())
+		if _, err := c.provision(t.Context(), h, f); err != nil {
+			t.Fatal(err)
+		}
+		<-disk.began
+		end(c)
+		select {
+		case err := <-disk.ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-t.Context().Done():
+		}
+	}
+}

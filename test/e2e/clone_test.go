@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// from makes a claim a clone of another one.
+func from(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}
+	}
+}
+
+// writeAll writes what a clone has to have, and returns the volume's directory.
+func (h *host) writeAll(pv *corev1.PersistentVolume) string {
+	h.w.Helper()
+	dir := filepath.Join(h.mount, pv.Name)
+	h.w.Must(os.MkdirAll(filepath.Join(dir, "below"), 0o755))
+	h.w.Must(os.WriteFile(filepath.Join(dir, "below/file"), []byte("data"), 0o640))
+	h.w.Must(os.Chown(filepath.Join(dir, "below/file"), 1234, 5678))
+	h.w.Must(unix.Chmod(filepath.Join(dir, "below"), 0o2770))
+	h.w.Must(os.Symlink("below/file", filepath.Join(dir, "link")))
+	h.w.Must(unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	h.w.Must(unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o600, 0))
+	return dir
+}
+
+// wantClone checks what writeAll wrote.
+func (h *host) wantClone(pv *corev1.PersistentVolume) {
+	h.w.Helper()
+	dir := filepath.Join(h.mount, pv.Name)
+	text, err := os.ReadFile(filepath.Join(dir, "link"))
+	var file, below unix.Stat_t
+	h.w.Must(unix.Stat(filepath.Join(dir, "below/file"), &file))
+	h.w.Must(unix.Stat(filepath.Join(dir, "below"), &below))
+	if err != nil || string(text) != "data" || file.Uid != 1234 || file.Gid != 5678 || file.Mode&0o7777 != 0o640 || below.Mode&0o7777 != 0o2770 {
+		h.w.Errorf("the clone has %q, %v; %d:%d %o, %o", text, err, file.Uid, file.Gid, file.Mode, below.Mode)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "socket")); err == nil {
+		h.w.Error("a socket was copied")
+	}
+}
+
+// A claim is made from another claim, with shared blocks or in full, and the two have nothing in common after that.
+func TestClone(t *testing.T) {
+	for _, c := range []struct {
+		fs, source, clones string
+		mib                int
+	}{{"xfs", "hostPath", "reflink", 320}, {"btrfs", "local", "reflink", 256}, {"ext4", "local", "copy", 96}} {
+		t.Run(c.fs, func(t *testing.T) {
+			w := newEnvironment(t)
+			h := w.newHostOn(hosttest.Mkfs(w, c.fs, c.mib), "a", fmt.Sprintf("source = %q\nclones = %q", c.source, c.clones)).run()
+			class := w.Class("c", immediate)
+			w.claim("data", class, "10Mi")
+			origin := w.Bound("data")
+			h.writeAll(origin)
+			claim := w.claim("clone", class, "20Mi", from("data"))
+			clone := w.Bound("clone")
+			h.wantClone(clone)
+			event, err := w.WaitEvent(w.Soon(), claim, "ProvisioningSucceeded")
+			w.Must(err)
+			if !strings.Contains(event.Message, "copied from claim data one file after another") || !strings.Contains(event.Message, "not as in the source: 1 sockets") {
+				t.Errorf("event %q", event.Message)
+			}
+			var r struct {
+				Origin      struct{ Name, UID string }
+				Unpublished bool
+			}
+			text, err := os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json"))
+			w.Must(err)
+			w.Must(json.Unmarshal(text, &r))
+			if r.Origin.Name != origin.Name || r.Origin.UID != string(origin.Spec.ClaimRef.UID) || r.Unpublished {
+				t.Errorf("the record says %s", text)
+			}
+			w.Must(os.WriteFile(filepath.Join(h.mount, origin.Name, "below/file"), []byte("other"), 0o640))
+			h.wantClone(clone)
+			w.DeleteClaim("data")
+			h.wantTree(pool.Of(clone.Name)...)
+			h.wantClone(clone)
+			w.DeleteClaim("clone")
+			h.wantTree()
+		})
+	}
+}
+
+// A clone is on the node that has its source, without a pod, and also where the scheduler chose another node first.
+func TestCloneGoesToItsSource(t *testing.T) {
+	w := newEnvironment(t)
+	w.newHost("a", `clones = "copy"`).run()
+	h := w.newHost("b", `clones = "copy"`).run()
+	waits, atOnce := w.Class("waits", wait), w.Class("at-once", immediate)
+	w.claim("data", waits, "10Mi")
+	w.pod("user", []string{h.node}, "data")
+	h.writeAll(w.Bound("data"))
+	for name, class := range map[string]string{"by-itself": waits, "at-once": atOnce} {
+		w.claim(name, class, "10Mi", from("data"))
+		h.wantClone(w.Bound(name))
+	}
+	w.claim("chosen", waits, "10Mi", from("data"), annotate(selectedNode, w.Namespace+"-a"))
+	h.wantClone(w.Bound("chosen"))
+	w.claim("named", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", h.node))
+	h.wantClone(w.Bound("named"))
+	claim := w.claim("named-wrongly", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", w.Namespace+"-a"))
+	if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, "its volume is on node "+h.node) {
+		t.Errorf("message %q", got)
+	}
+}
+
+// Each source that cannot be cloned is told on the claim, and one that comes later is cloned then.
+func TestCloneRefusals(t *testing.T) {
+	w := newEnvironment(t)
+	second := filepath.Join(hosttest.Dir(w), "second")
+	w.Must(os.Mkdir(second, 0o700))
+	h := w.newHost("a", "clones = \"copy\"\ndefault = true", fmt.Sprintf("[pool.second]\npath = %q\nrequire_mount = false\nclones = \"copy\"\n", second))
+	if out, code := h.Call("prepare", "second"); code != 0 {
+		t.Fatalf("prepare: %d %s", code, out)
+	}
+	h.run()
+	class, other := w.Class("c", immediate, fixture.Parameters("pool", "fast")), w.Class("other", immediate, fixture.Parameters("pool", "second"))
+	w.claim("data", class, "10Mi")
+	h.writeAll(w.Bound("data"))
+	w.claim("foreign", "", "1Mi") // without a class: never bound
+	for _, c := range []struct{ name, class, source, size, message string }{
+		{"too-small", class, "data", "5Mi", "its volume has 10Mi, and the clone requests 5Mi"},
+		{"other-pool", other, "data", "10Mi", "its volume is in pool fast, and the clone's class leads to pool second"},
+		{"unbound", class, "foreign", "10Mi", "it has no volume yet"},
+		{"missing", class, "later", "10Mi", "the namespace has no claim of this name"},
+	} {
+		claim := w.claim(c.name, c.class, c.size, from(c.source))
+		if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, c.message) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.message)
+		}
+	}
+	w.claim("later", class, "1Mi")
+	w.Bound("later")
+	w.Bound("missing")
+}
+
+// many makes a tree that takes a while to copy.
+func (h *host) many(pv *corev1.PersistentVolume) {
+	h.w.Helper()
+	dir := h.writeAll(pv)
+	for i := range 20 {
+		below := filepath.Join(dir, fmt.Sprint("many-", i))
+		h.w.Must(os.Mkdir(below, 0o755))
+		for j := range 200 {
+			h.w.Must(os.WriteFile(filepath.Join(below, fmt.Sprint(j)), []byte("data"), 0o644))
+		}
+	}
+}
+
+// copying waits until a clone has some files in staging.
+func (h *host) copying(uid types.UID) {
+	h.w.Helper()
+	h.w.Eventually("the copy is under way", func() bool {
+		_, err := os.Lstat(filepath.Join(h.ours("staging"), "pvc-"+string(uid), "many-3"))
+		_, done := os.Lstat(filepath.Join(h.mount, "pvc-"+string(uid)))
+		return err == nil || done == nil
+	})
+}
+
+// A daemon that is killed while it copies leaves nothing that is taken for a volume; the next one makes the clone anew.
+func TestCloneKilled(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
+	class := w.Class("c", immediate)
+	w.claim("data", class, "10Mi")
+	origin := w.Bound("data")
+	h.many(origin)
+	for i := range 3 {
+		name := fmt.Sprint("clone-", i)
+		claim := w.claim(name, class, "20Mi", from("data"))
+		h.copying(claim.UID)
+		h.Kill()
+		h.run()
+		clone := w.Bound(name)
+		h.wantClone(clone)
+		all, err := filepath.Glob(filepath.Join(h.mount, clone.Name, "many-*", "*"))
+		if err != nil || len(all) != 4000 {
+			t.Errorf("%d files, %v", len(all), err)
+		}
+		w.DeleteClaim(name)
+		h.wantVolumes(origin.Name)
+	}
+}
+
+// wantVolumes waits until the pool has these volumes, and nothing in staging and in the trash.
+func (h *host) wantVolumes(pvs ...string) {
+	h.w.Helper()
+	h.w.Eventually(fmt.Sprint("the pool has ", pvs), func() bool {
+		n := 0
+		for _, dir := range []string{h.mount, h.ours("staging"), h.ours("trash"), h.ours("volumes")} {
+			entries, err := os.ReadDir(dir)
+			h.w.Must(err)
+			for _, e := range entries {
+				if strings.HasPrefix(e.Name(), "pvc-") {
+					n++
+				}
+			}
+		}
+		return n == 2*len(pvs)
+	})
+}
+
+// A clone whose claim goes while it is copied leaves nothing, and other claims are served meanwhile.
+func TestCloneGoesWhileItIsCopied(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
+	class := w.Class("c", immediate)
+	w.claim("data", class, "10Mi")
+	origin := w.Bound("data")
+	h.many(origin)
+	claim := w.claim("clone", class, "10Mi", from("data"))
+	h.copying(claim.UID)
+	w.claim("other", class, "1Mi")
+	w.DeleteClaim("clone")
+	h.wantVolumes(origin.Name, w.Bound("other").Name)
+}
