@@ -64,6 +64,7 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	if ctx.Err() != nil {
 		return
 	}
+	c.cluster.Recall(ctx, report.Mark)
 	sound := report.Removable()
 	if sound {
 		w.owner.Check(ctx, &report)

@@ -36,6 +36,7 @@ type Cluster struct {
 	id         atomic.Pointer[string]
 	warned     sync.Once
 	confirmed  atomic.Pointer[time.Time]
+	again      atomic.Pointer[time.Time] // when Recall asked last
 }
 
 // NewCluster returns a cluster of which nothing is known. It asks nothing.
@@ -85,6 +86,19 @@ func (c *Cluster) Confirm(ctx context.Context) error {
 		c.Changed()
 	}
 	return nil
+}
+
+// recallEvery is how often Recall asks.
+const recallEvery = 10 * time.Second
+
+// Recall asks for the ID again, in the background, if a marker names another cluster: the API server may be the right one by
+// now, under the same address. No work in the pool would ask, because the pool is closed.
+func (c *Cluster) Recall(ctx context.Context, m hostcheck.Marker) {
+	last, now := c.again.Load(), time.Now()
+	if !c.Contradicts(m) || last != nil && now.Sub(*last) < recallEvery || !c.again.CompareAndSwap(last, &now) {
+		return
+	}
+	go func() { _ = c.Confirm(ctx) }() // if it fails it is asked again
 }
 
 // confirmedFor is how long the ID counts as confirmed where nothing is to be undone. All pools open at once when a

@@ -206,3 +206,35 @@ func TestWatchedIsNotAbsent(t *testing.T) {
 		t.Errorf("absent: %t, %v, after %d requests", absent, err, a.requests)
 	}
 }
+
+// A pool whose marker names another cluster has the ID asked for again, at a bounded rate, and is looked at when it is
+// another one.
+func TestRecall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, changed := &api{id: "theirs"}, 0
+		c := newCluster(a)
+		c.Changed = func() { changed++ }
+		c.Identify(t.Context())
+		recall := func(want int, marked string) {
+			t.Helper()
+			a.requests = 0
+			c.Recall(t.Context(), hostcheck.Marker{Cluster: marked})
+			synctest.Wait()
+			if a.requests != want {
+				t.Errorf("%d requests, want %d", a.requests, want)
+			}
+		}
+		recall(0, "theirs")
+		recall(0, "")
+		recall(1, "ours")
+		recall(0, "ours")
+		a.id = "ours"
+		time.Sleep(recallEvery)
+		recall(1, "ours")
+		if changed != 1 || c.ID() != "ours" {
+			t.Errorf("the ID is %q, changed %d times", c.ID(), changed)
+		}
+		time.Sleep(recallEvery)
+		recall(0, "ours")
+	})
+}

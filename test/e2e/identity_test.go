@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -250,6 +251,29 @@ func TestOtherCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The API server of another cluster responds for a while under the address of the pool's own: nothing is done, and the
+// pool opens without a restart when its own cluster is back.
+func TestOtherClusterForAWhile(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	door := w.behindDoor(h)
+	volumes := h.run().emptyAndFull()
+	h.stop()
+	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/api/v1/namespaces/kube-system" {
+			return false
+		}
+		out.Header().Set("Content-Type", "application/json")
+		_, _ = out.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"another"}}`))
+		return true
+	})
+	h.run()
+	h.wantClosed("OtherCluster", "leads to the cluster with the UID another")
+	door.instead(func(http.ResponseWriter, *http.Request) bool { return false })
+	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	h.wantTree(pool.Of(volumes...)...)
 }
 
 // strange makes the records those of claims that this cluster never had.
