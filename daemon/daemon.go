@@ -291,7 +291,7 @@ func (d *daemon) health() metrics.Health {
 	}
 	normal, warning := g.client.EventsDropped()
 	return metrics.Health{
-		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(),
+		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(), CredentialExpiry: g.client.Credential().Expires,
 		DroppedNormal: normal, DroppedWarning: warning,
 	}
 }

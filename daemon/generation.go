@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -78,7 +80,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	}
 	var err error
 	g.client, err = kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Self: self, Namespace: cfg.Namespace,
+		Kubeconfig: cfg.Kubeconfig, Self: self, Namespace: cfg.Namespace, TokenFile: filepath.Join(d.StateDir, TokenFile),
 		UserAgent: "hostpath-provisioner/" + d.Version, OnHealth: g.onTrouble, OnRefused: d.metrics.Refused,
 	})
 	if err != nil {
@@ -117,7 +119,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig}
+	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig, g.renewCredential}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -160,6 +162,24 @@ func (g *generation) followKubeconfig(ctx context.Context) {
 		default:
 			g.d.Log.Warn("the kubeconfig was replaced by one that cannot be used, the old one stays in use: " + err.Error())
 		}
+	})
+}
+
+// renewCredential renews the token before it ends.
+func (g *generation) renewCredential(ctx context.Context) {
+	last := ""
+	g.client.RunRenewal(ctx, func(token []byte) error {
+		return state.WriteFileDurable(g.d.StateDir, TokenFile, token, 0o600)
+	}, func(now kube.Credential, err error) {
+		switch {
+		case err == nil:
+			g.d.Log.Info("the node's token was renewed, and ends at " + now.Expires.UTC().Format(time.RFC3339))
+			last = ""
+		case err.Error() != last:
+			last = err.Error()
+			g.d.Log.Warn("the node's token was not renewed, and ends at " + now.Expires.UTC().Format(time.RFC3339) + ": " + last)
+		}
+		signal(g.d.changed)
 	})
 }
 
@@ -260,6 +280,9 @@ func (g *generation) status() Status {
 		Schema: SchemaVersion, OldConfig: g.badReload.Load() != nil,
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
 		Ready: g.ready.Load(), API: g.trouble.Load().(string), Confined: g.d.confined,
+	}
+	if ends := g.client.Credential().Expires; !ends.IsZero() {
+		s.CredentialExpires = &ends
 	}
 	_, known := g.nodes.Get(g.cfg.Node)
 	s.NodeUnknown = s.Ready && !known

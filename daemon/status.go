@@ -19,6 +19,9 @@ import (
 // Status in.
 const StatusFile = "status.json"
 
+// TokenFile is the name, in the state directory, of the token that the daemon renewed.
+const TokenFile = "token"
+
 // SchemaVersion is that of all JSON that the program prints or writes for other programs. Fields are added under
 // the same number; it grows when one is renamed, removed or changes its meaning.
 const SchemaVersion = 1
@@ -37,6 +40,8 @@ type Status struct {
 	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk has errors, and an older one is in force
 	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
 	Pools       []PoolStatus `json:"pools"`
+	// CredentialExpires is when the credential for the API server ends; nil: that is not known.
+	CredentialExpires *time.Time `json:"credentialExpires,omitempty"`
 	// Confined is what the process may still reach; nil: everything that its user may.
 	Confined *confine.Confined `json:"confined,omitempty"`
 }
@@ -136,6 +141,9 @@ func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
 // sentence says the state in words for systemctl status: what is wrong first.
 func sentence(s Status) string {
 	var parts []string
+	if ends := s.CredentialExpires; ends != nil && ends.Before(s.Time) {
+		parts = append(parts, fmt.Sprintf("this node's credential ended at %s: make another with hostpath-provisioner enroll", ends.UTC().Format(time.RFC3339)))
+	}
 	if s.API != "" {
 		parts = append(parts, "waiting for the API: "+s.API)
 	}

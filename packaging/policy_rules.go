@@ -85,12 +85,14 @@ var leasesPolicy = policy{
 	name: "leases", group: "coordination.k8s.io", resource: "leases", operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
 		{"tombstone", `'hostpath-provisioner/tombstone' in variables.wasLabels`},
-		{"pool", `'hostpath-provisioner/pool' in variables.wasLabels ? string(variables.wasLabels['hostpath-provisioner/pool']) : ''`},
+		// As it is written: a daemon repairs a lease whose label another program changed. The name is leadership.Name's.
+		{"pool", `'hostpath-provisioner/pool' in variables.labels ? string(variables.labels['hostpath-provisioner/pool']) : ''`},
+		{"named", `variables.pool != '' && (variables.provisioners.map(p, p.lowerAscii().replace('/', '.')).exists(p, p != '' && (variables.now.metadata.name == variables.pool + '.' + p || variables.now.metadata.name.startsWith(variables.pool + '.' + p.replace('_', '-') + '-'))) || '*' in variables.provisioners && variables.now.metadata.name.startsWith(variables.pool + '.'))`},
 		{"holder", `has(variables.now.spec.holderIdentity) ? string(variables.now.spec.holderIdentity) : ''`},
 		{"before", `has(variables.was.spec.holderIdentity) ? string(variables.was.spec.holderIdentity) : ''`},
 	},
 	rules: slices.Concat([]rule{
-		{`variables.tombstone ? variables.everyNodePaths.size() > 0 : variables.pool != '' && variables.was.metadata.name.startsWith(variables.pool + '.') && variables.sharedPaths.size() > 0`,
+		{`variables.tombstone ? variables.everyNodePaths.size() > 0 : variables.named && variables.sharedPaths.size() > 0`,
 			"the lease is of no pool of scope shared or every-node that the ConfigMap hostpath-provisioner-confinement has paths for"},
 		{`request.operation != 'DELETE' || variables.tombstone`, "the lease of a pool is not deleted"},
 		{`request.operation != 'UPDATE' || !variables.tombstone`, "a tombstone stays as it is"},

@@ -128,7 +128,7 @@ func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool conf
 		return adopt.Options{}, closedError{pool, f}
 	}
 	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
+		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
 	})
 	if err != nil {
 		return adopt.Options{}, err

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -294,6 +295,9 @@ func (p *program) load() (config.Config, error) {
 	p.loaded = c
 	return c, nil
 }
+
+// tokenFile is where the daemon keeps the token that it renewed.
+func (p *program) tokenFile() string { return filepath.Join(p.stateDir, daemon.TokenFile) }
 
 // loadPools is load, with the pool that is named in the arguments, or all of them without a name.
 func (p *program) loadPools(args []string) (cfg config.Config, pools []config.Pool, err error) {

@@ -81,6 +81,9 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	if s.Confined != nil {
 		fmt.Fprintln(w, s.Confined)
 	}
+	if s.CredentialExpires != nil {
+		fmt.Fprintf(w, "credential for the API server until %s\n", s.CredentialExpires.UTC().Format(time.RFC3339))
+	}
 	fmt.Fprintln(w)
 	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "PROMISED", "FREE")
 	for _, pool := range s.Pools {

@@ -97,7 +97,7 @@ func (p *program) volumesCommand() *cobra.Command {
 func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config.Pool, asJSON bool) error {
 	var objects objects
 	var asking sync.WaitGroup
-	asking.Go(func() { objects = askAPI(ctx, cfg, p.version()) })
+	asking.Go(func() { objects = p.askAPI(ctx, cfg) })
 	disks := p.listPools(ctx, pools)
 	asking.Wait()
 	for i, pool := range pools {
@@ -170,12 +170,12 @@ type objects struct {
 	err     error                      // why it was not asked
 }
 
-func askAPI(ctx context.Context, cfg config.Config, version string) objects {
+func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
 	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no response within %s", apiDeadline))
 	defer cancel()
 	trouble := make(chan error, 1)
 	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), UserAgent: name + "/" + version,
+		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
 		OnHealth: func(err error) {
 			select {
 			case trouble <- err:

@@ -23,7 +23,7 @@ func (p *program) withdrawCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, Self: daemon.Self(cfg), Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()})
+			client, err := kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()})
 			if err != nil {
 				return err
 			}

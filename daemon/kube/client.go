@@ -37,6 +37,9 @@ type Options struct {
 	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.
 	Namespace string
+	// TokenFile has the renewed token of RunRenewal. It is used in place of the kubeconfig's where that is of the same identity and
+	// ends earlier. "" for none.
+	TokenFile string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
 	// OnHealth may be nil. It is called once for each kind of failure, however often it occurs, and with nil when
@@ -48,6 +51,8 @@ type Options struct {
 
 	// wrap lets a test record requests and fake responses.
 	wrap func(http.RoundTripper) http.RoundTripper
+	// renewLook is the constant's value in a test.
+	renewLook time.Duration
 }
 
 // Client talks to one API server. All its methods may be called concurrently.

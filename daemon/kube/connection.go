@@ -22,8 +22,9 @@ type connection struct {
 	options Options
 	host    string // the server's address in the first kubeconfig, which the requests have
 	now     atomic.Pointer[http.RoundTripper]
-	success atomic.Int64  // when a request last succeeded, in nanoseconds since the epoch
-	stale   chan struct{} // receives when the server responds with 401
+	config  atomic.Pointer[rest.Config] // what now was made of
+	success atomic.Int64                // when a request last succeeded, in nanoseconds since the epoch
+	stale   chan struct{}               // receives when the server responds with 401
 
 	mu   sync.Mutex
 	read [sha256.Size]byte // of the file that is in use
@@ -76,10 +77,12 @@ func look(path string) (stamp, [sha256.Size]byte) {
 // a watch under way continues to its end.
 func (t *connection) use(config *rest.Config) error {
 	tune(config, t.options)
+	preferRenewed(config, t.options.TokenFile)
 	next, err := rest.TransportFor(config)
 	if err != nil {
 		return fmt.Errorf("kubeconfig %q: %w", t.options.Kubeconfig, err)
 	}
+	t.config.Store(config)
 	if before := t.now.Swap(&next); before != nil && *before != next {
 		utilnet.CloseIdleConnectionsFor(*before)
 	}
@@ -154,6 +157,32 @@ func (t *connection) reread() (bool, error) {
 	}
 	t.read = read
 	return true, nil
+}
+
+// preferRenewed has a configuration use the renewed token, if that succeeds its own.
+func preferRenewed(config *rest.Config, file string) {
+	if file == "" || config.BearerTokenFile == file {
+		return
+	}
+	renewed := &rest.Config{BearerTokenFile: file}
+	if credentialOf(renewed).succeeds(credentialOf(config)) {
+		config.BearerToken, config.BearerTokenFile = "", file
+	}
+}
+
+// renewed uses the token that was renewed. Where the kubeconfig names its file, client-go reads it again by itself, within a
+// minute and after a 401.
+func (t *connection) renewed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	config, err := loadKubeconfig(t.options.Kubeconfig)
+	switch {
+	case err != nil:
+		return err
+	case config.Host+config.APIPath != t.host:
+		return ErrOtherServer
+	}
+	return t.use(config)
 }
 
 const (

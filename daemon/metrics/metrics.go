@@ -60,6 +60,8 @@ type Health struct {
 	Ready       bool      // claims can be provisioned: the same as /readyz
 	APIUp       bool      // the API was read, and no request fails now
 	LastSuccess time.Time // when the API server last accepted a request or sent something; zero is never
+	// CredentialExpiry is when the kubeconfig's credential ends; zero: it does not say.
+	CredentialExpiry time.Time
 
 	DroppedNormal, DroppedWarning int64 // events that were dropped because the queue was full, since the last reload
 }
@@ -238,10 +240,11 @@ func (r roomOf) Collect(ch chan<- prometheus.Metric) {
 type healthOf struct{ health func() Health }
 
 var (
-	ready   = prometheus.NewDesc(namespace+"_ready", "1 if claims can be provisioned, 0 if they wait for the daemon or for the API; pools have pool_open.", nil, nil)
-	apiUp   = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
-	apiLast = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
-	dropped = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
+	ready            = prometheus.NewDesc(namespace+"_ready", "1 if claims can be provisioned, 0 if they wait for the daemon or for the API; pools have pool_open.", nil, nil)
+	apiUp            = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
+	credentialExpiry = prometheus.NewDesc(namespace+"_credential_expiry_timestamp_seconds", "When the credential ends with which this daemon talks to the API server; absent if that is not known.", nil, nil)
+	apiLast          = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
+	dropped          = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
 )
 
 // Describe is part of prometheus.Collector.
@@ -249,6 +252,7 @@ func (healthOf) Describe(ch chan<- *prometheus.Desc) {
 	ch <- ready
 	ch <- apiUp
 	ch <- apiLast
+	ch <- credentialExpiry
 	ch <- dropped
 }
 
@@ -261,6 +265,9 @@ func (h healthOf) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, boolean(now.Ready))
 	ch <- prometheus.MustNewConstMetric(apiUp, prometheus.GaugeValue, boolean(now.APIUp))
 	ch <- prometheus.MustNewConstMetric(apiLast, prometheus.GaugeValue, last)
+	if !now.CredentialExpiry.IsZero() {
+		ch <- prometheus.MustNewConstMetric(credentialExpiry, prometheus.GaugeValue, float64(now.CredentialExpiry.Unix()))
+	}
 	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedNormal), "Normal")
 	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedWarning), "Warning")
 }

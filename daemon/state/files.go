@@ -165,6 +165,16 @@ func WriteFile(dir, name string, text []byte, mode os.FileMode) error {
 	return replaceIn(d, name, text, mode, false)
 }
 
+// WriteFileDurable is WriteFile, and a power cut leaves the old file or the new one.
+func WriteFileDurable(dir, name string, text []byte, mode os.FileMode) error {
+	d, err := openDir(dir, "", 0, false)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return replaceIn(d, name, text, mode, true)
+}
+
 // replaceIn writes a file aside and renames it into place. A crash before the rename leaves the old
 // file and a .new that the next call removes; after it, the new file.
 func replaceIn(dir *os.File, name string, text []byte, mode os.FileMode, durable bool) error {

@@ -14,7 +14,7 @@ if [ "$1" = purge ]; then # dpkg's; rpm has no purge
 	lib=/var/lib/hostpath-provisioner
 	state=$lib/state
 	etc=/etc/hostpath-provisioner
-	for file in $state/lock $state/pools/*.json $state/pools/*.json.new $lib/lock $lib/pools/*.json $lib/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig \
+	for file in $state/lock $state/token $state/token.new $state/pools/*.json $state/pools/*.json.new $lib/lock $lib/pools/*.json $lib/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig \
 		/etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore.encrypted/hostpath-provisioner.kubeconfig; do
 		if [ -f "$file" ] || [ -L "$file" ]; then
 			rm -f "$file"

@@ -155,7 +155,7 @@ func (w *world) setUp() {
 		w.must(err)
 	}
 	another := lease("another", "node-b")
-	another.Labels = nil
+	another.Name, another.Labels = "another.program", nil
 	for _, l := range []*coordinationv1.Lease{lease("held", "node-b"), lease("free", "node-a"), another, tombstone("pvc-gone", "node-b")} {
 		_, err := w.admin.CoordinationV1().Leases(account).Create(w.ctx, l, metav1.CreateOptions{})
 		w.must(err)

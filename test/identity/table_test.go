@@ -111,7 +111,8 @@ var attempts = []attempt{
 	{"delete the lease of a shared pool", func(w *world) error {
 		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "held.hostpath-provisioner", metav1.DeleteOptions{})
 	}, "the lease of a pool is not deleted", "only tombstones are collected"},
-	{"write a lease that is no pool's", updateLease(func() *coordinationv1.Lease { l := lease("another", "node-a"); l.Labels = nil; return l }()), "the lease is of no pool", "another program's election"},
+	{"write a lease that is no pool's", updateLease(anotherLease(nil)), "the lease is of no pool", "another program's election"},
+	{"call another program's lease a pool's", updateLease(anotherLease(map[string]string{poolLabel: "another"})), "the lease is of no pool", "a pool's lease has pool and provisioner in its name"},
 	{"write a lease of kube-system", func(w *world) error {
 		l := lease("new", "node-a")
 		l.Namespace = "kube-system"
@@ -159,6 +160,13 @@ var attempts = []attempt{
 		_, err := w.a.RbacV1().ClusterRoles().Patch(w.ctx, "hostpath-provisioner:hostpath-provisioner", types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{})
 		return err
 	}, byRBAC, "no right"},
+}
+
+// anotherLease is another program's, taken in the name of node-a.
+func anotherLease(labels map[string]string) *coordinationv1.Lease {
+	l := lease("another", "node-a")
+	l.Name, l.Labels = "another.program", labels
+	return l
 }
 
 // statusWithoutSharedPools tries it until the changed parameter object counts.
