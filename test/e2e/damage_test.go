@@ -155,38 +155,48 @@ func TestFullAtEveryWrite(t *testing.T) {
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
 			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
-			class := w.Class("c", immediate)
-			looks := hosttestDir(t, "looks")
+			class, looks := w.Class("c", immediate), hosttestDir(t, "looks")
 			failed, made := 0, 0
-			for room := range 8 {
-				victim := h.made(fmt.Sprint("victim-", room), class)
-				empty := h.fill(what, room)
-				claim := w.claim(fmt.Sprint("c-", room), class, "1Ki", annotate(provisionOnNode, h.node))
-				switch w.boundOrTold(claim.Name, claim, "ProvisioningFailed", "PoolClosed", "NotEnoughSpace") {
+			for room, try := 0, 0; room < 8; try++ {
+				switch h.asksForTheLast(fmt.Sprint(try), class, looks, func() (empty func()) { return h.fill(what, room) }) {
 				case "":
 					made++
-				case "NotEnoughSpace": // the pool was looked at before the claim came: nothing was written
-					h.wantTree(pool.Of(victim.Name)...)
+				case "NotEnoughSpace": // the pool was looked at before the claim came, and nothing was written: once more
+					continue
 				default:
 					failed++
-					h.wantTree(pool.Of(victim.Name)...) // nothing half-made, between two tries
 				}
-				w.DeleteClaim(fmt.Sprint("victim-", room)) // removals go on in a full pool
-				w.Must(w.WaitVolumeGone(w.Soon(), victim.Name))
-				empty()
-				hosttest.Mount(t, "-t", "tmpfs", "none", looks) // makes the daemon look
-				hosttest.Unmount(t, looks)
-				pv := w.Bound(claim.Name)
-				h.wantTree(pool.Of(pv.Name)...)
-				w.DeleteClaim(claim.Name)
-				w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-				h.wantTree()
+				room++
 			}
 			if failed < 2 || made == 0 {
 				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
 			}
 		})
 	}
+}
+
+// asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if it was bound at once. A volume
+// is removed meanwhile, and the claim is bound when the pool is empty again.
+func (h *host) asksForTheLast(try, class, looks string, fill func() (empty func())) (told string) {
+	w := h.w
+	w.Helper()
+	victim := h.made("victim-"+try, class)
+	empty := fill()
+	claim := w.claim("c-"+try, class, "1Ki", annotate(provisionOnNode, h.node))
+	if told = w.boundOrTold(claim.Name, claim, "ProvisioningFailed", "PoolClosed", "NotEnoughSpace"); told != "" {
+		h.wantTree(pool.Of(victim.Name)...) // nothing half-made, between two tries
+	}
+	w.DeleteClaim("victim-" + try) // removals go on in a full pool
+	w.Must(w.WaitVolumeGone(w.Soon(), victim.Name))
+	empty()
+	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
+	hosttest.Unmount(w, looks)
+	pv := w.Bound(claim.Name)
+	h.wantTree(pool.Of(pv.Name)...)
+	w.DeleteClaim(claim.Name)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	h.wantTree()
+	return told
 }
 
 // fill leaves room for so many blocks or inodes of the pool, and returns what takes it back.
