@@ -136,6 +136,8 @@ func TestSilence(t *testing.T) {
 	client, faults := s.through(t, fair)
 	w := watchClaims(t, client)
 	faults.silence()
+	for silent := faults.saw([]fault{silenced}); !silent(); time.Sleep(time.Millisecond) {
+	}
 	s.CloseClientConnections() // the server's end; the client must not see it
 	select {
 	case e, open := <-w.ResultChan():
