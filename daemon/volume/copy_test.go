@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -285,4 +286,65 @@ func TestCopyAlone(t *testing.T) {
 	if st.Nlink != 2 {
 		t.Errorf("%d links", st.Nlink)
 	}
+}
+
+// A copy is limited before its first file, all of it is counted as its own, and no limit is left of one that died.
+func TestCopyLimited(t *testing.T) {
+	r, k := onXFS(t)
+	write(t, filepath.Join(r.limitedDir(t, pv), "below", "file"), "data")
+	limits := fmt.Sprint(k.limits)
+	s := limitedSpec(clone)
+	s.Origin, s.Unpublished, s.Requested, s.Quota = record.Origin{Name: pv, UID: spec(pv).ClaimUID}, true, 2<<30, 2<<30
+	for n := 1; ; n++ {
+		step := 0
+		r.atCrashPoint = func(name string) {
+			if name == "record durable" && len(k.limits) != 2 {
+				t.Errorf("limits %v before the first file", k.limits)
+			}
+			if step++; step == n {
+				panic(crash{name})
+			}
+		}
+		died := dies(func() { must(t, second(r.Create(t.Context(), r.id, s))) })
+		r = withQuotas(t, r.path, &BegunProjects{}, k)
+		if died == "" {
+			break
+		}
+		must(t, second(r.Sweep(t.Context(), r.id)))
+		if rec, err := r.Lookup(t.Context(), r.id, clone); err == nil && rec.Place != record.Emptying {
+			must(t, r.Undo(t.Context(), r.id, clone))
+		}
+		r.purgeAll(t)
+		if got := fmt.Sprint(k.limits); got != limits {
+			t.Errorf("died at %q: limits %s, want %s", died, got, limits)
+		}
+	}
+	rec := r.lookup(t, clone)
+	if l := k.limits[rec.ProjectID]; l.Bytes != 2<<30 || rec.ProjectID == r.lookup(t, pv).ProjectID {
+		t.Errorf("limit %+v of %+v", l, rec)
+	}
+	for _, name := range []string{".", "below", "below/file"} {
+		fd, err := unix.Open(filepath.Join(r.path, rec.Directory, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		if p := quota.ProjectOf(fd); p.ID != rec.ProjectID {
+			t.Errorf("%s has project %d, want %d", name, p.ID, rec.ProjectID)
+		}
+		unix.Close(fd)
+	}
+}
+
+func (r *rig) limitedDir(t testing.TB, pv string) string {
+	t.Helper()
+	return filepath.Join(r.path, r.limited(t, pv).Directory)
+}
+
+// dies returns the step after which a call died, "" if it did not.
+func dies(call func()) (step string) {
+	defer func() {
+		if c, is := recover().(crash); is {
+			step = c.step
+		}
+	}()
+	call()
+	return ""
 }

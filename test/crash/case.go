@@ -47,9 +47,21 @@ func (t *testCase) ask() { t.create(plan.ProvisionOnNode) }
 // askChosen creates a claim whose node the scheduler chose.
 func (t *testCase) askChosen() { t.create(plan.SelectedNode) }
 
+// clone creates a claim that is made from the origin. It names no node.
+func (t *testCase) clone() {
+	t.data = originData
+	t.make(func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: origin}
+	})
+}
+
 func (t *testCase) create(node string) {
+	t.make(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{node: name} })
+}
+
+func (t *testCase) make(change func(*corev1.PersistentVolumeClaim)) {
 	c := cluster.Claim(t.Namespace, t.claim, t.op.class, fmt.Sprintf("%dMi", firstMiB))
-	c.Annotations = map[string]string{node: name}
+	change(c)
 	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
 	t.Must(err, "creating a claim")
 	t.uid, t.outcome = string(made.UID), t.op.outcome
@@ -336,12 +348,15 @@ func (t *testCase) rid(where string) {
 // scrub removes everything by force, so that one fault is not found again and again.
 func (e *environment) scrub() {
 	e.die()
-	all := metav1.ListOptions{}
+	all := metav1.ListOptions{LabelSelector: "!" + originLabel}
 	core := e.Client.CoreV1()
 	e.Must(core.PersistentVolumeClaims(e.Namespace).DeleteCollection(e.ctx, metav1.DeleteOptions{}, all), "deleting claims")
-	volumes, err := core.PersistentVolumes().List(e.ctx, all)
+	volumes, err := core.PersistentVolumes().List(e.ctx, metav1.ListOptions{})
 	e.Must(err, "listing volumes")
 	for _, v := range volumes.Items {
+		if e.baseline["object "+v.Name] {
+			continue
+		}
 		v.Finalizers = nil
 		_, _ = core.PersistentVolumes().Update(e.ctx, &v, metav1.UpdateOptions{})
 		_ = core.PersistentVolumes().Delete(e.ctx, v.Name, metav1.DeleteOptions{})

@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -61,6 +66,9 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	p.Cleanup(func() error { e.die(); return nil })
 	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
 	e.killer.Arm("", 0)
+	if opt.clones() {
+		e.addOrigin()
+	}
 	e.until(func() bool { return e.killer.Quiet(calm) })
 	for thing := range e.look().things {
 		e.baseline[thing] = true
@@ -68,10 +76,39 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	return e
 }
 
+// origin is the claim that clones are made from.
+const (
+	origin      = "origin"
+	originLabel = "crash-origin"
+	originData  = "data of the origin"
+)
+
+// addOrigin makes it, with one of everything that a copy makes with a call of its own.
+func (e *environment) addOrigin() {
+	c := cluster.Claim(e.Namespace, origin, deleted, fmt.Sprintf("%dMi", firstMiB))
+	c.Labels = map[string]string{originLabel: ""}
+	made, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(e.ctx, c, metav1.CreateOptions{})
+	e.Must(err, "creating the origin")
+	if !e.until(func() bool {
+		now, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(e.ctx, origin, metav1.GetOptions{})
+		return err == nil && now.Status.Phase == corev1.ClaimBound
+	}) {
+		e.Fatalf("the origin is not bound")
+	}
+	dir := filepath.Join(e.pool, "pvc-"+string(made.UID))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	e.Must(errors.Join(os.WriteFile(in(dataFile), []byte(originData), 0o640), os.Mkdir(in("more"), 0o750), os.Link(in(dataFile), in("more/link")),
+		os.Symlink("data", in("symlink")), unix.Mkfifo(in("fifo"), 0o600), unix.Setxattr(in("more"), "user.of", []byte("more"), 0)), "writing to the origin")
+}
+
 func (e *environment) addPool() {
+	clones := ""
+	if e.opt.clones() {
+		clones = "clones = \"copy\"\n"
+	}
 	e.AddPool(harness.Pool{
 		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 256).Mount(e, e.pool) },
-		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n", e.opt.scope, dirMode, dirUID, dirGID),
+		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n%s", e.opt.scope, dirMode, dirUID, dirGID, clones),
 	})
 }
 

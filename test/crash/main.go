@@ -37,7 +37,7 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	e := build(ctx, p, opt)
 	var all report
 	for _, op := range operations {
-		if ctx.Err() == nil && strings.Contains(op.name, opt.only) {
+		if ctx.Err() == nil && strings.Contains(op.name, opt.only) && (!op.clones || opt.clones()) {
 			all = append(all, e.prove(op))
 		}
 	}

@@ -12,6 +12,7 @@ type operation struct {
 	boot      bool    // the operation is a start of the daemon: this is what it finds ...
 	dies      string  // ... after it was killed at this point of the steps ("": before any of them)
 	down      []step  // ... and this was done while it was dead
+	clones    bool    // it needs a pool that makes clones, which one of scope every-node is not
 	outcome   outcome // what the claim has to come to, wherever the daemon was killed
 }
 
@@ -21,6 +22,8 @@ const (
 	beforeStaging  = "mkdir staging/PV #1"          // a record that has not its name
 	beforeName     = "rename volumes/PV.json.new to volumes/PV.json #1"
 	beforeVisible  = "rename staging/PV to pool/PV #1" // a record and a staging directory
+	duringCopy     = "mkdir staging/PV/more #1"        // a record of a copy, and a directory with some of it
+	afterCopied    = "syncfs staging/PV #1"            // the same, with all of it
 	afterVisible   = "fsync pool #1"                   // a directory, in its place
 	afterTrash     = "fsync trash #1"                  // a directory in the trash, with its object
 	duringPurge    = "remove trash/PV~/data #1"        // one without its object
@@ -32,6 +35,7 @@ const (
 
 var (
 	ask        = []step{(*testCase).ask}
+	clone      = []step{(*testCase).clone}
 	chosen     = []step{(*testCase).askChosen}
 	drop       = []step{(*testCase).drop}
 	dropped    = []step{(*testCase).dropped}
@@ -51,6 +55,9 @@ var operations = []operation{
 	{name: "create and publish", class: deleted, steps: ask, outcome: bound},
 	{name: "take the claim, create and publish", class: consumer, steps: ask, outcome: bound},
 	{name: "create and publish where the scheduler chose", class: consumer, steps: chosen, outcome: bound},
+	{name: "clone", class: deleted, steps: clone, clones: true, outcome: bound},
+	{name: "clone where the daemon takes the claim", class: consumer, steps: clone, clones: true, outcome: bound},
+	{name: "clone, given up", class: deleted, steps: append(clone, drop...), clones: true, outcome: gone},
 	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, outcome: gone},
 	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, outcome: gone},
 	{name: "archive", class: archiving, fromBound: true, steps: drop, outcome: archived},
@@ -75,6 +82,11 @@ var operations = []operation{
 	{name: "start: directory where the scheduler chose, publish", class: consumer, steps: chosen, boot: true, dies: afterVisible, outcome: bound},
 	{name: "start: directory where the scheduler chose, undo", class: consumer, steps: chosen, boot: true, dies: afterVisible, down: dropped, outcome: gone},
 	{name: "start: directory, undo", class: deleted, steps: ask, boot: true, dies: afterVisible, down: dropped, outcome: gone},
+	{name: "start: half a copy, begin again", class: deleted, steps: clone, boot: true, dies: duringCopy, clones: true, outcome: bound},
+	{name: "start: half a copy, undo", class: deleted, steps: clone, boot: true, dies: duringCopy, down: dropped, clones: true, outcome: gone},
+	{name: "start: a copy in staging, undo", class: deleted, steps: clone, boot: true, dies: afterCopied, down: dropped, clones: true, outcome: gone},
+	{name: "start: a copy, publish", class: deleted, steps: clone, boot: true, dies: afterVisible, clones: true, outcome: bound},
+	{name: "start: a copy, undo", class: deleted, steps: clone, boot: true, dies: afterVisible, down: dropped, clones: true, outcome: gone},
 	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, outcome: gone},
 	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, outcome: gone},
 	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, outcome: bound},

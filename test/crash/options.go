@@ -77,6 +77,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
+// clones reports whether the pool makes clones.
+func (o options) clones() bool { return o.scope == "node" }
+
 // some are the indices of n out of so many, as far from each other as they can be; all for n = 0.
 // Which ones, the seed says.
 func some(all, n int, seed uint64) []int {

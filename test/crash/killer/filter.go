@@ -42,7 +42,7 @@ var harmless = append([]uint32{
 	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_GETPPID, unix.SYS_UNAME, unix.SYS_SYSINFO,
 	unix.SYS_GETRANDOM, unix.SYS_GETCWD, unix.SYS_FSTAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_STATFS, unix.SYS_FSTATFS,
 	unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_LSEEK, unix.SYS_PREAD64, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2,
-	unix.SYS_FGETXATTR, unix.SYS_OPEN_TREE, unix.SYS_CAPGET,
+	unix.SYS_FGETXATTR, unix.SYS_GETXATTR, unix.SYS_LISTXATTR, unix.SYS_OPEN_TREE, unix.SYS_CAPGET,
 	// descriptors; what a socket sends is written
 	unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_FLOCK, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1,
 	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME,

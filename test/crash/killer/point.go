@@ -33,8 +33,11 @@ const (
 // VolumeName is the name of a volume of a claim.
 var VolumeName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-// markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text).
+// markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text), and the end of another name of a tree that is copied.
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
+
+// linkKey is the name of a file with several names while a tree is copied (daemon/volume/treecopy, keyOf).
+var linkKey = regexp.MustCompile(`/\d+-\d+-\d+-\d+-\d+$`)
 
 // call names what a system call is about to do, in words that are the same for every volume; "" if
 // that does not count.
@@ -58,7 +61,7 @@ var calls = map[int32]call{
 
 	unix.SYS_MKDIRAT: onName("mkdir"), unix.SYS_MKNODAT: onName("mknod"), unix.SYS_UNLINKAT: onName("remove"),
 	unix.SYS_FCHOWNAT: onName("chown"), unix.SYS_FCHMODAT: onName("chmod"), unix.SYS_UTIMENSAT: onName("utimes"),
-	unix.SYS_LINKAT: onName("link"),
+	unix.SYS_LINKAT: onName("link"), unix.SYS_SYMLINKAT: onOther("symlink"), unix.SYS_COPY_FILE_RANGE: Scope.copyRange,
 
 	unix.SYS_FSYNC: onFile("fsync"), unix.SYS_FDATASYNC: onFile("fdatasync"), unix.SYS_SYNC_FILE_RANGE: onFile("write out"),
 	unix.SYS_SYNCFS: onFile("syncfs"), unix.SYS_FCHOWN: onFile("chown"), unix.SYS_FCHMOD: onFile("chmod"),
@@ -108,6 +111,8 @@ func (s Scope) ioctl(_ process, n *notification) string {
 	switch n.args[1] {
 	case unix.FS_IOC_SETFLAGS:
 		return s.on("setflags", fdPath(n, n.args[0]))
+	case unix.FICLONE:
+		return s.on("share blocks with", fdPath(n, n.args[0]))
 	case fsSetXattr:
 		return s.on("set project of", fdPath(n, n.args[0]))
 	default:
@@ -131,6 +136,16 @@ func onName(does string) call {
 	return func(s Scope, _ process, n *notification) string { return s.on(does, at(n, n.args[0], n.args[1])) }
 }
 
+// onOther is a call with a text, a directory's descriptor and a name.
+func onOther(does string) call {
+	return func(s Scope, _ process, n *notification) string { return s.on(does, at(n, n.args[1], n.args[2])) }
+}
+
+// copyRange writes to its second descriptor.
+func (s Scope) copyRange(_ process, n *notification) string {
+	return s.on("copy data to", fdPath(n, n.args[2]))
+}
+
 // onFile is a call with a file's descriptor.
 func onFile(does string) call {
 	return func(s Scope, _ process, n *notification) string { return s.on(does, fdPath(n, n.args[0])) }
@@ -149,7 +164,7 @@ func (s Scope) name(path string) string {
 	for _, root := range []struct{ path, name string }{{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}} {
 		below, is := strings.CutPrefix(path, root.path)
 		if is && root.path != "" && (below == "" || below[0] == '/') {
-			name := markerID.ReplaceAllString(root.name+below, "ID")
+			name := linkKey.ReplaceAllString(markerID.ReplaceAllString(root.name+below, "ID"), "/KEY")
 			if !s.Exact {
 				name = VolumeName.ReplaceAllString(name, "PV")
 			}
