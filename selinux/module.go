@@ -12,6 +12,7 @@ type PoolLabels struct {
 	Path    string // absolute and clean
 	Type    string
 	Network bool // it lies on a network filesystem, where everything has one type
+	Clones  bool // files of volumes are made that are like others
 }
 
 // networkTypes are what files have on network filesystems, by policy: those that there is none of in this
@@ -27,10 +28,13 @@ var networkTypes = []string{"nfs_t", "cifs_t", "fusefs_t", "cephfs_t"}
 func PoolsModule(pools []PoolLabels) string {
 	var b strings.Builder
 	b.WriteString("; Written by: hostpath-provisioner relabel --module\n")
-	types, network := map[string]bool{}, false
+	types, clones, network := map[string]bool{}, map[string]bool{}, false
 	for _, p := range pools {
 		network = network || p.Network
 		types[p.Type] = true
+		if p.Clones {
+			clones[p.Type] = true
+		}
 		path, private := pattern(p.Path), `/\.hostpath-provisioner`
 		filecon(&b, path, "dir", PoolType)
 		filecon(&b, path+"/.+", "any", p.Type)
@@ -40,6 +44,9 @@ func PoolsModule(pools []PoolLabels) string {
 	}
 	for _, t := range slices.Sorted(maps.Keys(types)) {
 		fmt.Fprintf(&b, "(typeattributeset hostpath_provisioner_volume_type (%s))\n", t)
+	}
+	for _, t := range slices.Sorted(maps.Keys(clones)) { // optional: our own module may be of an earlier version
+		fmt.Fprintf(&b, "(optional hostpath_provisioner_clone_%s (typeattributeset hostpath_provisioner_clone_type (%s)))\n", t, t)
 	}
 	for _, t := range networkTypes {
 		if network {

@@ -91,6 +91,18 @@ func TestRightsWithoutAUse(t *testing.T) {
 	}
 }
 
+// Files of volumes may be made and written for pools that make clones alone.
+func TestClonesByTheirConfiguration(t *testing.T) {
+	plain, clones := PoolsModule([]PoolLabels{{Path: "/srv", Type: "container_file_t"}}), PoolsModule([]PoolLabels{{Path: "/srv", Type: "container_file_t", Clones: true}})
+	const line = "(optional hostpath_provisioner_clone_container_file_t (typeattributeset hostpath_provisioner_clone_type (container_file_t)))"
+	if strings.Contains(plain, "clone") || !strings.Contains(clones, line) {
+		t.Errorf("without:\n%s\nwith:\n%s", plain, clones)
+	}
+	if got := rules(t, "hostpath_provisioner_t", "hostpath_provisioner_clone_type"); len(got) != 3 {
+		t.Errorf("%d rules: %v", len(got), got)
+	}
+}
+
 // The daemon's domain writes no unit: the generator has one of its own.
 func TestOnlyTheGeneratorWritesUnits(t *testing.T) {
 	for _, of := range []string{"init_runtime_t", "init_var_run_t", "systemd_unit"} {

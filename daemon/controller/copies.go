@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
@@ -169,8 +170,17 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 	if full := new(capacity.FullError); errors.As(err, &full) {
 		return c.spaceTaken(ctx, f, full.Room)
 	}
-	return c.createFailed(ctx, w, f, err)
+	after, failed := c.createFailed(ctx, w, f, err)
+	for _, tooMuch := range []error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(failed, tooMuch) { // another try would write it all again
+			return copyAgain, nil
+		}
+	}
+	return after, failed
 }
+
+// copyAgain is how long a copy is left alone that does not fit, or that this filesystem cannot make.
+const copyAgain = 5 * time.Minute
 
 // sourceFacts reads the claim that a clone is made of, and its volume.
 func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {

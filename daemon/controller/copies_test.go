@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +94,7 @@ func TestCopy(t *testing.T) {
 // A copy that failed is told, and begun anew by the next look.
 func TestCopyThatFails(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
-	for _, failed := range []error{volume.ErrSource, treecopy.ErrNoReflink} {
+	for _, failed := range []error{volume.ErrSource, syscall.EIO, treecopy.ErrNoReflink, syscall.EDQUOT} {
 		h, _ := w.disk.Open(t.Context())
 		if _, err := c.provision(t.Context(), h, f); err != nil {
 			t.Fatal(err)
@@ -102,8 +103,12 @@ func TestCopyThatFails(t *testing.T) {
 		disk.goOn <- failed
 		i, _ := w.claims.Get()
 		w.claims.Done(i)
-		if _, err := c.provision(t.Context(), h, f); !errors.Is(err, failed) || !strings.Contains(strings.Join(heard.of("u"), "; "), failed.Error()) {
-			t.Errorf("%v, said %q", err, strings.Join(heard.of("u"), "; "))
+		after, err := c.provision(t.Context(), h, f)
+		if said := strings.Join(heard.of("u"), "; "); !strings.Contains(said, failed.Error()) || !errors.Is(err, failed) && after != copyAgain {
+			t.Errorf("%v, after %s, said %q", err, after, said)
+		}
+		if hopeless := failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT; hopeless != (err == nil) {
+			t.Errorf("%v: returned %v", failed, err)
 		}
 	}
 	if i, _ := w.purges.Get(); i.name != "pvc-u" {

@@ -54,7 +54,9 @@ func (s *session) prepareCopy(spec Spec) error {
 		return err
 	}
 	defer unix.Close(dir)
+	s.call.copies.Store(true)
 	err = s.fill(from, dir, spec)
+	s.pool.progress(s.call)
 	s.pool.crashPoint("copied")
 	if gone := s.sameSource(spec.Origin, from); gone != nil {
 		return gone
@@ -65,6 +67,8 @@ func (s *session) prepareCopy(spec Spec) error {
 	if err := openat.Retry(func() error { return unix.Syncfs(dir) }); err != nil {
 		return wrap("writing out the copy", err)
 	}
+	s.call.copies.Store(false)
+	s.pool.progress(s.call)
 	s.pool.crashPoint("copy durable")
 	return nil
 }
@@ -140,7 +144,6 @@ func (s *session) sameSource(o record.Origin, was int) error {
 func (s *session) fill(from, to int, spec Spec) error {
 	s.pool.urgent.Add(-1)
 	defer s.pool.urgent.Add(1)
-	s.call.background.Store(true)
 	p := pace{ctx: s.ctx, pool: s.pool, call: s.call, began: time.Now()}
 	o := treecopy.Options{Full: spec.Full, Limit: spec.Requested, Step: p.giveWay}
 	return selinux.CreatedAs(spec.Label, func() error {

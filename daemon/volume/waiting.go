@@ -11,11 +11,17 @@ import (
 // file of many extents takes seconds on a healthy filesystem.
 const backgroundFactor = 4
 
+// copyFactor is the same while a volume is copied. To share the blocks of one file is one call, of a microsecond or more for
+// each of its extents; to write out all that a copy wrote is another. That storage stops responding is noticed by the pool's
+// own looks and by other calls.
+const copyFactor = 80
+
 // call is one call under way.
 type call struct {
 	about      string          // what it is about, for messages
 	id         mounts.Identity // where it works
 	background atomic.Bool
+	copies     atomic.Bool
 	got        atomic.Int64 // when it began, or the filesystem last replied, in ns since the pool's birth
 }
 
@@ -29,13 +35,16 @@ type Waiting struct {
 
 // Waiting returns the call that is waiting longest, of those that have waited for the limit or longer:
 // from its beginning, or since the last of its many entries for Purge, Sweep and List. Purges have
-// four times the limit.
+// four times the limit, and copies eighty times.
 func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.calls {
 		waited, allowed := time.Since(p.born)-time.Duration(c.got.Load()), limit
-		if c.background.Load() {
+		switch {
+		case c.copies.Load():
+			allowed *= copyFactor
+		case c.background.Load():
 			allowed *= backgroundFactor
 		}
 		if waited >= allowed && waited > longest.For {
