@@ -49,10 +49,11 @@ func (g *generation) publish(ctx context.Context, started <-chan struct{}) {
 	g.publisher.Run(ctx)
 }
 
-// ownClasses are the names of the classes of the daemon's own provisioner. The CSIDriver of an alias is another program's.
+// ownClasses are the names of the classes of the daemon's own provisioner for whose claims the scheduler chooses nodes. The
+// CSIDriver of an alias is another program's.
 func (g *generation) ownClasses() (names []string) {
 	for _, class := range g.classes.List() {
-		if class.Provisioner == g.cfg.Provisioner {
+		if g.self.Compares(class) {
 			names = append(names, class.Name)
 		}
 	}
@@ -67,7 +68,7 @@ func (g *generation) capacities() (all []storagecapacity.Object, known bool) {
 	}
 	owner := storagecapacity.Owner{Name: node.Name, UID: string(node.UID)}
 	for _, class := range g.classes.List() {
-		if class.Provisioner != g.cfg.Provisioner {
+		if !g.self.Compares(class) {
 			continue
 		}
 		bytes, closed, known := g.controller.Capacity(class)

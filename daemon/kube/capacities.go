@@ -189,7 +189,7 @@ func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won b
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"uid": d.UID, "resourceVersion": d.Version,
-			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339), driverPublishing: strconv.Itoa(d.Publishing)},
+			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339Nano), driverPublishing: strconv.Itoa(d.Publishing)},
 		},
 		"spec": map[string]any{"storageCapacity": d.Enabled},
 	})

@@ -2,10 +2,10 @@
 // CSIStorageCapacity objects, which kube-scheduler compares with what a pod's claims request before it chooses a node
 // (pkg/scheduler/framework/plugins/volumebinding, hasEnoughCapacity).
 //
-// There is one object for each class of the daemon's own provisioner, for this node alone, owned by its Node. Both capacity
-// and maximumVolumeSize are what one more volume can get. An object is raised at once, because a raised one wakes the
-// pods that wait; it is lowered with the next spare request, because a claim that comes too early is refused and given back.
-// All of a node's requests are paid from one budget.
+// There is one object for each class of the daemon's own provisioner with WaitForFirstConsumer, for this node alone, owned by its
+// Node; the scheduler compares nothing for other classes. Both capacity and maximumVolumeSize are what one more volume can get. An
+// object is raised at once, because a raised one wakes the pods that wait; it is lowered some seconds later, because a claim
+// that comes too early is refused and given back. All of a node's requests are paid from one budget, and what is due takes turns.
 //
 // The scheduler looks at the objects when the CSIDriver of the provisioner's name has storageCapacity: true, and from then on
 // chooses no node that has none. So the Publisher sets that only after it has published, and Review keeps, for each class,

@@ -118,7 +118,7 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
-	class := w.Class("c", wait)
+	class, now := w.Class("c", wait), w.Class("now", immediate)
 	small := w.newHost("small").run()
 	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "large").run()
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[small.node] > 60 && all[large.node] > 180 })
@@ -149,6 +149,9 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w.deletePod("another")
 	w.DeleteClaim("other")
 	w.Bound("waits")
+	if all := w.published(now); len(all) > 0 {
+		t.Errorf("published for a class whose claims the scheduler chooses no nodes for: %v", all)
+	}
 }
 
 // A node of an earlier version, or one that does not publish, gets volumes as before; and when no node publishes any more
