@@ -107,7 +107,7 @@ func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolume
 
 // remind reports what other daemons may have reported in the same words: their event is this one.
 func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
-	said, err := c.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
+	said, _, err := c.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
 	if err != nil || time.Since(said) < plan.RemindEvery {
 		return err
 	}

@@ -45,8 +45,8 @@ type Reader interface {
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
-	// EventLastWritten returns when an event was written last, by any daemon; zero is never.
-	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (time.Time, error)
+	// EventLastWritten returns when an event was written last, by any daemon, and its message; the zero time is never.
+	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (at time.Time, text string, err error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
 	// GetDriver returns the CSIDriver of this name.

@@ -113,8 +113,8 @@ func (a *asking) NodeExists(_ context.Context, name string) (bool, error) {
 	return a.node, nil
 }
 
-func (a *asking) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
-	return a.said, nil
+func (a *asking) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, string, error) {
+	return a.said, "", nil
 }
 
 func TestInquire(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // explainer tells claims without a node that they fit on none (plan, unplaced.go). All of it is of one goroutine.
@@ -25,7 +26,9 @@ type unplacedClaim struct {
 	since   time.Time // when that was seen first
 	missing time.Time // when it was seen first that it fits on no node; zero: it may fit on one
 	due     time.Time // when it is looked at again
-	told    bool      // by this process
+	asked   bool      // whether a daemon told it
+	told    time.Time // when one did last, as far as this node knows; zero: none did
+	message string    // that it was told
 }
 
 const (
@@ -115,14 +118,33 @@ func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, st
 	if e.looks++; e.looks > explainLooks || time.Since(e.failed) < explainFailed {
 		return plan.Verdict{Action: plan.Wait, After: explainPause}, nil
 	}
-	if !state.told {
-		// The event has the same name on every node, whatever it says (plan.OneEvent).
-		said, err := e.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, plan.ReasonNoNodeFits, "")
-		if err != nil || time.Since(said) < plan.RemindEvery {
-			return plan.Verdict{Action: plan.Wait, After: f.Again(plan.RemindEvery)}, err
+	if !state.asked { // most nodes need not compare then for a while
+		if err := e.ask(ctx, f.Claim, state); err != nil || time.Since(state.told) < plan.RemindEvery {
+			return plan.Verdict{Action: plan.Wait, After: f.Again(plan.OffersAgain)}, err
 		}
 	}
 	return e.compare(ctx, f, state)
+}
+
+// ask reads what a claim was told by any daemon: the event has the same name on every node, whatever it says (plan.OneEvent).
+func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *unplacedClaim) error {
+	at, message, err := e.API.EventLastWritten(ctx, report.Claim(claim), corev1.EventTypeWarning, plan.ReasonNoNodeFits, "")
+	if err == nil {
+		state.asked, state.told, state.message = true, at, message
+	}
+	return err
+}
+
+// knows reports whether a claim was told a message lately, apart from its numbers, by this daemon or another one.
+func (e *explainer) knows(ctx context.Context, claim *corev1.PersistentVolumeClaim, message string, state *unplacedClaim) (bool, error) {
+	same := func() bool {
+		return time.Since(state.told) < plan.RemindEvery && words.Same(state.message) == words.Same(words.Line(message, words.MessageMax))
+	}
+	if same() {
+		return true, nil
+	}
+	err := e.ask(ctx, claim, state)
+	return same(), err
 }
 
 // compare decides with what the nodes publish, and tells the claim.
@@ -146,11 +168,14 @@ func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *un
 	if v.Action != plan.Remind {
 		return v, nil
 	}
+	if known, err := e.knows(ctx, f.Claim, v.Message, state); known || err != nil {
+		return plan.Verdict{Action: plan.Wait, After: v.After}, err
+	}
 	if !e.reportClaim(f.Claim, v, e.poolNameOf(f.Claim)) {
 		v.After = report.LimitedRetry
 		return v, nil
 	}
-	state.told = true
+	state.told, state.message = time.Now(), words.Line(v.Message, words.MessageMax)
 	v.After = e.lookAgainAfter(string(f.Claim.UID), v)
 	return v, nil
 }

@@ -52,11 +52,15 @@ func (b *board) Offers(context.Context) (map[string]*plan.Offers, error) {
 	return map[string]*plan.Offers{"c": &offers}, nil
 }
 
-func (b *board) EventLastWritten(_ context.Context, ref corev1.ObjectReference, _, _, _ string) (time.Time, error) {
+func (b *board) EventLastWritten(_ context.Context, ref corev1.ObjectReference, _, _, _ string) (time.Time, string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lookups++
-	return b.last[ref.UID], nil
+	message := ""
+	if all := b.events[ref.UID]; len(all) > 0 {
+		message = strings.TrimPrefix(all[len(all)-1], plan.ReasonNoNodeFits+": ")
+	}
+	return b.last[ref.UID], message, nil
 }
 
 func (b *board) Event(ref corev1.ObjectReference, _, reason, message string) {
@@ -82,31 +86,40 @@ func (b *board) said(uid types.UID) []string {
 // explaining runs what explains claims on so many nodes, whose pools are closed, while play goes on.
 func explaining(t *testing.T, nodes, claims int, play func(*board)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &board{api: &api{}, nodes: nodes, events: map[types.UID][]string{}, last: map[types.UID]time.Time{}}
-		all := many{}
-		for i := range claims {
-			claim := waitingClaim(i, "c")
-			claim.Annotations = nil
-			claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-			all["ns/"+claim.Name] = claim
-		}
-		for i := range nodes {
-			o := flappingOptions(&mount{}, &audience{}, nil, "c", storagev1.VolumeBindingWaitForFirstConsumer, all)
-			o.Node, o.API, o.Events, o.Published = fmt.Sprint("node-", i), b, b, b
-			c := New(o)
-			c.Gate.Set(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: hostcheck.ReasonNotMounted, Severity: hostcheck.Close}}}, time.Now())
-			b.offers.Add(o.Node, hostcheck.ReasonNotMounted, 0)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() {
-				c.explain(ctx)
-				c.Run(ctx, make(chan struct{}), nil) // ends its queues
-				close(ended)
-			}()
-			defer func() { cancel(); <-ended }()
-		}
+		b := newBoard(nodes)
+		defer b.start(t, claims)()
 		play(b)
 	})
+}
+
+func newBoard(nodes int) *board {
+	return &board{api: &api{}, nodes: nodes, events: map[types.UID][]string{}, last: map[types.UID]time.Time{}}
+}
+
+// start starts what explains claims on all nodes, and returns what ends it.
+func (b *board) start(t *testing.T, claims int) (end func()) {
+	all := many{}
+	for i := range claims {
+		claim := waitingClaim(i, "c")
+		claim.Annotations = nil
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		all["ns/"+claim.Name] = claim
+	}
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	b.change(func(b *board) { b.offers = plan.Offers{} })
+	for i := range b.nodes {
+		o := flappingOptions(&mount{}, &audience{}, nil, "c", storagev1.VolumeBindingWaitForFirstConsumer, all)
+		o.Node, o.API, o.Events, o.Published = fmt.Sprint("node-", i), b, b, b
+		c := New(o)
+		c.Gate.Set(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: hostcheck.ReasonNotMounted, Severity: hostcheck.Close}}}, time.Now())
+		b.change(func(b *board) { b.offers.Add(o.Node, hostcheck.ReasonNotMounted, 0) })
+		running.Go(func() {
+			c.explain(ctx)
+			c.Run(ctx, make(chan struct{}), nil) // ends its queues
+		})
+	}
+	return func() { cancel(); running.Wait() }
 }
 
 // One of the nodes tells each claim, once; again when something else is true, and nothing when it fits.
@@ -132,6 +145,28 @@ func TestOneNodeExplains(t *testing.T) {
 			time.Sleep(time.Hour)
 			if got := b.said("0"); len(got) != 2 {
 				t.Errorf("%d nodes: told although it fits: %q", nodes, got)
+			}
+		})
+	}
+}
+
+// What changed while daemons were restarted is told soon, although the claim was told something just before, and told once.
+func TestChangedReasonAfterARestart(t *testing.T) {
+	for _, nodes := range []int{1, 3, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBoard(nodes)
+			for i, want := range []string{"", "", "1 B, on node-x", "1 B, on node-y"} {
+				end := b.start(t, 3)
+				if name, changed := strings.CutPrefix(want, "1 B, on "); changed {
+					b.change(func(b *board) { b.offers.Add(name, "", 1) })
+				}
+				time.Sleep(3 * time.Minute)
+				for _, uid := range []types.UID{"0", "1", "2"} {
+					if got := b.said(uid); len(got) != max(1, i) || !strings.Contains(got[len(got)-1], want) {
+						t.Errorf("%d nodes, start %d: claim %s was told %q, want %q at last", nodes, i, uid, got, want)
+					}
+				}
+				end()
 			}
 		})
 	}

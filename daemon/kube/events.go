@@ -55,16 +55,17 @@ func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message st
 	}
 }
 
-// EventLastWritten returns when an event was last written by any daemon: daemons that report the same about
-// the same object write one Event object. The zero time is never, or longer ago than the API server keeps events.
-func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (time.Time, error) {
+// EventLastWritten returns when an event was last written by any daemon, and its message, which may be another one where plan.OneEvent:
+// daemons that report the same about the same object write one Event object. The zero time is never, or longer ago than the
+// API server keeps events.
+func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (at time.Time, text string, err error) {
 	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
 	object, name := &corev1.Event{}, eventName(n)
-	err := c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(object)
+	err = c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(object)
 	if absent(err, name) {
-		return time.Time{}, nil
+		return time.Time{}, "", nil
 	}
-	return object.LastTimestamp.Time, err
+	return object.LastTimestamp.Time, object.Message, err
 }
 
 // EventsDropped returns how many events were dropped since the start because the queue was full.

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 func refOf(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
@@ -87,6 +89,32 @@ func TestEvents(t *testing.T) {
 	}
 	expectEvents(t, ns, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "volume pvc-1" 1`,
 		`PersistentVolumeClaim/claim Warning PoolClosed "pool fast: it is not mounted" 5`)
+}
+
+// What a claim was told last can be read where it has one event whatever that says.
+func TestEventLastWritten(t *testing.T) {
+	ctx, ns := t.Context(), namespace(t)
+	claim := refOf(newClaim(t, plane, ns, "claim", "1"))
+	c, _ := newClient(t, Options{})
+	read := func() (time.Time, string) {
+		at, text, err := c.EventLastWritten(ctx, claim, corev1.EventTypeWarning, plan.ReasonNoNodeFits, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at, text
+	}
+	if at, text := read(); !at.IsZero() || text != "" {
+		t.Errorf("before the first one: %s, %q", at, text)
+	}
+	for _, want := range []string{"none, on node-a", "none, on node-b"} {
+		c.Event(claim, corev1.EventTypeWarning, plan.ReasonNoNodeFits, want)
+		if err := c.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if at, text := read(); text != want || time.Since(at).Abs() > time.Minute {
+			t.Errorf("%s, %q, want %q", at, text, want)
+		}
+	}
 }
 
 // An event that the API server has deleted (after --event-ttl, an hour) is created again, with the whole count.

@@ -60,8 +60,8 @@ const (
 	silentNodesAfter = 30 * time.Second
 	// turnSpan is the mean time between two nodes' looks.
 	turnSpan = 2 * time.Second
-	// offersAgain is how often the first of the nodes compares again.
-	offersAgain = time.Minute
+	// OffersAgain is how often the first of the nodes compares again.
+	OffersAgain = time.Minute
 	// turnsSlower is how many nodes further in the order the time between two looks is twice as long.
 	turnsSlower = 4
 )
@@ -78,7 +78,7 @@ func ForUnplaced(f UnplacedFacts) Verdict {
 			return v
 		}
 	}
-	return Verdict{Action: Remind, Reason: ReasonNoNodeFits, Message: f.fitsNowhere(), After: offersAgain}
+	return Verdict{Action: Remind, Reason: ReasonNoNodeFits, Message: f.fitsNowhere(), After: f.Again(OffersAgain)}
 }
 
 // OneEvent reports whether an object has one event of a reason, with the latest message: what is told depends on so many nodes
@@ -126,7 +126,7 @@ func offersUnknown(f UnplacedFacts) (Verdict, bool) {
 }
 
 func fitsElsewhere(f UnplacedFacts) (Verdict, bool) {
-	return Verdict{Action: Wait, After: f.Again(offersAgain)}, f.FitsSomewhere()
+	return Verdict{Action: Wait, After: f.Again(OffersAgain)}, f.FitsSomewhere()
 }
 
 // FitsSomewhere reports whether the claim may fit on a node, as far as that is known: where nothing is published nothing is

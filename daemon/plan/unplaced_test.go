@@ -31,7 +31,7 @@ func TestUnplacedPrecedence(t *testing.T) {
 		want   Action
 		after  time.Duration // at least
 	}{
-		{"it fits on no node", func(*UnplacedFacts) {}, Remind, offersAgain},
+		{"it fits on no node", func(*UnplacedFacts) {}, Remind, OffersAgain},
 		{"bound, and it fits on no node", func(f *UnplacedFacts) { f.Claim.Spec.VolumeName = "pv" }, Ignore, 0},
 		{"going", func(f *UnplacedFacts) { f.Claim.DeletionTimestamp = &metav1.Time{} }, Ignore, 0},
 		{"the scheduler chose a node", func(f *UnplacedFacts) { f.Claim.Annotations[SelectedNode] = them }, Ignore, 0},
@@ -42,11 +42,11 @@ func TestUnplacedPrecedence(t *testing.T) {
 		{"it fits here, before its time", func(f *UnplacedFacts) { f.Here, f.Age = 1<<30, 0 }, Ignore, 0},
 		{"before its time, and not asked", func(f *UnplacedFacts) { f.Age, f.Offers = 0, nil }, Wait, settleAfter},
 		{"not asked", func(f *UnplacedFacts) { f.Offers, f.Missing = nil, 0 }, Inquire, 0},
-		{"nothing is compared", func(f *UnplacedFacts) { f.Offers = &Offers{} }, Wait, offersAgain},
+		{"nothing is compared", func(f *UnplacedFacts) { f.Offers = &Offers{} }, Wait, OffersAgain},
 		{"a node publishes nothing, since just now", func(f *UnplacedFacts) { f.Offers.Silent, f.Missing = 1, settleAfter }, Wait, silentNodesAfter - settleAfter},
-		{"a node publishes nothing", func(f *UnplacedFacts) { f.Offers.Silent = 1 }, Remind, offersAgain},
-		{"it fits elsewhere, since just now", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30); f.Missing = 0 }, Wait, offersAgain},
-		{"a little less than it fits elsewhere", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30-1) }, Remind, offersAgain},
+		{"a node publishes nothing", func(f *UnplacedFacts) { f.Offers.Silent = 1 }, Remind, OffersAgain},
+		{"it fits elsewhere, since just now", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30); f.Missing = 0 }, Wait, OffersAgain},
+		{"a little less than it fits elsewhere", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30-1) }, Remind, OffersAgain},
 		{"it fits on no node since just now", func(f *UnplacedFacts) { f.Missing = time.Second }, Wait, settleAfter - time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -162,8 +162,8 @@ func (server) ClusterID(context.Context) (string, error)        { return cluster
 func (server) ClassProvisioner(context.Context, string) (string, error) {
 	return plan.DefaultProvisioner, nil
 }
-func (server) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, error) {
-	return time.Time{}, nil
+func (server) EventLastWritten(context.Context, corev1.ObjectReference, string, string, string) (time.Time, string, error) {
+	return time.Time{}, "", nil
 }
 
 // mute hears what the product says.
