@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi
 
 include test/controlplane/build.mk
 
@@ -40,7 +40,7 @@ demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, ste
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint shape alerts unit e2e fuzz trials ## everything that must pass to land
+test: deps lint shape alerts unit test-csi e2e fuzz trials ## everything that must pass to land
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
@@ -65,6 +65,9 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 TRIALS := model crash storm hang hostile chaos soak
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
 	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
+
+test-csi: ## csi-sanity against the CSI driver, a module of its own
+	@cd test/upstream/sanity && $(GO) test $(GOFLAGS) -count=1 .
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)

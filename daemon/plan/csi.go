@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -67,7 +68,10 @@ func LacksDriver(name string, driver *storagev1.CSIDriver) string {
 	return ""
 }
 
+// driverAfter is soon, because an administrator has just read the message.
+const driverAfter = 5 * time.Second
+
 // driverLacking: a volume with source csi is made when the cluster can use it.
 func driverLacking(f RequestFacts) (Refusal, bool) {
-	return Refusal{Help: ByItself, Reason: ReasonDriver, Message: "source " + SourceCSI + ": " + f.Driver, After: retryAfter}, f.Driver != ""
+	return Refusal{Help: ByItself, Reason: ReasonDriver, Message: "source " + SourceCSI + ": " + f.Driver, After: driverAfter}, f.Driver != ""
 }

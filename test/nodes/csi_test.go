@@ -1,0 +1,282 @@
+//go:build nodes
+
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// csiNode is the CSI driver's service on a node, and the sockets that systemd would hold for it.
+type csiNode struct {
+	sockets []*os.File
+	service *logged
+}
+
+// TestCSI is the story of volumes with source csi, on one node.
+func TestCSI(t *testing.T) {
+	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
+	t.Cleanup(w.post)
+	c := &csiNode{}
+	for _, step := range []struct {
+		title string
+		do    func(context.Context, *environment)
+	}{
+		{"a real control plane", startCluster},
+		{"a node with kubelet and containerd", oneNode},
+		{"a claim waits for the CSIDriver, with an event", c.installWithoutDriver},
+		{"kubelet registers the driver on the sockets that are there before the service", c.register},
+		{"a pod writes to its claim by fsGroup, which the mode alone does not let it", c.write},
+		{"the service is killed beneath a running pod: nothing changes, kubelet keeps the driver", c.killed},
+		{"without the daemon pods go and come, and find the data", c.withoutDaemon},
+		{"kubelet's statistics of the volume", c.statistics},
+		{"the claim grows while its pod runs", c.grows},
+		{"ReadWriteOncePod: a second pod on the node is refused", c.once},
+		{"the pool is unmounted: a pod goes, and the next one waits with the gate's sentence", c.closed},
+		{"the pool is mounted again: the pod runs, and finds the data", c.opened},
+		{"everything is deleted: the pool is empty, and nothing is mounted for a pod", c.empty},
+	} {
+		w.step(t.Context(), step.title, step.do)
+	}
+	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+}
+
+func oneNode(ctx context.Context, w *environment) {
+	w.a = w.startNode(ctx, 1, "node-a", w.makeArchive())
+	var err error
+	w.namespace, err = w.cluster.NewNamespace(ctx, "csi")
+	w.must(err, "creating a namespace")
+}
+
+func (c *csiNode) installWithoutDriver(ctx context.Context, w *environment) {
+	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
+	w.must(err, "printing the manifests")
+	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.must(w.client.StorageV1().CSIDrivers().Delete(ctx, provisioner, metav1.DeleteOptions{}), "deleting the CSIDriver")
+	w.install(ctx, w.a, 64)
+	w.class(ctx, "csi", storagev1.VolumeBindingWaitForFirstConsumer, "source", "csi", "mode", "0770")
+	claim := w.claim(ctx, "data", "csi")
+	w.createPod(ctx, w.pod("first", "data", nil, fsGroup))
+	if event := w.event(ctx, claim, "CSIDriverNotReady"); !strings.Contains(event.Message, "hostpath-provisioner manifests | kubectl apply -f -") {
+		w.Fatalf("the event does not tell what helps")
+	}
+	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests again")
+}
+
+// register listens in the node's mount namespace, as systemd does before kubelet looks, and starts the service when kubelet
+// has connected.
+func (c *csiNode) register(ctx context.Context, w *environment) {
+	for _, path := range []string{"/var/lib/kubelet/plugins/hostpath-provisioner/csi.sock", "/var/lib/kubelet/plugins_registry/hostpath-provisioner-reg.sock"} {
+		w.must(os.MkdirAll(filepath.Dir(w.a.path(path)), 0o750), "making the socket's directory")
+		socket, err := listenIn(w.a.holder.PID(), path)
+		w.must(err, "listening in the node")
+		c.sockets = append(c.sockets, socket)
+	}
+	c.start(w)
+	w.must(eventually(ctx, "the driver's registration", func() error { return c.registered(ctx, w) }), "waiting for kubelet")
+}
+
+func (c *csiNode) registered(ctx context.Context, w *environment) error {
+	node, err := w.client.StorageV1().CSINodes().Get(ctx, w.a.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == provisioner && d.NodeID == w.a.name }) {
+		return fmt.Errorf("CSINode has %+v", node.Spec.Drivers)
+	}
+	return nil
+}
+
+// listenIn makes a socket in another mount namespace. The thread stays there, and ends with its goroutine.
+func listenIn(pid int, path string) (file *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		ns, openErr := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+		if err = openErr; err != nil {
+			return
+		}
+		defer ns.Close()
+		if err = unix.Unshare(unix.CLONE_FS); err != nil {
+			return
+		}
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+			return
+		}
+		var l *net.UnixListener
+		if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err == nil {
+			l.SetUnlinkOnClose(false)
+			file, err = l.File()
+			l.Close()
+		}
+	}()
+	<-done
+	return file, err
+}
+
+// start starts the service with the sockets, as sd_listen_fds(3) has it.
+func (c *csiNode) start(w *environment) {
+	w.Helper()
+	service := w.a.daemon.Command("csi-node")
+	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh"}, service.Args...)...)
+	cmd.Env = append(service.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=csi:csi")
+	cmd.ExtraFiles = c.sockets
+	var err error
+	c.service, err = launch(cmd, w.a.file("csi-node.log"))
+	w.must(err, "starting the service")
+}
+
+func (c *csiNode) write(ctx context.Context, w *environment) {
+	w.ready(ctx, "first")
+	pv := w.bound(ctx, "data")
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != provisioner || pv.Spec.CSI.VolumeHandle != pv.Name {
+		w.Fatalf("the volume's source is %+v", pv.Spec.PersistentVolumeSource)
+	}
+	info, err := os.Lstat(w.a.path(poolDir, pv.Name))
+	w.must(err, "looking for the volume")
+	if gid := info.Sys().(*syscall.Stat_t).Gid; gid != volumeGroup || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
+		w.Fatalf("the directory is %s of group %d", info.Mode(), gid)
+	}
+	w.showf("claim data: csi %s, %s", pv.Spec.CSI.VolumeHandle, info.Mode())
+}
+
+func (c *csiNode) killed(ctx context.Context, w *environment) {
+	before, err := w.client.StorageV1().CSINodes().Get(ctx, w.a.name, metav1.GetOptions{})
+	w.must(err, "reading CSINode")
+	container := containerOf(w.ready(ctx, "first"))
+	w.must(c.service.Kill(), "killing the service")
+	w.createPod(ctx, w.pod("second", "data", []string{"first"}, fsGroup)) // its call waits in the socket
+	c.start(w)
+	w.ready(ctx, "second")
+	after, err := w.client.StorageV1().CSINodes().Get(ctx, w.a.name, metav1.GetOptions{})
+	w.must(err, "reading CSINode")
+	if after.ResourceVersion != before.ResourceVersion {
+		w.Fatalf("CSINode was changed: %+v", after.Spec.Drivers)
+	}
+	if now := containerOf(w.ready(ctx, "first")); now != container {
+		w.Fatalf("pod first has another container")
+	}
+}
+
+func (c *csiNode) withoutDaemon(ctx context.Context, w *environment) {
+	_, code, err := w.a.daemon.Stop(ctx)
+	if err != nil || code != 0 {
+		w.Fatalf("stopping the daemon: %d, %v", code, err)
+	}
+	w.deletePod(ctx, "first")
+	w.deletePod(ctx, "second")
+	c.unmounted(w)
+	w.createPod(ctx, w.pod("third", "data", []string{"first", "second"}, fsGroup))
+	w.ready(ctx, "third")
+	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
+}
+
+// unmounted checks that nothing is mounted for a pod.
+func (c *csiNode) unmounted(w *environment) {
+	w.Helper()
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.a.holder.PID()))
+	w.must(err, "reading the node's mounts")
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, "/volumes/kubernetes.io~csi/") {
+			w.Errorf("still mounted: %s", line)
+		}
+	}
+}
+
+// statistics are gathered by kubelet once a minute.
+func (c *csiNode) statistics(ctx context.Context, w *environment) {
+	err := eventually(ctx, "kubelet's statistics", func() error {
+		text, err := w.client.CoreV1().RESTClient().Get().Resource("nodes").Name(w.a.name).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var summary struct {
+			Pods []struct {
+				Volume []struct {
+					PVCRef                                       *struct{ Name string }
+					CapacityBytes, UsedBytes, Inodes, InodesUsed uint64
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &summary); err != nil {
+			return err
+		}
+		for _, pod := range summary.Pods {
+			for _, v := range pod.Volume {
+				if v.PVCRef != nil && v.PVCRef.Name == "data" && v.CapacityBytes > 0 && v.InodesUsed > 0 {
+					w.showf("claim data: %d of %d bytes, %d of %d inodes", v.UsedBytes, v.CapacityBytes, v.InodesUsed, v.Inodes)
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none of claim data")
+	})
+	w.must(err, "waiting for kubelet")
+}
+
+func (c *csiNode) grows(ctx context.Context, w *environment) {
+	before := containerOf(w.ready(ctx, "third"))
+	for _, size := range []string{"9Mi", "12Mi"} {
+		w.grow(ctx, "data", size)
+	}
+	if containerOf(w.ready(ctx, "third")) != before {
+		w.Fatalf("the pod was started again")
+	}
+	w.settledAt(ctx, "data", "12Mi")
+}
+
+func (c *csiNode) once(ctx context.Context, w *environment) {
+	w.claimOnce(ctx, "once", "csi")
+	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, fsGroup)).Name)
+	w.refusedBy(ctx, w.pod("once-placed", "once", nil, placed(w.a), fsGroup), "FailedMount")
+	w.deleteClaim(ctx, "once", "once-first")
+}
+
+func (c *csiNode) closed(ctx context.Context, w *environment) {
+	w.unmount(ctx, w.a)
+	w.deletePod(ctx, "third")
+	c.unmounted(w)
+	pod := w.createPod(ctx, w.pod("fourth", "data", []string{"third"}, fsGroup))
+	const sentence = `pool "fast" is closed: ` + poolDir + " is not a mount point"
+	_, err := cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), pod.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+	w.must(err, "waiting for the scheduler")
+	if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, sentence) {
+		w.Fatalf("the event does not say %q", sentence)
+	}
+	w.bare(w.a)
+}
+
+func (c *csiNode) opened(ctx context.Context, w *environment) {
+	w.mount(w.a)
+	w.must(w.a.daemon.WaitStatus(ctx, "1 of 1 pool"), "waiting for the gate to open")
+	w.ready(ctx, "fourth")
+}
+
+func (c *csiNode) empty(ctx context.Context, w *environment) {
+	w.deleteClaim(ctx, "data", "fourth")
+	w.purged(ctx, w.a)
+	c.unmounted(w)
+	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	w.must(c.registered(ctx, w), "looking whether kubelet has the driver still")
+}
