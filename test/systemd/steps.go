@@ -21,6 +21,7 @@ var story = []step{
 	{"a daemon that hangs is killed by the watchdog and started again", watchdog},
 	{"a bad configuration at start is not tried again; a missing kubeconfig is", badStart},
 	{"the metrics' socket: systemd listens, across a reload and a restart", socket},
+	{"the CSI driver: its mounts reach the host, its sockets stay while it restarts, and closed pools refuse", csi},
 	{"a credential takes the place of the kubeconfig's file", credential},
 	{"the check unit keeps kubelet from starting on missing storage", checkUnit},
 	{"the generator orders the units after the pools, and opens the sandbox where a pool needs it", generator},
@@ -59,7 +60,7 @@ func install(e *environment) {
 	said := e.docs("install.md", "Debian and Ubuntu", deb...)
 	e.says(said, "installed and not started", "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
 	e.docs("install.md", "An old unit of the same name")
-	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled", looks + ".socket": "static", looks: "static"} {
+	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled", looks + ".socket": "static", looks: "static", driver + ".socket": "disabled", driver: "static"} {
 		if got, _ := e.try("systemctl is-enabled " + unit); strings.TrimSpace(got) != want {
 			e.Fatalf("%s is %s, want %s", unit, got, want)
 		}
@@ -68,7 +69,7 @@ func install(e *environment) {
 		}
 	}
 	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && hostpath-provisioner version")
-	out := e.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket 2>&1 | grep hostpath || true")
+	out := e.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket hostpath-provisioner-csi.service hostpath-provisioner-csi.socket 2>&1 | grep hostpath || true")
 	if out != "" {
 		e.Fatalf("systemd-analyze verify: %s", out)
 	}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// The CSI driver's unit and its sockets.
+const (
+	driver     = service + "-csi"
+	ownSocket  = "/var/lib/kubelet/plugins/hostpath-provisioner/csi.sock"
+	findSocket = "/var/lib/kubelet/plugins_registry/hostpath-provisioner-reg.sock"
+)
+
+// csi is kubelet's part by hand. It fails when the unit gets PrivateMounts=yes, or a setting that implies it, when a system call is
+// taken from its filter, and with RemoveOnStop= of a service that has the sockets of its own.
+func csi(e *environment) {
+	dir := e.claim("for-csi", "fast")
+	target := "/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~csi/" + path.Base(dir) + "/mount"
+	e.sh("echo data > " + dir + "/file; mkdir -p " + path.Dir(target) + "; systemctl enable --now " + driver + ".socket")
+	e.is("stat -c '%a %U' "+ownSocket+" "+findSocket, "600 root\n600 root")
+	plugin, err := registration.NewRegistrationClient(e.connect(findSocket)).GetInfo(e.ctx, &registration.InfoRequest{})
+	if err != nil || plugin.Name != service || plugin.Endpoint != ownSocket {
+		e.Fatalf("the registration: %v, %v", plugin, err)
+	}
+	e.sandboxOfTheDriver()
+	node := spec.NewNodeClient(e.connect(ownSocket))
+	publish := func() error {
+		_, err := node.NodePublishVolume(e.ctx, &spec.NodePublishVolumeRequest{
+			VolumeId: path.Base(dir), TargetPath: target, VolumeContext: map[string]string{"pool": "fast", "path": dir},
+			VolumeCapability: &spec.VolumeCapability{AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}}},
+		})
+		return err
+	}
+	e.Must(publish(), "publishing")
+	e.is("cat "+target+"/file", "data") // in the host's mount namespace
+	before := e.sh("stat -c %i " + ownSocket + " " + findSocket)
+	e.sh("systemctl stop " + service + "; systemctl restart " + driver + ".service")
+	e.is("stat -c %i "+ownSocket+" "+findSocket, before)
+	e.is("cat "+target+"/file", "data")
+	e.Must(publish(), "publishing again, without the daemon")
+	e.unmount()
+	_, err = node.NodeUnpublishVolume(e.ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: path.Base(dir), TargetPath: target})
+	e.Must(err, "unpublishing without the pool")
+	e.is("ls -A "+path.Dir(target), "")
+	if err := publish(); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
+		e.Fatalf("without the pool: %v", err)
+	}
+	e.sh("mount /srv/fast; systemctl start " + service)
+	e.status("2 of 2 pools open")
+	e.kubeletElsewhere()
+	e.drop("for-csi")
+}
+
+// connect is a connection to a socket of the machine.
+func (e *environment) connect(socket string) *grpc.ClientConn {
+	c, err := grpc.NewClient(fmt.Sprintf("unix:///proc/%d/root%s", e.m.leader(), socket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	e.Must(err, "a connection")
+	return c
+}
+
+// sandboxOfTheDriver: root with two capabilities, in the host's mount namespace, without a network.
+func (e *environment) sandboxOfTheDriver() {
+	pid := e.sh("systemctl show -P MainPID " + driver)
+	status := e.sh("cat /proc/" + pid + "/status")
+	const two = 1<<2 | 1<<21 // dac_read_search 2, sys_admin 21
+	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
+		e.says(status, fmt.Sprintf("%s:\t%016x", set, two))
+	}
+	e.says(strings.Join(strings.Fields(status), " "), "NoNewPrivs: 1", "Seccomp: 2")
+	e.is("readlink /proc/"+pid+"/ns/mnt", e.sh("readlink /proc/1/ns/mnt"))
+	e.sh("systemd-analyze security --threshold=37 --no-pager " + driver + ".service")
+	for line := range strings.Lines(status) {
+		if strings.HasPrefix(line, "VmRSS:") {
+			fmt.Printf("         the CSI driver: %s\n", strings.Join(strings.Fields(line), " "))
+		}
+	}
+}
+
+// kubeletElsewhere: the generator writes the sockets' paths, and stopping the sockets' unit takes them away.
+func (e *environment) kubeletElsewhere() {
+	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "kubelet_root = \"/var/lib/k0s/kubelet\"\n")
+	e.sh("systemctl daemon-reload; systemctl stop " + driver + ".service; systemctl restart " + driver + ".socket")
+	e.sh("test -S /var/lib/k0s/kubelet/plugins/hostpath-provisioner/csi.sock; test -S /var/lib/k0s/kubelet/plugins_registry/hostpath-provisioner-reg.sock")
+	e.is("ls "+ownSocket+" "+findSocket+" 2>/dev/null || true", "")
+	e.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload; systemctl disable --now " + driver + ".socket")
+	e.is("find /var/lib/k0s -type s", "")
+}
