@@ -177,6 +177,9 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 	if f, found := laxMount(pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
+	if f, found := p.notServed(pool); found {
+		r.Findings = append(r.Findings, f)
+	}
 	if f, found := inMemory(pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}

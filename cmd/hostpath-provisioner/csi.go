@@ -4,11 +4,15 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
@@ -30,6 +34,21 @@ func (p *program) csiNodeCommand() *cobra.Command {
 			return s.Serve(c.Context(), passed[0], passed[1])
 		},
 	}
+}
+
+// notServed looks for the sockets on which kubelet finds the driver, where a pool's volumes are of it.
+func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
+	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
+	if err != nil || pool.Source != config.SourceCSI {
+		return hostcheck.Finding{}, false
+	}
+	for _, socket := range csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner) {
+		if _, err := os.Lstat(filepath.Join(p.host, socket)); err != nil {
+			return hostcheck.Finding{Reason: plan.ReasonNotServed, Severity: hostcheck.Warn,
+				Message: "source \"csi\": pods with volumes of this pool do not start on this node: there is no socket " + socket}, true
+		}
+	}
+	return hostcheck.Finding{}, false
 }
 
 // listeners are the sockets of hostpath-provisioner-csi.socket, in the order in which it lists them.

@@ -83,3 +83,24 @@ func TestCSINode(t *testing.T) {
 		t.Errorf("by hand: %s", got)
 	}
 }
+
+// check warns of a pool whose volumes nothing mounts, until both sockets are there.
+func TestNotServed(t *testing.T) {
+	h := newHost(t, "")
+	const text = "CSINotServed: source \"csi\": pods with volumes of this pool do not start on this node: there is no socket /kubelet/plugins"
+	h.write("config.toml", "node = 'node-a'\nkubelet_root = '/kubelet'\n[pool.fast]\npath = '/srv/fast'\n")
+	if got := h.call("check"); strings.Contains(got, "CSINotServed") {
+		t.Errorf("source hostPath: %s", got)
+	}
+	h.write("config.toml", "node = 'node-a'\nkubelet_root = '/kubelet'\n[pool.fast]\npath = '/srv/fast'\nsource = 'csi'\n")
+	for _, path := range csi.SocketPaths("/kubelet", "hostpath-provisioner") {
+		if got := h.call("check"); !strings.Contains(got, text) || !strings.Contains(got, "systemctl enable --now hostpath-provisioner-csi.socket") {
+			t.Errorf("without %s: %s", path, got)
+		}
+		h.must(os.MkdirAll(h.path(filepath.Dir(path)), 0o750))
+		h.must(os.WriteFile(h.path(path), nil, 0o600))
+	}
+	if got := h.call("check"); strings.Contains(got, "CSINotServed") {
+		t.Errorf("with both: %s", got)
+	}
+}

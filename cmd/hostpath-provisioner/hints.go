@@ -72,6 +72,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonModeTooOpen:          "run: chmod 0700 PATH",
 	hostcheck.ReasonPlainDirectory:       "give the pool a filesystem of its own and remove require_mount from [pool.POOL]; if it is meant, add to it: accept = [\"PlainDirectory\"]",
 	plan.ReasonLaxMount:                  "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
+	plan.ReasonNotServed:                 "run: systemctl daemon-reload; systemctl enable --now hostpath-provisioner-csi.socket",
 	plan.ReasonInMemory:                  "mount a disk at MOUNT, unless losing the volumes with every reboot is meant",
 	reasonStateUnreadable:                "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonUnitShadowed:         "remove the other unit file, then run: systemctl daemon-reload",

@@ -200,7 +200,7 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 
 // want is what the labels of a pool's volumes have to be.
 func want(pool config.Pool) selinux.Want {
-	return selinux.Want{Type: pool.SELinuxType, AnyLevel: pool.Source == config.SourceLocal}
+	return selinux.Want{Type: pool.SELinuxType, AnyLevel: pool.Source != config.SourceHost}
 }
 
 // say prints a line for what was not as it should be.

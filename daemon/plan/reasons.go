@@ -56,8 +56,9 @@ const (
 	ReasonPoolInUse             = "PoolInUse"
 	ReasonRestartNeeded         = "RestartNeeded"
 	ReasonUnitOutdated          = "UnitOutdated"
-	ReasonLaxMount              = "LaxMount" // of check alone
-	ReasonInMemory              = "InMemory" // the same
+	ReasonLaxMount              = "LaxMount"     // of check alone
+	ReasonInMemory              = "InMemory"     // the same
+	ReasonNotServed             = "CSINotServed" // the same
 	ReasonOtherNode             = "OtherNode"
 	ReasonOtherCluster          = "OtherCluster"
 	ReasonScopeChanged          = "ScopeChanged"
