@@ -167,10 +167,11 @@ func WriteFile(dir, name string, text []byte, mode os.FileMode) error {
 
 // WriteFileDurable is WriteFile, and a power cut leaves the old file or the new one.
 func WriteFileDurable(dir, name string, text []byte, mode os.FileMode) error {
-	d, err := openDir(dir, "", 0, false)
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // fsync takes no O_PATH
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+	d := os.NewFile(uintptr(fd), dir)
 	defer d.Close()
 	return replaceIn(d, name, text, mode, true)
 }

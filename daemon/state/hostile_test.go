@@ -115,11 +115,14 @@ func TestHostileRead(t *testing.T) {
 // is an error, and nothing is written through it.
 func TestHostileWrite(t *testing.T) {
 	for name, with := range plants {
-		for _, at := range []string{"pools/fast.json", "pools/fast.json.new", "status.json", "status.json.new"} {
+		for _, at := range []string{"pools/fast.json", "pools/fast.json.new", "status.json", "status.json.new", "token", "token.new"} {
 			h := plant(t, at, with)
 			err := h.within(name, func() error {
 				if strings.HasPrefix(at, "pools") {
 					return Remember(h.dir, "fast", marker("AAAA"))
+				}
+				if strings.HasPrefix(at, "token") {
+					return WriteFileDurable(h.dir, "token", []byte("t"), 0o600)
 				}
 				return WriteFile(h.dir, "status.json", []byte("{}\n"), 0o644)
 			})

@@ -1,0 +1,121 @@
+package identity
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// enrolls is a node on which nothing was configured but a pool.
+func (w *world) enrolls(node string) *rig.Daemon {
+	w.Helper()
+	dir := hosttest.Dir(w)
+	d, err := rig.New(rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = \"/srv/fast\"\n", node, filepath.Join(dir, "etc", "kubeconfig"))})
+	w.must(err)
+	return d
+}
+
+// with is a client with a kubeconfig.
+func (w *world) with(file string) kubernetes.Interface {
+	w.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	w.must(err)
+	client, err := kubernetes.NewForConfig(config)
+	w.must(err)
+	return client
+}
+
+// wantPrivate checks that a file is root's alone.
+func (w *world) wantPrivate(file string) {
+	w.Helper()
+	info, err := os.Stat(file)
+	w.must(err)
+	if info.Mode() != 0o600 {
+		w.Errorf("%s has mode %s", file, info.Mode())
+	}
+}
+
+// TestEnroll: one command gives a node its identity, and once more it changes nothing.
+func TestEnroll(t *testing.T) {
+	w := newWorld(t)
+	d := w.enrolls("node-a")
+	if out, code := d.Call("enroll"); code != 2 || !strings.Contains(out, "--admin-kubeconfig: none is named") {
+		t.Errorf("without an administrator: exit code %d\n%s", code, out)
+	}
+	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 || !strings.Contains(out, "node node-a is enrolled until") ||
+		!strings.Contains(out, "it has every right that it needs; the cluster's policies confine it to this node") || !strings.Contains(out, "next: systemctl") {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	kubeconfig, token := d.Path("etc", "kubeconfig"), d.Path("state", "token")
+	w.wantPrivate(kubeconfig)
+	w.wantPrivate(token)
+	text, err := os.ReadFile(kubeconfig)
+	w.must(err)
+	secret, err := os.ReadFile(token)
+	w.must(err)
+	if strings.Contains(string(text), string(secret)) || strings.Contains(string(text), "client-key") {
+		t.Error("the kubeconfig has a secret of its own")
+	}
+	w.a = w.with(kubeconfig)
+	w.must(create(volume("enrolled", "node-a"))(w))
+	if err := create(volume("another", "node-b"))(w); err == nil {
+		t.Error("it is not bound to its node")
+	}
+	if out, code := d.Call("enroll"); code != 0 || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("once more: exit code %d\n%s", code, out)
+	}
+	if again, err := os.ReadFile(token); err != nil || string(again) != string(secret) {
+		t.Errorf("once more the token changed, or %v", err)
+	}
+	if out, code := w.enrolls("none").Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 1 || !strings.Contains(out, `node "none": the cluster has no such node`) {
+		t.Errorf("no such node: exit code %d\n%s", code, out)
+	}
+}
+
+// TestEnrollFromStandardInput: the administrator's kubeconfig touches no disk of the node.
+func TestEnrollFromStandardInput(t *testing.T) {
+	w := newWorld(t)
+	d := w.enrolls("node-b")
+	admin, err := os.Open(w.Kubeconfig())
+	w.must(err)
+	defer admin.Close()
+	cmd := d.Command("enroll", "--admin-kubeconfig", "-")
+	cmd.Stdin = admin
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, err = w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b", metav1.GetOptions{})
+	w.must(err)
+}
+
+// TestEnrollOffline: kubeconfigs for other nodes, each bound to its own.
+func TestEnrollOffline(t *testing.T) {
+	w := newWorld(t)
+	dir := hosttest.Dir(w)
+	cmd := exec.Command(rig.Binary(), "enroll", "--all", "-o", dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, node := range []string{"node-a", "node-b"} {
+		file := filepath.Join(dir, "kubeconfig-"+node)
+		w.wantPrivate(file)
+		w.a = w.with(file)
+		w.must(create(volume("offline-"+node, node))(w))
+	}
+	out, err := exec.Command(rig.Binary(), "enroll", "--offline", "node-a", "--admin-kubeconfig", w.Kubeconfig()).Output()
+	w.must(err)
+	if _, err := clientcmd.Load(out); err != nil || !strings.Contains(string(out), "token: ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
