@@ -16,7 +16,7 @@ const setID = unix.S_ISUID | unix.S_ISGID
 
 // attributes gives a file or directory the owner, mode and extended attributes of another one, in that order: chown(2)
 // clears set-id bits and capabilities, and chmod(2) changes the mask of an ACL. Times come later.
-func (c *copier) attributes(from string, to int, st unix.Stat_t) error {
+func (c *copier) attributes(from attributed, to int, st unix.Stat_t) error {
 	if err := c.own(unix.Fchown(to, int(st.Uid), int(st.Gid)), st); err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (c *copier) mode(to int, mode uint32) error {
 }
 
 // xattrs copies extended attributes, ACLs among them.
-func (c *copier) xattrs(from string, to int) error {
+func (c *copier) xattrs(from attributed, to int) error {
 	n, err := 0, error(nil)
-	err = openat.Retry(func() error { n, err = unix.Listxattr(from, c.text); return err })
+	err = openat.Retry(func() error { n, err = from.list(c.text); return err })
 	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && n == 0 {
 		return nil
 	}
@@ -69,17 +69,37 @@ func (c *copier) xattrs(from string, to int) error {
 	return nil
 }
 
+// attributed is what has extended attributes. Those of a descriptor that is open by O_PATH are read by its magic link.
+type attributed struct {
+	fd   int
+	path bool
+}
+
+func (a attributed) list(into []byte) (int, error) {
+	if a.path {
+		return unix.Listxattr(descriptor(a.fd), into)
+	}
+	return unix.Flistxattr(a.fd, into)
+}
+
+func (a attributed) get(name string, into []byte) (int, error) {
+	if a.path {
+		return unix.Getxattr(descriptor(a.fd), name, into)
+	}
+	return unix.Fgetxattr(a.fd, name, into)
+}
+
 // label is not copied: what is made is born with the label of new volumes.
 const label = "security.selinux"
 
 // xattr copies one attribute. One that this process may not read or set, or that the filesystem keeps for itself, is
 // counted; one that is gone was removed meanwhile.
-func (c *copier) xattr(from string, to int, name string) error {
+func (c *copier) xattr(from attributed, to int, name string) error {
 	if name == label {
 		return nil
 	}
 	n, err := 0, error(nil)
-	err = openat.Retry(func() error { n, err = unix.Getxattr(from, name, c.text); return err })
+	err = openat.Retry(func() error { n, err = from.get(name, c.text); return err })
 	if errors.Is(err, unix.ENODATA) {
 		return nil
 	}

@@ -204,7 +204,7 @@ func (c *copier) up() error {
 // leave gives a directory that was copied its attributes, and goes up.
 func (c *copier) leave(name string, from int, st unix.Stat_t) error {
 	c.done.Directories++
-	if err := c.attributes(descriptor(from), c.at, st); err != nil {
+	if err := c.attributes(attributed{fd: from}, c.at, st); err != nil {
 		return err
 	}
 	if c.depth == 0 {

@@ -49,7 +49,7 @@ func (c *copier) file(fd int, name string, st unix.Stat_t) error {
 	if err := c.data(from, to, st); err != nil {
 		return err
 	}
-	if err := c.attributes(descriptor(from), to, st); err != nil {
+	if err := c.attributes(attributed{fd: from}, to, st); err != nil {
 		return err
 	}
 	c.done.Files++
@@ -223,7 +223,7 @@ func (c *copier) fifo(fd int, name string, st unix.Stat_t) error {
 	}
 	defer unix.Close(to)
 	c.done.FIFOs++
-	if err := c.attributes(descriptor(fd), to, st); err != nil {
+	if err := c.attributes(attributed{fd: fd, path: true}, to, st); err != nil {
 		return err
 	}
 	return setTimes(c.at, name, st)
