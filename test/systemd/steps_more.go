@@ -152,7 +152,7 @@ func reboot(e *environment) {
 	e.status("1 of 2 pools open")
 	e.bound("one")
 	e.claim("after-boot", "fast")
-	e.sh("mount -o loop /images/data /data")
+	e.eventually("mount -o loop /images/data /data && echo mounted", "mounted") // another process may take the loop device meanwhile
 	e.linkDisk()
 	e.status("2 of 2 pools open")
 	e.claim("after-mount", "data")
