@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 )
 
 // Kind is a kind of work that the controllers do.
@@ -112,4 +114,9 @@ func (c *Controller) Remember(m Memory) {
 	for _, w := range c.workers {
 		w.disk.Account.Forget()
 	}
+}
+
+// RememberLease puts this in the place of what the process knows of a shared pool's lease.
+func (c *Controller) RememberLease(pool string, m leadership.Memory) {
+	c.workers[pool].elector.Remember(m)
 }
