@@ -109,6 +109,16 @@ func (w *workshop) attempt(d *disks, image uint32, c call, n int) (steps []strin
 	return steps, w.call(d, pool, c)
 }
 
+// destroys reports whether a call moves or removes what may be in use.
+func (c call) destroys() bool {
+	switch c.name {
+	case "Trash", "Archive", "Undo", "PutBack", "Purge", "Sweep", "Retain":
+		return true
+	default:
+		return false
+	}
+}
+
 // hostID is what the daemon's files have in their names in a shared pool.
 func (c call) hostID() string {
 	if c.pool == sharedPool {

@@ -39,12 +39,15 @@ var events = []event{
 	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
 	{"etcd is saved", 1, nil, etcdSaved, false},
 	{"etcd is restored", 1, nil, etcdRestored, false},
+	{"the API server writes more than before it was restored", 1, nil, overtaken, true},
 	{"the watches%s break", nodes, ofNode, watchesBreak, false},
 	{"the watches%s are whole again", nodes, ofNode, watchesHeal, true},
 	{"%s is unmounted", mountPoints, mountName, unmounted, false},
 	{"%s is mounted", mountPoints, mountName, remounted, true},
 	{"the daemon looks at %s", mountPoints, mountName, looked, true},
 	{"%s starts", nodes, daemonName, started, true},
+	{"node %s goes", nodes, nodeName, nodeGoes, false},
+	{"node %s is back", nodes, nodeName, nodeBack, false},
 	{"the configuration%s changes on_delete", nodes, ofNode, reconfigured, false},
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
 }
@@ -176,7 +179,7 @@ func etcdSaved(w *worker, s *state, _ int) bool {
 		return false
 	}
 	now := s.api.unversioned()
-	s.saved = w.tree.etcds.of(now, now)
+	s.saved, s.backup = w.tree.etcds.of(now, now), s.lease
 	return true
 }
 
@@ -197,8 +200,38 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	for cell := range s.api.volumes {
 		s.api.volumes[cell].version = next(was.volumes[cell].version)
 	}
-	s.saved = 0
+	s.saved, s.lease, s.revision, s.backup = 0, s.backup, s.backup.version, lease{}
 	return true
+}
+
+// overtaken: the versions of a restored server begin at an earlier one, until enough was written.
+func overtaken(_ *worker, s *state, _ int) bool {
+	was := s.revision
+	for node := range s.daemons {
+		s.revision = max(s.revision, s.daemons[node].elector.known.version)
+	}
+	return s.revision != was
+}
+
+// nodeGoes: its daemon ends with it. The node may never be back.
+func nodeGoes(_ *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	if !d.exists || d.off || !s.spend(departures) {
+		return false
+	}
+	s.die(node)
+	d.off = true
+	return true
+}
+
+// nodeBack: a node that started again is another holder of leases.
+func nodeBack(_ *worker, s *state, node int) bool {
+	d := &s.daemons[node]
+	was := d.off
+	if was {
+		d.off, d.boot = false, 1-d.boot
+	}
+	return was
 }
 
 func watchesBreak(w *worker, s *state, node int) bool {
@@ -259,7 +292,7 @@ func looked(_ *worker, s *state, i int) bool {
 
 func started(w *worker, s *state, node int) bool {
 	d := &s.daemons[node]
-	if d.up || !d.exists {
+	if d.up || !d.exists || d.off {
 		return false
 	}
 	d.starts(s.mounted[node])

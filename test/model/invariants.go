@@ -15,6 +15,7 @@ var invariants = []invariant{
 	{"DataStays", "data goes only after the daemon itself let the object go, with policy Delete and without its claim", dataStays},
 	{"BoundStays", "the directory of a claim that is bound is whole somewhere, empty or not", boundStays},
 	{"OneDirectory", "a volume has one directory", oneDirectory},
+	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
 	{"OwnData", "what is in a volume was written by a pod of its claim", ownData},
 }
 
@@ -40,6 +41,13 @@ func boundStays(s *state, on onFile, cell int) string {
 func oneDirectory(_ *state, on onFile, _ int) string {
 	if on.twice {
 		return "it has two directories"
+	}
+	return ""
+}
+
+func oneWorker(s *state, _ onFile, cell int) string {
+	if s.rogue && s.poolOf(cell) == sharedPool {
+		return "no lease was confirmed"
 	}
 	return ""
 }

@@ -6,9 +6,11 @@ import (
 
 // worker plays steps. Each has controllers and a directory of its own, and all share what was learned.
 type worker struct {
-	tree     *tree
-	product  *product
-	workshop *workshop
+	tree      *tree
+	product   *product
+	workshop  *workshop
+	elections map[uint8]*election // by holder
+	elected   map[electing]elected
 }
 
 func newWorker(t *tree, dir string) (*worker, error) {
@@ -16,7 +18,7 @@ func newWorker(t *tree, dir string) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &worker{tree: t, product: newProduct(t), workshop: w}, nil
+	return &worker{tree: t, product: newProduct(t), workshop: w, elections: map[uint8]*election{}, elected: map[electing]elected{}}, nil
 }
 
 // image is what a pool has in a state.
@@ -43,20 +45,31 @@ type job struct {
 // begin has an idle daemon begin a piece of work.
 func (w *worker) begin(s *state, node int, j job) {
 	d := &s.daemons[node]
-	w.advance(s, node, w.tree.begin(root{job: j, setting: d.setting, memory: d.memory, open: d.open}, w.product))
+	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], role: d.roleIn(j.pool)}
+	w.advance(s, node, w.tree.begin(r, w.product))
+}
+
+// roleIn is the role in a pool, as far as there are roles.
+func (d *daemon) roleIn(pool int) role {
+	if pool != sharedPool {
+		return standing
+	}
+	return d.elector.role()
 }
 
 // advance goes on to the next step that is not local, or to the end of the work.
 func (w *worker) advance(s *state, node int, at *place) {
-	for at.asks.kind.local() {
-		at = w.tree.responded(at, w.local(s, node, at.asks), w.product)
-	}
 	d := &s.daemons[node]
+	for at.asks.kind.local() {
+		r := w.local(s, node, at.asks)
+		r.role = d.roleIn(at.root.pool)
+		at = w.tree.responded(at, r, w.product)
+	}
 	if at.asks.kind != ended {
 		d.task = at.id
 		return
 	}
-	d.task, d.memory = 0, at.memory
+	d.task, d.memory, d.fenced = 0, at.memory, false
 	w.idle(s)
 }
 
@@ -99,7 +112,7 @@ func (w *worker) step(s *state, node int) {
 // goOnWith lets the work go on with a response, before which the watch brought what it had.
 func (w *worker) goOnWith(s *state, node int, at *place, r response) {
 	d := &s.daemons[node]
-	r.stays, d.stays = d.stays, 0
+	r.stays, r.role, d.stays = d.stays, d.roleIn(at.root.pool), 0
 	w.advance(s, node, w.tree.responded(at, r, w.product))
 }
 
@@ -112,8 +125,11 @@ func (w *worker) serve(s *state, node int, o op) response {
 			return response{disk: w.tree.disks.result(moved)}
 		}
 		done := w.tree.disks.do(s.disks[pool], o.disk, w.workshop)
+		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[pool] && !s.daemons[node].fenced
 		w.put(s, pool, done.image)
 		return response{disk: done.result}
+	case readLease:
+		return response{yes: w.fence(s, node)}
 	case eachVolume:
 		now := s.api.unversioned()
 		return response{etcd: w.tree.etcds.of(now, now)}
@@ -191,7 +207,8 @@ func (w *worker) removes(s *state, cell int) bool {
 
 // die ends a node's daemon.
 func (s *state) die(node int) {
-	s.daemons[node] = daemon{exists: s.daemons[node].exists, setting: s.daemons[node].setting}
+	d := s.daemons[node]
+	s.daemons[node] = daemon{exists: d.exists, off: d.off, boot: d.boot, setting: d.setting}
 	s.settled()
 }
 

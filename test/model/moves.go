@@ -27,8 +27,12 @@ func (m move) String() string {
 	return daemonName(m.node) + " " + m.what
 }
 
-// moves calls visit with each state that can follow, in an order that depends on nothing else.
-func (w *worker) moves(s state, visit func(move, state)) {
+// moves calls each with each state that can follow, in an order that depends on nothing else.
+func (w *worker) moves(s state, each func(move, state)) {
+	visit := func(m move, after state) {
+		after.ranked()
+		each(m, after)
+	}
 	for n, e := range events {
 		for i := range e.of {
 			after := s
@@ -41,6 +45,9 @@ func (w *worker) moves(s state, visit func(move, state)) {
 	}
 	for node := range s.daemons {
 		w.daemonMoves(s, node, visit)
+		if s.has(node, sharedPool) && s.daemons[node].up {
+			w.leaseMoves(s, node, visit)
+		}
 	}
 }
 
@@ -63,6 +70,9 @@ func (w *worker) daemonMoves(s state, node int, visit func(move, state)) {
 func (w *worker) beginnings(s state, node int, visit func(move, state)) {
 	w.jobs(&s, node, w.view(&s, node), func(j job, what string) {
 		after := s
+		if j.pool == sharedPool && s.daemons[node].elector.role() != leading && !after.spend(standbys) {
+			return
+		}
 		w.begin(&after, node, j)
 		visit(move{event: -1, i: j.cell, node: node, what: what}, after)
 	})

@@ -16,6 +16,7 @@ const (
 	createVolume              // with what in which cell
 	releaseVolume             // takes the product's finalizer off
 	deleteVolume              // if it is unchanged
+	readLease                 // from the API server
 	onDisk                    // a call of daemon/volume
 )
 
@@ -26,7 +27,7 @@ func (k kind) local() bool { return k == cachedClaim || k == cachedVolume || k =
 func (k kind) writes() bool { return k == createVolume || k == releaseVolume || k == deleteVolume }
 
 var kindNames = map[kind]string{
-	getClaim: "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects",
+	getClaim: "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects", readLease: "reads the lease",
 	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
 }
 
@@ -61,7 +62,7 @@ func (o op) String() string {
 		return "calls " + o.disk.name + " of " + nameOf(o.disk.cell)
 	case getClaim:
 		return kindNames[o.kind] + " " + slotName(o.at)
-	case eachVolume:
+	case eachVolume, readLease:
 		return kindNames[o.kind]
 	}
 	return fmt.Sprint(kindNames[o.kind], " ", nameOf(o.at))
@@ -76,6 +77,7 @@ type response struct {
 	etcd   uint32 // of eachVolume (tree.etcds)
 	disk   uint32 // of a call (disks.results)
 	stays  uint8  // of which cells the watch brought before that the volume is to stay
+	role   role   // in the shared pool, from then on
 }
 
 // fault is an error of the API.

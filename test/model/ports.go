@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -127,6 +128,15 @@ func (s server) object(o op) (*corev1.PersistentVolume, error) {
 		return nil, err
 	}
 	return volumeObject(o.at, a.volume), nil
+}
+
+// ReadLease is part of leadership.Leases. It is asked by Fence alone.
+func (s server) ReadLease(context.Context, string) (*leadership.Lease, error) {
+	a, err := s.ask(op{kind: readLease})
+	if err != nil || !a.yes {
+		return nil, err
+	}
+	return fenced(s.p.self), nil
 }
 
 func (s server) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {

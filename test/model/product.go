@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // product is the product's controllers, with ports that the model responses. One worker of the model has it.
@@ -18,6 +19,8 @@ type product struct {
 	tree        *tree
 
 	running   *controller.Controller
+	self      plan.Self
+	role      role
 	responses []response // to the first steps
 	at        int        // how many of these were given
 	asks      op         // the first step without an response
@@ -39,7 +42,7 @@ func (p *product) controller(of setting) *controller.Controller {
 	}
 	self := selfOf(int(of.node))
 	c := controller.New(controller.Options{
-		Self: self, Identity: self.Node + "_boot", Gate: p.gate, Log: slog.New(slog.DiscardHandler),
+		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
 		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Events: mute{}, Metrics: mute{},
 		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
 	})
@@ -70,12 +73,11 @@ func (p *product) close() {
 // play has the product do a piece of work with these responses, up to the step that has none.
 func (p *product) play(t *tree, r root, responses []response) *place {
 	c := p.controller(r.setting)
-	p.running = c
+	p.running, p.self = c, selfOf(int(r.node))
+	p.plays(r.role)
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.played++
-	for n, open := range r.open {
-		p.gate.Set(report(n, open), time.Time{})
-	}
+	p.gate.Set(report(r.pool, r.open), time.Time{})
 	c.Remember(t.memories.value(r.memory))
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
 		panic(fmt.Sprintf("%v ended with %v", r, err))
@@ -106,10 +108,19 @@ func (p *product) ask(o op) (a response, ok bool) {
 	case p.at < len(p.responses):
 		p.at++
 		p.watch(p.responses[p.at-1].stays)
+		if role := p.responses[p.at-1].role; role != p.role {
+			p.plays(role)
+		}
 		return p.responses[p.at-1], true
 	}
 	p.asks, p.stopped = o, true
 	return response{}, false
+}
+
+// plays gives the controllers a role in the shared pool.
+func (p *product) plays(r role) {
+	p.role = r
+	p.running.RememberLease(poolNames[sharedPool], r.alike(p.self))
 }
 
 // watch brings the controllers volumes that are to stay.

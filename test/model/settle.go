@@ -91,12 +91,43 @@ func (w *worker) byItself(s *state, seen func(*state) bool) bool {
 	if seen(s) {
 		return true
 	}
+	w.elects(s)
 	for node := range s.daemons {
 		if s.daemons[node].up {
 			w.jobs(s, node, s.api, func(j job, _ string) { w.finish(s, node, j) })
 		}
 	}
+	s.ranked()
 	return seen(s)
+}
+
+// elects lets the daemons look after the lease of the shared pool, the times of which pass.
+func (w *worker) elects(s *state) {
+	for node := range s.daemons {
+		w.hears(s, node)
+		if s.daemons[node].elector.doubtful {
+			w.tends(s, node, nil)
+		}
+	}
+	for node := range s.daemons {
+		if s.has(node, sharedPool) && s.daemons[node].up && !s.led() {
+			s.waits(node)
+			w.tends(s, node, nil)
+		}
+	}
+	for node := range s.daemons {
+		w.hears(s, node)
+	}
+}
+
+// led reports whether a daemon works in the shared pool that goes on to renew its lease.
+func (s *state) led() bool {
+	for node := range s.daemons {
+		if d := &s.daemons[node]; d.up && d.elector.role() == leading && d.elector.term == s.lease.token && s.lease.holder == holderOf(node, d.boot) {
+			return true
+		}
+	}
+	return false
 }
 
 // finish does a piece of work to its end.
@@ -109,10 +140,23 @@ func (w *worker) finish(s *state, node int, j job) {
 func (w *worker) unsettled(s *state) string {
 	for _, i := range settlements {
 		for cell := range cells {
+			if s.abandoned(s.poolOf(cell)) {
+				continue // until a node is back
+			}
 			if wrong := i.broken(s, w.on(s, cell), cell); wrong != "" {
 				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
 			}
 		}
 	}
 	return ""
+}
+
+// abandoned reports whether each node that has a pool is gone.
+func (s *state) abandoned(pool int) bool {
+	for node := range s.daemons {
+		if s.has(node, pool) && !s.daemons[node].off {
+			return false
+		}
+	}
+	return true
 }

@@ -11,7 +11,8 @@ type root struct {
 	job
 	setting
 	memory uint32
-	open   [pools]bool
+	open   bool // the pool's gate
+	role   role // in the shared pool
 }
 
 // place is a place in a piece of work: what was responded until here, and what the product asks for next.

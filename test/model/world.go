@@ -66,13 +66,17 @@ type setting struct {
 // daemon is one process, and what it knows.
 type daemon struct {
 	setting
-	exists bool // the world has its node
-	up     bool
-	open   [pools]bool // the pools' gates
-	memory uint32      // what it knows of its work (tree.memories)
-	task   uint32      // the place in the tree of its work, 0 for none
-	cache  uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
-	stays  uint8       // of which cells the watch brought that the volume is to stay, while it works
+	exists  bool // the world has its node
+	off     bool // and that is gone
+	boot    uint8
+	up      bool
+	open    [pools]bool // the pools' gates
+	memory  uint32      // what it knows of its work (tree.memories)
+	task    uint32      // the place in the tree of its work, 0 for none
+	cache   uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	stays   uint8       // of which cells the watch brought that the volume is to stay, while it works
+	fenced  bool        // in that work the API server said that it leads
+	elector elector
 }
 
 // state is the whole world at one moment.
@@ -82,28 +86,36 @@ type state struct {
 	disks   [pools]uint32 // what is on the pools' filesystems (disks.images)
 	mounted [nodes][pools]bool
 	daemons [nodes]daemon
-	shared  [slots]bool  // the class of a name's claims leads to the shared pool
-	used    [slots]uint8 // how many claims of each name there were
-	wrote   [cells]bool  // a pod wrote to the volume
-	off     [cells]bool  // the daemon took its finalizer off the object, with policy Delete and without its claim
-	consent [cells]bool  // and then the object was deleted
-	left    [budgets]uint8
+	lease   lease
+	backup  lease // of the lease
+	// revision is the last version of a lease that the API server gave, or another object got.
+	revision uint8
+	rogue    bool         // a directory in the shared pool was moved or removed by work for which no lease was confirmed
+	shared   [slots]bool  // the class of a name's claims leads to the shared pool
+	used     [slots]uint8 // how many claims of each name there were
+	wrote    [cells]bool  // a pod wrote to the volume
+	off      [cells]bool  // the daemon took its finalizer off the object, with policy Delete and without its claim
+	consent  [cells]bool  // and then the object was deleted
+	left     [budgets]uint8
 }
 
 // budget bounds how often an event happens, so that the world is finite.
 type budget uint8
 
 const (
-	kills     budget = iota // of the daemon, anywhere
-	restores                // of etcd
-	policies                // changes of a volume's policy
-	deletions               // of a volume object by people
-	forced                  // finalizers taken off by people
-	unbinding               // a claim taken out of a volume object by people
-	breaks                  // of the watches
-	losses                  // requests whose response is lost, or that fail
-	unmounts                // of the pool
-	configs                 // changes of on_delete
+	kills      budget = iota // of the daemon, anywhere
+	restores                 // of etcd
+	policies                 // changes of a volume's policy
+	deletions                // of a volume object by people
+	forced                   // finalizers taken off by people
+	unbinding                // a claim taken out of a volume object by people
+	breaks                   // of the watches
+	losses                   // requests whose response is lost, or that fail
+	unmounts                 // of the pool
+	configs                  // changes of on_delete
+	elections                // terms of the shared pool's lease that begin
+	standbys                 // pieces of work that a daemon begins in the shared pool while it does not lead
+	departures               // of nodes, which may come back
 	budgets
 )
 

@@ -7,15 +7,23 @@ type world struct {
 	claims  int // of each name
 	names   int
 	archive bool // on_delete, when it begins
+	shared  int  // how many of the names are of claims in the shared pool, which two nodes have then
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
 	s := state{left: w.left}
 	s.mounted[0][nodePool] = true
-	s.daemons[0] = daemon{exists: true, setting: setting{archive: w.archive}}
-	s.daemons[0].starts(s.mounted[0])
+	for node := range s.daemons {
+		d := &s.daemons[node]
+		d.node, d.exists, d.archive = uint8(node), node == 0 || w.shared > 0, w.archive
+		s.mounted[node][sharedPool] = w.shared > 0
+		if d.exists {
+			d.starts(s.mounted[node])
+		}
+	}
 	for slot := range slots {
+		s.shared[slot] = slot < w.shared
 		s.used[slot] = uint8(lives)
 		if slot < w.names {
 			s.used[slot] = uint8(lives - w.claims)
@@ -34,6 +42,11 @@ var worlds = []world{
 	{name: "archived", names: 1, claims: 1, archive: true, left: [budgets]uint8{kills: 1, restores: 1, policies: 1, configs: 1}},
 	{name: "again", names: 1, claims: 2, left: [budgets]uint8{kills: 1, losses: 1}},
 	{name: "two", names: 2, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1}},
+	{name: "shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2}},
+	{name: "shared-deleted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, deletions: 1, policies: 1}},
+	{name: "shared-killed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, kills: 1, policies: 1}},
+	{name: "shared-restored", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 3, restores: 1}},
+	{name: "shared-gone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 3, departures: 1, losses: 1}},
 	{name: "all", names: 2, claims: 2, left: [budgets]uint8{
 		kills: 2, restores: 1, policies: 1, deletions: 1, forced: 1, unbinding: 1, breaks: 1, losses: 2, unmounts: 1, configs: 1,
 	}},
