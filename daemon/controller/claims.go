@@ -198,7 +198,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 			return after, err
 		}
 	}
-	err = h.Create(made)
+	err = c.create(ctx, w, h, f, made)
 	if full := new(capacity.FullError); errors.As(err, &full) {
 		return c.spaceTaken(ctx, f, full.Room)
 	}
@@ -238,6 +238,19 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.told(f))}, w.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
+}
+
+// create makes a claim's directory, or puts it back.
+func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, made volume.Spec) error {
+	err := h.Create(made)
+	if !errors.Is(err, volume.ErrRemoved) {
+		return err
+	}
+	if err := c.mayPutBack(ctx, w, f.Claim); err != nil {
+		return err
+	}
+	made.PutBack = true
+	return h.Create(made)
 }
 
 // unchanged asks the API server for a claim that is only remembered, because the watch broke, or that went out of what the
@@ -323,6 +336,10 @@ func (c *Controller) spaceTaken(ctx context.Context, f plan.ClaimFacts, left cap
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.
 func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
+	if errors.Is(err, leadership.ErrNotLeading) {
+		c.Log.Info("leaves a claim whose volume was removed meanwhile", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "pool", w.Name)
+		return lag, nil // the watch brings what became of it
+	}
 	signal(w.kick)
 	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
 		return 0, err

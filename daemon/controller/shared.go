@@ -3,11 +3,15 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // newElector makes the elector of a shared pool.
@@ -39,6 +43,23 @@ func (c *Controller) Leader(pool string) string {
 		return w.elector.Leader()
 	}
 	return ""
+}
+
+// mayPutBack returns nil if the volume of a claim that is to be made is to be put back, which was removed before. The API
+// server was restored to a day before it was made; or this daemon was paused after it decided to make it, and another one
+// made it, and removes it because the claim is gone.
+func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
+	switch {
+	case err != nil:
+		return c.apiFailed(report.Claim(claim), err)
+	case now == nil || now.UID != claim.UID || now.Spec.VolumeName != "":
+		return fmt.Errorf("%w: the claim changed since its volume was to be made", leadership.ErrNotLeading)
+	}
+	return nil
 }
 
 // storage is a shared pool's storage on this host, as its elector sees it.

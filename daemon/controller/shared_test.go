@@ -146,6 +146,14 @@ func (d *drawer) Trash(context.Context, mounts.Identity, string) error {
 	return d.step("trash", record.InTrash)
 }
 
+// Create finds a volume that was removed.
+func (d *drawer) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) (string, error) {
+	if !spec.PutBack {
+		return "", volume.ErrRemoved
+	}
+	return "", d.step("made again", record.InPool)
+}
+
 func (d *drawer) Resize(context.Context, mounts.Identity, string, int64) error {
 	return d.step("resize", d.record.Place)
 }
@@ -264,6 +272,9 @@ var acts = map[string]struct {
 	"undo": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.undo(ctx, w, h, record.Record{PV: pv.Name, Place: record.InPool})
 	}, "undo"},
+	"make again": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.makeAgain(ctx, w, h, pv)
+	}, "made again"},
 	"expand": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		_, err := c.expand(ctx, w, c.API.(*cluster).grow(pv))
 		return err
@@ -290,6 +301,31 @@ func TestNothingWithoutTheLease(t *testing.T) {
 			if did := api.done.String(); did != "" || err != nil && !errors.Is(err, leadership.ErrNotLeading) {
 				t.Errorf("%s, and %s: %v, did %q", name, how, err, did)
 			}
+		}
+	}
+}
+
+// makeAgain has the claim of a volume that was removed get a volume.
+func (c *Controller) makeAgain(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
+	if api := c.API.(*cluster); api.claim == nil {
+		api.claim = claim
+	}
+	facts := plan.ClaimFacts{RequestFacts: plan.RequestFacts{Self: c.Self, Pool: w.Pool}, Claim: claim}
+	return c.create(ctx, w, h, facts, volume.Spec{Record: record.Record{PV: pv.Name}})
+}
+
+// What was removed is put back for its claim alone, and as long as that waits for a volume: the decision to make one may be
+// older than the volume.
+func TestRemovedIsPutBackForItsClaim(t *testing.T) {
+	for name, now := range map[string]*corev1.PersistentVolumeClaim{
+		"another claim of its name": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "another"}},
+		"it is bound":               {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-u"}},
+	} {
+		c, w, api, _ := fenced()
+		api.claim = now
+		if err := c.makeAgain(t.Context(), w, opened(t, w), api.volume); !errors.Is(err, leadership.ErrNotLeading) || api.done.String() != "" {
+			t.Errorf("%s: %v, did %q", name, err, api.done.String())
 		}
 	}
 }

@@ -262,6 +262,9 @@ func (s *session) archivedBefore(spec Spec) (back bool, err error) {
 	if err == nil {
 		err = conflict(spec.Record, found.Record)
 	}
+	if err == nil && s.pool.hostID != "" && !spec.PutBack {
+		err = removed(record.InArchive)
+	}
 	if err == nil {
 		err = s.unarchive(spec.PV, spec.ClaimUID)
 	}

@@ -29,6 +29,9 @@ type Spec struct {
 	Full bool
 	// Copied is told what the copy has, before the volume is in its place. It may be nil.
 	Copied func(treecopy.Copied)
+	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it that is ErrRemoved: another
+	// daemon may be about to remove it, after one that was paused decided to make it. In other pools it is put back always.
+	PutBack bool
 }
 
 // Create makes a volume's directory and returns its absolute path; then both it and its record are

@@ -51,6 +51,8 @@ func (s *session) createShared(spec Spec) error {
 		return err
 	case place == record.Emptying:
 		return wrongPlace(place)
+	case !spec.PutBack && (place == record.InTrash || place == record.InArchive):
+		return removed(place)
 	}
 	if err := conflict(spec.Record, old); err != nil {
 		return err
@@ -60,6 +62,9 @@ func (s *session) createShared(spec Spec) error {
 	}
 	return s.makeDirectory(spec)
 }
+
+// removed is the error of a volume that is whole at p and was to be made.
+func removed(p record.Place) error { return fmt.Errorf("%w: it is %s", ErrRemoved, p.Describe()) }
 
 // vacant: what has a volume's name and no record is not ours.
 func (s *session) vacant(r record.Record) error {

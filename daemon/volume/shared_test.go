@@ -342,3 +342,25 @@ func TestStale(t *testing.T) {
 	}
 	steps{"create"}.of(t, a)
 }
+
+// What was removed is put back only where the caller says that it is to be: one that was paused before it made the volume
+// would take it out of the trash, while another daemon removes it.
+func TestRemovedStaysRemoved(t *testing.T) {
+	for _, removal := range []string{"trash", "archive"} {
+		dir := hosttest.Dir(t)
+		a, b := two(t, dir)
+		steps{"create", "write", removal}.of(t, b)
+		before := contents(t, dir)
+		if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrRemoved) || contents(t, dir) != before {
+			t.Errorf("%s: %v, and the pool is\n%s", removal, err, contents(t, dir))
+		}
+		again := spec(pv)
+		again.PutBack = true
+		if _, err := a.Create(t.Context(), a.id, again); err != nil {
+			t.Errorf("%s: %v", removal, err)
+		}
+		if data := readText(t, filepath.Join(dir, again.Directory, "file")); data != "data" {
+			t.Errorf("%s: the volume has %q", removal, data)
+		}
+	}
+}

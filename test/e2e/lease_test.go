@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -138,4 +140,48 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		w.Must(<-gone)
 		n.wantTree()
 	}
+}
+
+// A daemon decides to make a claim's volume and is paused. Another one takes the lease, makes the volume, and removes it when
+// the claim is gone. In the middle of that the first one wakes and goes on: it takes nothing out of the trash.
+func TestSharedPausedBeforeMaking(t *testing.T) {
+	w := newEnvironment(t)
+	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	late, other := nodes[0], nodes[1]
+	ends := make(chan struct{})
+	defer close(ends)
+	deciding, removing, goOn := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	w.behindDoor(late.host).instead(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("limit") != "1" {
+			return false
+		}
+		deciding <- struct{}{}
+		<-ends
+		return true
+	})
+	w.behindDoor(other.host).instead(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/api/v1/persistentvolumes/") {
+			removing <- struct{}{}
+			<-goOn
+		}
+		return false
+	})
+	late.run()
+	w.holder(nodes[:1], anyNode)
+	w.claim("data", w.Class("c", immediate), "1Mi")
+	<-deciding // the number of nodes is the last that it asks for
+	w.Must(late.Signal(syscall.SIGSTOP))
+	other.run()
+	pv := w.Bound("data")
+	w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte("data"), 0o600))
+	w.DeleteClaim("data")
+	<-removing
+	w.Must(late.Signal(syscall.SIGCONT))
+	w.Must(harness.Eventually(w.Soon(), func() bool {
+		_, err := os.Stat(pv.Spec.HostPath.Path)
+		return err == nil || strings.Contains(late.Log(), "leaves a claim whose volume was removed meanwhile")
+	}))
+	close(goOn)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	nodes[0].wantTree(pool.Of()...)
 }
