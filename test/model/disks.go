@@ -17,10 +17,12 @@ type disks struct {
 	images  interned[string, *image]
 	results interned[string, result]
 	specs   interned[string, volume.Spec]
+	runs    interned[run, run]
 
 	mu       sync.RWMutex
 	outcomes map[asked]*outcome
-	calls    int // that were made on the real directory
+	ended    map[uint32]*outcome // of calls that were stopped, by run
+	calls    int                 // that were made on the real directory
 }
 
 // asked is a call and the content it is made on.
@@ -29,14 +31,15 @@ type asked struct {
 	call  call
 }
 
-// outcome is what a call leaves and returns, and what it leaves when the process dies in it.
+// outcome is what a call leaves and returns, and what there is after each of its steps, of which a process that dies can
+// leave each that is different.
 type outcome struct {
 	image, result uint32
-	died          []death
+	steps, died   []left
 }
 
-// death is what a call leaves whose process dies after one of its steps.
-type death struct {
+// left is what there is after a step of a call.
+type left struct {
 	step  string
 	image uint32
 }
@@ -45,7 +48,7 @@ type death struct {
 var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrMoved)}
 
 func newDisks() *disks {
-	d := &disks{outcomes: map[asked]*outcome{}}
+	d := &disks{outcomes: map[asked]*outcome{}, ended: map[uint32]*outcome{}}
 	d.images.of(emptyPool.text(), parseImage(emptyPool))
 	d.result(moved)
 	return d
@@ -84,9 +87,11 @@ func (w *workshop) play(d *disks, image uint32, c call) *outcome {
 	seen := map[uint32]bool{image: true}
 	for n, step := range steps {
 		w.attempt(d, image, c, n)
-		if left := d.image(w.read()); !seen[left] {
-			seen[left] = true
-			o.died = append(o.died, death{step, left})
+		now := left{step, d.image(w.read())}
+		o.steps = append(o.steps, now)
+		if !seen[now.image] {
+			seen[now.image] = true
+			o.died = append(o.died, now)
 		}
 	}
 	return o
@@ -100,12 +105,12 @@ func (w *workshop) attempt(d *disks, image uint32, c call, n int) (steps []strin
 			steps = append(steps, dead.step)
 		}
 	}()
-	pool := volume.New(volume.Options{Name: poolNames[c.pool], Path: w.path, HostID: c.hostID(), AtStep: func(step string) {
+	pool := w.pool(c, func(step string) {
 		if len(steps) == n {
 			panic(died{step})
 		}
 		steps = append(steps, step)
-	}})
+	})
 	return steps, w.call(d, pool, c)
 }
 

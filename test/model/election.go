@@ -161,10 +161,13 @@ func (w *worker) plays(s state, node int, key electing, lost *loss) (r elected) 
 }
 
 // tends lets a daemon look after the lease. It reports whether something came of it that counts: a term that goes on, or not,
-// or that the daemon learned something. That a lease is renewed is nothing, as no daemon's time passes by itself. lost, if it
-// is not nil, is what becomes of its request.
-func (w *worker) tends(s *state, node int, lost *loss) bool {
+// or that the daemon learned something. That a lease is renewed is nothing, as no daemon's time passes by itself. late says
+// that it has heard nothing of the lease for long; lost, if it is not nil, is what becomes of its request.
+func (w *worker) tends(s *state, node int, late bool, lost *loss) bool {
 	before, d := *s, &s.daemons[node]
+	if late {
+		s.waits(node)
+	}
 	sent := w.elect(s, node, tend, lost).sent
 	if lost == nil && before.renewed(s, node) || lost != nil && !sent {
 		*s = before
@@ -221,15 +224,14 @@ func (w *worker) leaseMoves(s state, node int, visit func(move, state)) {
 	}
 	try("hears of the lease", func(after *state) bool {
 		w.hears(after, node)
-		w.tends(after, node, nil)
+		w.tends(after, node, false, nil)
 		return *after != s
 	})
 	after := "looks after the lease, which it has not heard of for long"
-	try(after, func(after *state) bool { after.waits(node); return w.tends(after, node, nil) })
+	try(after, func(after *state) bool { return w.tends(after, node, true, nil) })
 	for _, how := range faults(op{kind: createVolume})[:2] {
 		try(after+how.what, func(after *state) bool {
-			after.waits(node)
-			return after.spend(losses) && w.tends(after, node, &how)
+			return after.spend(losses) && w.tends(after, node, true, &how)
 		})
 	}
 }

@@ -128,6 +128,7 @@ func podWrites(w *worker, s *state, cell int) bool {
 	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(pool) || on.place != record.InPool || on.data != "" {
 		return false
 	}
+	w.meanwhile(s, pool, run{wrote: cell})
 	f := maps.Clone(w.image(s, pool).files)
 	f[nameOf(cell)+"/data"] = uidOf(cell)
 	s.disks[pool], s.wrote[cell] = w.tree.disks.image(f), true

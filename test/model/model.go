@@ -121,10 +121,10 @@ func (w *worker) serve(s *state, node int, o op) response {
 	switch o.kind {
 	case onDisk:
 		pool := int(o.disk.pool)
-		if !s.mounted[node][pool] {
+		done := w.calls(s, node, o.disk)
+		if done == nil {
 			return response{disk: w.tree.disks.result(moved)}
 		}
-		done := w.tree.disks.do(s.disks[pool], o.disk, w.workshop)
 		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[pool] && !s.daemons[node].fenced
 		w.put(s, pool, done.image)
 		return response{disk: done.result}
@@ -138,6 +138,23 @@ func (w *worker) serve(s *state, node int, o op) response {
 	r := s.api.serve(o)
 	w.letGo(s, &before, node)
 	return r
+}
+
+// calls is what a daemon's call to a pool comes to, nil where the pool is away.
+func (w *worker) calls(s *state, node int, c call) *outcome {
+	d, pool := &s.daemons[node], int(c.pool)
+	if id := d.run; id != 0 {
+		d.run = 0
+		return w.tree.disks.goOn(id, w.workshop)
+	}
+	if !s.mounted[node][pool] {
+		return nil
+	}
+	done := w.tree.disks.do(s.disks[pool], c, w.workshop)
+	if done.image != s.disks[pool] {
+		w.meanwhile(s, pool, run{other: c})
+	}
+	return done
 }
 
 // put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and one that was put back is to

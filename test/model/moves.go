@@ -54,7 +54,7 @@ func (w *worker) moves(s state, each func(move, state)) {
 // daemonMoves is what a node's daemon can do.
 func (w *worker) daemonMoves(s state, node int, visit func(move, state)) {
 	switch d := &s.daemons[node]; {
-	case !d.up:
+	case !d.up, !s.turns(node):
 	case d.task == 0:
 		w.beginnings(s, node, visit)
 		if after := s; after.spend(kills) {
@@ -136,9 +136,15 @@ func purgesWork(on onFile) bool {
 func (w *worker) goOn(s state, node int, visit func(move, state)) {
 	at := w.tree.place(s.daemons[node].task)
 	o := at.asks
-	after := s
+	after, goesOn := s, ""
+	if s.daemons[node].run != 0 {
+		goesOn = " to its end"
+	}
 	w.step(&after, node)
-	visit(move{event: -1, node: node, op: o}, after)
+	visit(move{event: -1, node: node, op: o, what: goesOn}, after)
+	if goesOn == "" {
+		w.stopped(s, node, o, visit)
+	}
 	w.killed(s, node, o, visit)
 	if after := s; o.kind != onDisk && after.spend(losses) {
 		for _, how := range faults(o) {
@@ -161,7 +167,7 @@ func (w *worker) killed(s state, node int, o op, visit func(move, state)) {
 	dead.die(node)
 	visit(move{event: -1, i: -1, node: node, what: "is killed before it " + o.String()}, dead)
 	pool := int(o.disk.pool)
-	if o.kind != onDisk || !s.mounted[node][pool] {
+	if o.kind != onDisk || !s.mounted[node][pool] || s.daemons[node].run != 0 {
 		return
 	}
 	for _, d := range w.tree.disks.do(s.disks[pool], o.disk, w.workshop).died {

@@ -106,13 +106,12 @@ func (w *worker) elects(s *state) {
 	for node := range s.daemons {
 		w.hears(s, node)
 		if s.daemons[node].elector.doubtful {
-			w.tends(s, node, nil)
+			w.tends(s, node, false, nil)
 		}
 	}
 	for node := range s.daemons {
 		if s.has(node, sharedPool) && s.daemons[node].up && !s.led() {
-			s.waits(node)
-			w.tends(s, node, nil)
+			w.tends(s, node, true, nil)
 		}
 	}
 	for node := range s.daemons {

@@ -74,6 +74,7 @@ type daemon struct {
 	memory  uint32      // what it knows of its work (tree.memories)
 	task    uint32      // the place in the tree of its work, 0 for none
 	cache   uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	run     uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
 	stays   uint8       // of which cells the watch brought that the volume is to stay, while it works
 	fenced  bool        // in that work the API server said that it leads
 	elector elector
@@ -91,6 +92,7 @@ type state struct {
 	// revision is the last version of a lease that the API server gave, or another object got.
 	revision uint8
 	rogue    bool         // a directory in the shared pool was moved or removed by work for which no lease was confirmed
+	last     uint8        // the node whose daemon moved last, while one is in the middle of its work
 	shared   [slots]bool  // the class of a name's claims leads to the shared pool
 	used     [slots]uint8 // how many claims of each name there were
 	wrote    [cells]bool  // a pod wrote to the volume
@@ -115,6 +117,8 @@ const (
 	configs                  // changes of on_delete
 	elections                // terms of the shared pool's lease that begin
 	standbys                 // pieces of work that a daemon begins in the shared pool while it does not lead
+	switches                 // from a daemon in the middle of its work to the other one
+	stops                    // of a daemon in a call to the shared pool
 	departures               // of nodes, which may come back
 	budgets
 )
@@ -192,9 +196,17 @@ func (s *state) busy() bool {
 	return false
 }
 
+// turns gives a daemon the next step. The other one may be in the middle of its work: so often as the budget has it.
+func (s *state) turns(node int) bool {
+	was := s.last
+	s.last = uint8(node)
+	return int(was) == node || s.daemons[was].task == 0 || s.spend(switches)
+}
+
 // settled forgets what only work in flight can tell: the versions of objects.
 func (s *state) settled() {
 	if !s.busy() {
+		s.last = 0
 		s.api = s.api.unversioned()
 	}
 }
