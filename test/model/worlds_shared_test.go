@@ -6,7 +6,7 @@ func TestShared(t *testing.T)         { explored(t, "shared", 0) }
 func TestSharedKilled(t *testing.T)   { explored(t, "shared-killed", 0) }
 func TestSharedPolicies(t *testing.T) { explored(t, "shared-policies", 0) }
 func TestSharedDeleted(t *testing.T)  { explored(t, "shared-deleted", 0) }
-func TestSharedStopped(t *testing.T)  { explored(t, "shared-stopped", 100_000) }
-func TestSharedRestored(t *testing.T) { explored(t, "shared-restored", 100_000) }
-func TestSharedGone(t *testing.T)     { explored(t, "shared-gone", 100_000) }
-func TestSharedBeside(t *testing.T)   { explored(t, "shared-beside", 50_000) }
+func TestSharedStopped(t *testing.T)  { explored(t, "shared-stopped", 30_000) }
+func TestSharedRestored(t *testing.T) { explored(t, "shared-restored", 30_000) }
+func TestSharedGone(t *testing.T)     { explored(t, "shared-gone", 30_000) }
+func TestSharedBeside(t *testing.T)   { explored(t, "shared-beside", 20_000) }
