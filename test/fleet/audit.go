@@ -22,14 +22,19 @@ rules:
   - level: None
 `
 
+// After so long without a request the daemons are done with something: quiet with claims, afterLess with what there is less of, which
+// the scheduler is told ten seconds later, and afterReview with a start, after which one daemon reviews the others at least 15
+// seconds after the last review.
 const (
-	quietFor = 3 * time.Second  // after so long without a request the daemons are idle
-	quietIn  = 60 * time.Second // the longest wait for that
+	quiet       = 3 * time.Second
+	afterLess   = 13 * time.Second
+	afterReview = 20 * time.Second
+	quietIn     = 2 * time.Minute
 )
 
-// settle waits until there are no requests, and returns those since the last call.
-func (f *fleet) settle(ctx context.Context) (harness.Requests, error) {
-	all, err := f.audit.Settle(ctx, quietFor, quietIn)
+// settle waits until there are no requests for a while, and returns those since the last call.
+func (f *fleet) settle(ctx context.Context, quiet time.Duration) (harness.Requests, error) {
+	all, err := f.audit.Settle(ctx, quiet, quietIn)
 	return harness.SumRequests(all), err
 }
 

@@ -14,11 +14,14 @@ import (
 
 const (
 	churnFor   = 40 * time.Second
-	churnEvery = 10 * time.Millisecond
 	churnStays = 100 // claims between the one that comes and the one that goes
 )
 
-// churn lets 100 claims a second come to one node and go again, and counts what its daemon sends to tell the scheduler of it.
+// churnRates are how many claims a second come, if the machine has the processors for it.
+var churnRates = []int{20, 100}
+
+// churn lets claims come to one node and go again, and counts what its daemon sends to tell the scheduler of it: no more when more
+// claims come.
 func (f *fleet) churn(ctx context.Context) {
 	m := f.member("churn", "1g")
 	f.Must(f.Cluster.AddNode(ctx, m.node, nil), "adding a node")
@@ -27,14 +30,20 @@ func (f *fleet) churn(ctx context.Context) {
 	ready, cancel := soon(ctx)
 	defer cancel()
 	f.Must(m.WaitReady(ready, 1), "waiting for a daemon")
-	f.count(ctx)
-	f.Say("claims come to one node and go, for %s", churnFor)
+	for _, rate := range churnRates {
+		f.count(ctx, afterLess)
+		f.churnAt(ctx, m.node, rate)
+	}
+}
+
+func (f *fleet) churnAt(ctx context.Context, node string, rate int) {
+	f.Say("%d claims a second come to one node and go, for %s", rate, churnFor)
 	began := time.Now()
-	claims := f.comeAndGo(ctx, m.node)
+	claims := f.comeAndGo(ctx, node, rate)
 	seconds := time.Since(began).Seconds()
 	all, err := f.audit.Take()
 	f.Must(err, "reading the audit log")
-	got := all[m.node]
+	got := all[node]
 	f.Say("  %d requests: %s", got.Total(), got)
 	published := 0
 	for what, n := range got {
@@ -42,20 +51,20 @@ func (f *fleet) churn(ctx context.Context) {
 			published += n
 		}
 	}
-	f.Say("  %.1f claims a second came, %d volumes were made, %d removed", float64(claims)/seconds,
-		got.Of("create persistentvolumes", ""), got.Of("delete persistentvolumes", ""))
-	if got.Of("create persistentvolumes", "") == 0 || published == 0 {
-		f.Fault("nothing was measured", "%d volumes were made, and %d requests published what the node has", got.Of("create persistentvolumes", ""), published)
+	made, removed := got.Of("create persistentvolumes", ""), got.Of("delete persistentvolumes", "")
+	f.Say("  %.1f claims a second came, %.1f volumes were made, %.1f removed", float64(claims)/seconds, float64(made)/seconds, float64(removed)/seconds)
+	if made == 0 || published == 0 {
+		f.Fault("nothing was measured", "%d volumes were made, and %d requests published what the node has", made, published)
 	}
 	f.limit("requests a second and node to publish capacity", float64(published)/seconds, 1)
 }
 
 // comeAndGo creates and deletes claims of a node at an even rate, and returns how many there were.
-func (f *fleet) comeAndGo(ctx context.Context, node string) (claims int) {
+func (f *fleet) comeAndGo(ctx context.Context, node string, rate int) (claims int) {
 	api := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace)
-	name := func(i int) string { return fmt.Sprintf("churn-%d", i) }
+	name := func(i int) string { return fmt.Sprintf("churn-%d-%d", rate, i) }
 	var all sync.WaitGroup
-	tick, end := time.NewTicker(churnEvery), time.After(churnFor)
+	tick, end := time.NewTicker(time.Second/time.Duration(rate)), time.After(churnFor)
 	defer tick.Stop()
 	for slots := make(chan struct{}, 32); ; claims++ {
 		select {

@@ -50,7 +50,7 @@ func (f *fleet) build(ctx context.Context) {
 	}
 	f.Say("preparing %d daemons", f.opt.daemons)
 	for i := range f.opt.daemons {
-		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i), "16m"))
+		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i), fmt.Sprintf("%dm", 32+16*f.opt.claims/f.opt.daemons)))
 	}
 	f.ApplyManifests(ctx, f.members[0].Daemon)
 	f.each(f.members, func(m *member) error {
