@@ -42,6 +42,17 @@ func volume(uid, node string, change ...func(*corev1.PersistentVolume)) *corev1.
 	return pv
 }
 
+// ofCSI makes it one of the daemon's own CSI driver.
+func ofCSI(change func(*corev1.CSIPersistentVolumeSource)) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		csi := &corev1.CSIPersistentVolumeSource{
+			Driver: "hostpath-provisioner", VolumeHandle: pv.Name, VolumeAttributes: map[string]string{"pool": "fast", "path": "/srv/fast/" + pv.Name},
+		}
+		change(csi)
+		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: csi}
+	}
+}
+
 // scoped makes it a volume of a pool that is not one node's.
 func scoped(scope, path string) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) {

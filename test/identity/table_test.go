@@ -39,7 +39,13 @@ var attempts = []attempt{
 	{"create a volume on `/srv/fast//x`", create(volume("14", "node-a", at("/srv/fast//x"))), noVolumes, "no daemon writes that"},
 	{"create a volume of another CSI driver with a Secret of kube-system", create(volume("15", "node-a", func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "other.example", VolumeHandle: "x", NodePublishSecretRef: &corev1.SecretReference{Namespace: "kube-system", Name: "s"}}}
-	})), "the volume's source is no directory of a pool", "hostPath and local are what the daemon writes"},
+	})), "the volume's source is no directory of a pool", "hostPath, local and its own CSI driver are what the daemon writes"},
+	{"create a CSI volume of the own driver with a Secret", create(volume("15a", "node-a", ofCSI(func(csi *corev1.CSIPersistentVolumeSource) {
+		csi.NodePublishSecretRef = &corev1.SecretReference{Namespace: "kube-system", Name: "s"}
+	}))), "the volume's source is no directory of a pool", "the driver wants none"},
+	{"create a CSI volume with another volume's handle", create(volume("15b", "node-a", ofCSI(func(csi *corev1.CSIPersistentVolumeSource) { csi.VolumeHandle = "pvc-other" }))),
+		"the volume's source is no directory of a pool", "it would be mounted with the other one's data"},
+	{"create a CSI volume with a path elsewhere", create(volume("15c", "node-a", ofCSI(func(csi *corev1.CSIPersistentVolumeSource) { csi.VolumeAttributes["path"] = "/etc" }))), notUnder, "only what the ConfigMap lists"},
 	{"create a volume on NFS", create(volume("16", "node-a", func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "files", Path: "/"}}
 	})), "the volume's source is no directory of a pool", "the same"},
@@ -205,6 +211,7 @@ var needs = map[string]func(*world) error{
 		pv.Spec.HostPath = nil
 		pv.Spec.Local = &corev1.LocalVolumeSource{Path: "/srv/fast/pvc-n2"}
 	})),
+	"a CSI volume":         create(volume("n5", "node-a", ofCSI(func(*corev1.CSIPersistentVolumeSource) {}))),
 	"a shared volume":      create(volume("n3", "", scoped("shared", "/srv/shared/pvc-n3"))),
 	"one of all nodes":     create(volume("n4", "", scoped("every-node", "/srv/every/pvc-n4"))),
 	"a larger volume":      patchVolume("pvc-to-grow", `{"spec":{"capacity":{"storage":"2Gi"}}}`),
