@@ -85,10 +85,11 @@ func (e *environment) sandboxOfTheDriver() {
 
 // kubeletElsewhere: the generator writes the sockets' paths, and stopping the sockets' unit takes them away.
 func (e *environment) kubeletElsewhere() {
-	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "kubelet_root = \"/var/lib/k0s/kubelet\"\n")
-	e.sh("systemctl daemon-reload; systemctl stop " + driver + ".service; systemctl restart " + driver + ".socket")
-	e.sh("test -S /var/lib/k0s/kubelet/plugins/hostpath-provisioner/csi.sock; test -S /var/lib/k0s/kubelet/plugins_registry/hostpath-provisioner-reg.sock")
+	e.sh("systemctl stop " + driver + ".socket")
 	e.is("ls "+ownSocket+" "+findSocket+" 2>/dev/null || true", "")
-	e.sh("rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload; systemctl disable --now " + driver + ".socket")
+	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "kubelet_root = \"/var/lib/k0s/kubelet\"\n")
+	e.sh("systemctl daemon-reload; systemctl start " + driver + ".socket")
+	e.sh("test -S /var/lib/k0s/kubelet/plugins/hostpath-provisioner/csi.sock; test -S /var/lib/k0s/kubelet/plugins_registry/hostpath-provisioner-reg.sock")
+	e.sh("systemctl disable --now " + driver + ".socket; rm /etc/hostpath-provisioner/conf.d/50-site.toml; systemctl daemon-reload")
 	e.is("find /var/lib/k0s -type s", "")
 }
