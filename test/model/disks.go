@@ -58,6 +58,8 @@ func (d *disks) result(r result) uint32 {
 	return d.results.of(fmt.Sprintf("%+v|%v", r.value, r.err), r)
 }
 
+func (d *disks) spec(s volume.Spec) uint32 { return d.specs.of(fmt.Sprintf("%+v", s), s) }
+
 func (d *disks) image(f files) uint32 { return d.images.of(f.text(), parseImage(f)) }
 
 // do is what a call makes of an image. w is the caller's own directory.

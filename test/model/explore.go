@@ -76,7 +76,7 @@ type summary struct {
 func (x *explorer) explore(ctx context.Context, first state) summary {
 	began := time.Now()
 	x.findings = map[string]finding{}
-	x.visited.add(first.hash())
+	x.visited.add(x.workers[0].canonical(&first))
 	x.parents = []edge{{}}
 	level := []reached{{first, 0}}
 	sum := summary{states: 1}
@@ -139,7 +139,7 @@ func (x *explorer) follow(w *worker, r reached) (moves int) {
 		if x.each != nil {
 			x.each(w, &r.state, m, &s)
 		}
-		if x.visited.add(s.hash()) {
+		if x.visited.add(w.canonical(&s)) {
 			fresh, by = append(fresh, s), append(by, uint32(moves-1))
 		}
 	})
@@ -174,7 +174,7 @@ func (x *explorer) check(w *worker, s *state) string {
 	}
 	var way []uint64
 	wrong := w.settle(*s, func(on *state) bool {
-		h := on.hash()
+		h := w.canonical(on)
 		if !x.settled.has(h) {
 			way = append(way, h)
 			return false

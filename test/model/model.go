@@ -11,6 +11,8 @@ type worker struct {
 	workshop  *workshop
 	elections map[uint8]*election // by holder
 	elected   map[electing]elected
+	mirrors   mirrors
+	apart     bool // mirrors are not merged
 }
 
 func newWorker(t *tree, dir string) (*worker, error) {

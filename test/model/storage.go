@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -48,8 +47,7 @@ func valueOf[T any](r result) (value T, err error) {
 }
 
 func (s storage) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) (string, error) {
-	id := s.p.tree.disks.specs.of(fmt.Sprintf("%+v", spec), spec)
-	return valueOf[string](s.askFor(call{name: "Create", cell: numberOf(spec.PV), spec: id}))
+	return valueOf[string](s.askFor(call{name: "Create", cell: numberOf(spec.PV), spec: s.p.tree.disks.spec(spec)}))
 }
 
 func (s storage) Undo(_ context.Context, _ mounts.Identity, pv string) error {

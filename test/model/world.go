@@ -93,6 +93,7 @@ type state struct {
 	revision uint8
 	rogue    bool         // a directory in the shared pool was moved or removed by work for which no lease was confirmed
 	last     uint8        // the node whose daemon moved last, while one is in the middle of its work
+	names    uint8        // that claims have in this world
 	shared   [slots]bool  // the class of a name's claims leads to the shared pool
 	used     [slots]uint8 // how many claims of each name there were
 	wrote    [cells]bool  // a pod wrote to the volume

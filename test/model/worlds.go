@@ -14,7 +14,7 @@ type world struct {
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
-	s := state{left: w.left}
+	s := state{left: w.left, names: uint8(w.names)}
 	s.mounted[0][nodePool] = true
 	for node := range s.daemons {
 		d := &s.daemons[node]
@@ -51,6 +51,9 @@ var oneNode = []world{
 
 // largest are the worlds that no time is enough for.
 var largest = []world{
+	{name: "shared-all", names: 2, claims: 1, shared: 2, left: [budgets]uint8{
+		elections: 3, switches: 2, stops: 1, standbys: 1, kills: 1, restores: 1, policies: 1, deletions: 1, departures: 1, losses: 1, unmounts: 1, breaks: 1,
+	}},
 	{name: "all", names: 2, claims: 2, left: [budgets]uint8{
 		kills: 2, restores: 1, policies: 1, deletions: 1, forced: 1, unbinding: 1, breaks: 1, losses: 2, unmounts: 1, configs: 1,
 	}},

@@ -8,6 +8,8 @@ var twoNodes = []world{
 	{name: "shared-policies", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, policies: 1}},
 	{name: "shared-deleted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, deletions: 1}},
 	{name: "shared-stopped", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, stops: 1}},
+	{name: "shared-between", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 2}},
+	{name: "shared-changed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, policies: 1}},
 	{name: "shared-restored", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, restores: 1}},
 	{name: "shared-gone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, departures: 1}},
 	{name: "shared-archived", names: 1, claims: 1, shared: 1, archive: true, left: [budgets]uint8{elections: 2, switches: 1}},
