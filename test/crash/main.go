@@ -30,7 +30,7 @@ const (
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, opt options) {
 	harness.Patience = opt.settle
-	if opt.limits != "" || opt.requests != "" {
+	if opt.limits != "" || opt.requests != "" || opt.speed {
 		playLimits(ctx, p, opt)
 		return
 	}
@@ -54,8 +54,12 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	e.Report(notProven, unknown)
 }
 
-// playLimits is the program with -limits and -requests, without a daemon and without a cluster.
+// playLimits is the program with -limits, -requests and -speed, without a daemon and without a cluster.
 func playLimits(ctx context.Context, p *harness.Program, opt options) {
+	if opt.speed {
+		p.Say("%s", speed())
+		return
+	}
 	if opt.requests != "" {
 		took, err := requestCost(opt.requests)
 		p.Must(err, "asking for projects")
@@ -65,6 +69,9 @@ func playLimits(ctx context.Context, p *harness.Program, opt options) {
 	var all report
 	for path := range strings.SplitSeq(opt.limits, ",") {
 		all = append(all, proveLimits(ctx, p, opt, path)...)
+	}
+	if opt.only != "" && len(all) == 0 {
+		return // only what limits cost was asked for
 	}
 	if !all.print(os.Stdout) {
 		p.Fault(notProven, "see the table")

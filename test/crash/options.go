@@ -27,6 +27,7 @@ type options struct {
 	printAll bool
 	limits   string // directories of filesystems with project quotas: limits alone are tried there
 	requests string // a pool's directory: the time of a request about projects is measured
+	speed    bool   // what a system call takes is measured
 }
 
 const usage = `Usage: crash [flags]
@@ -53,6 +54,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	flags.StringVar(&o.limits, "limits", "", "directories, with commas between, of filesystems that enforce project quotas and have nothing else: volumes with limits are made there, without a daemon and a cluster")
 	flags.StringVar(&o.requests, "requests", "", "directory of a pool with quota = \"project\": measure a request to the service that sets limits, and nothing else")
+	flags.BoolVar(&o.speed, "speed", false, "measure what a system call takes on this machine, and nothing else")
 	flags.BoolVar(&o.printAll, "v", false, "print each point")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -68,7 +70,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.settle <= 0 {
 		return o, errors.New("-points and -kills cannot be negative, -records, -tries and -settle must be positive")
 	}
-	if o.limits != "" || o.requests != "" {
+	if o.limits != "" || o.requests != "" || o.speed {
 		return o, nil
 	}
 	if _, err := os.Stat(o.daemon); err != nil {

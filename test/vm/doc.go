@@ -19,6 +19,7 @@
 //	devices   a suspended device, and one on which every request fails
 //	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, kills in the
 //	          middle, one before each system call (test/crash -limits)
+//	cost      what such a limit adds to a creation, and how much slower than this host the machine is
 //	boot      reboot with one of two pools missing
 //	power     SIGKILL of the machine under a load of claims, -cuts times
 //	log       dm-log-writes: the device rebuilt after each flush, on ext4 and xfs

@@ -15,21 +15,33 @@ import (
 // crashProgram is test/crash in the machine.
 const crashProgram = "/root/crash"
 
+// limitedFilesystem is made on a disk of the machine that nothing else uses.
+type limitedFilesystem struct{ name, disk, mkfs string }
+
+var limitedFilesystems = []limitedFilesystem{
+	{"ext4", "/dev/vde", "mkfs.ext4 -q -O project,quota"}, {"xfs", "/dev/vdf", "mkfs.xfs -q"},
+}
+
+// limitedMount mounts a new filesystem that enforces project quotas.
+func (p *play) limitedMount(fs limitedFilesystem) (at string, err error) {
+	at = "/mnt/" + fs.name
+	_, err = p.do(fmt.Sprintf("%s %s && mkdir -p %s && mount -o prjquota %[2]s %[3]s", fs.mkfs, fs.disk, at))
+	return at, err
+}
+
 // killedAtEachCall has test/crash kill a process before each system call with which it makes, removes, expands and limits
 // volumes, on an ext4 and an xfs with nothing else.
 func (p *play) killedAtEachCall() {
 	if !p.step("test/crash in the machine", p.loadCrash) {
 		return
 	}
-	for _, fs := range []struct{ name, disk, mkfs string }{
-		{"ext4", "/dev/vde", "mkfs.ext4 -q -O project,quota"}, {"xfs", "/dev/vdf", "mkfs.xfs -q"},
-	} {
+	for _, fs := range limitedFilesystems {
 		p.step("on "+fs.name+": killed at each system call, each volume has its limit and nothing else has one", func() (string, error) {
-			at := "/mnt/" + fs.name
-			if _, err := p.do(fmt.Sprintf("%s %s && mkdir -p %s && mount -o prjquota %[2]s %[3]s", fs.mkfs, fs.disk, at)); err != nil {
+			at, err := p.limitedMount(fs)
+			if err != nil {
 				return "", err
 			}
-			return p.crash("-limits "+at, `(?m)^all .*$|a volume takes .*`)
+			return p.crash("-limits "+at, `(?m)^all .*$`)
 		})
 	}
 }
