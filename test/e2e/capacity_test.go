@@ -178,8 +178,17 @@ func TestNodeThatPublishesNothing(t *testing.T) {
 
 // Thirty claims race for the last space of three nodes: each is bound, or it and its pod wait for a reason, and no node is promised
 // more than it has.
-func TestRaceForTheLastSpace(t *testing.T) {
-	w := newEnvironment(t)
+func TestRaceForTheLastSpace(t *testing.T) { newEnvironment(t).raceForTheLastSpace() }
+
+// It is the same where the scheduler scores nodes by their capacity.
+func TestRaceWhereCapacityScores(t *testing.T) {
+	t.Parallel()
+	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
+	(&environment{fixture.New(t, own, "scoring-race-")}).raceForTheLastSpace()
+}
+
+func (w *environment) raceForTheLastSpace() {
+	w.Helper()
 	w.driver()
 	class := w.Class("c", wait)
 	var hosts []*host
@@ -225,7 +234,7 @@ func TestRaceForTheLastSpace(t *testing.T) {
 		}
 	}
 	if n := bound(); n != 9 {
-		t.Errorf("%d claims are bound", n)
+		w.Errorf("%d claims are bound", n)
 	}
 	for _, h := range hosts {
 		w.Eventually("three volumes are promised", func() bool { return h.promised() == 60<<20 })
