@@ -234,6 +234,27 @@ func (r *rig) undoAll(t *testing.T) error {
 
 func second[T any](_ T, err error) error { return err }
 
+// A directory that is not ours has the volume's name, and the process dies wherever it does: the next one refuses the volume,
+// also where it makes the volume before it sweeps.
+func TestCrashBesideAStranger(t *testing.T) {
+	for n := 1; ; n++ {
+		r := onTmpfs(t)
+		stranger := filepath.Join(r.path, spec(pv).Directory)
+		write(t, filepath.Join(stranger, "file"), "not ours")
+		want := contents(t, stranger)
+		died, _ := stopAt(r, fmt.Sprint("#", n), func() error { return second(r.Create(t.Context(), r.id, spec(pv))) })
+		if _, err := restarted(r).Create(t.Context(), r.id, spec(pv)); !errors.Is(err, ErrForeign) {
+			t.Errorf("died at %q: got %v, want ErrForeign", died, err)
+		}
+		if got := contents(t, stranger); got != want {
+			t.Errorf("died at %q: the stranger's directory was touched:\n%s", died, got)
+		}
+		if died == "" {
+			return
+		}
+	}
+}
+
 // Another process takes the volume's name between the look and the rename. The volume is refused, and at no
 // moment, whenever the process dies, is there a record that would make the stranger's directory ours.
 func TestCrashAfterLosingTheName(t *testing.T) {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,6 +154,10 @@ func (s *session) make(spec Spec) (err error) {
 
 // makeAssigned is make of a volume that has its project, if it is to have one.
 func (s *session) makeAssigned(spec Spec) error {
+	// A record that was begun beside what is there, and left by a crash, would say that it is this volume's.
+	if there, err := exists(s.root, spec.Directory); there || err != nil {
+		return cmp.Or(err, errBegun)
+	}
 	prepare := s.prepare
 	if isCopy(spec.Record) {
 		prepare = s.prepareCopy
