@@ -199,6 +199,9 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 		}
 	}
 	err = c.create(ctx, w, h, f, made)
+	if errors.Is(err, volume.ErrConflict) {
+		pv, err = c.createRecorded(ctx, w, h, f, err)
+	}
 	if full := new(capacity.FullError); errors.As(err, &full) {
 		return c.spaceTaken(ctx, f, full.Room)
 	}
@@ -251,6 +254,17 @@ func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f
 	}
 	made.PutBack = true
 	return h.Create(made)
+}
+
+// createRecorded finishes a volume that was made while the pool had another pattern of directories, and not published: its
+// record says where it is. It returns the object for that directory, or the conflict if the record is of another kind.
+func (c *Controller) createRecorded(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, conflict error) (*corev1.PersistentVolume, error) {
+	rec, err := h.Lookup(plan.VolumeName(f.Claim))
+	if err != nil || rec == nil || rec.ClaimUID != string(f.Claim.UID) || rec.Replaced != "" {
+		return nil, conflict
+	}
+	pv := plan.NewVolume(f, rec.Directory)
+	return pv, c.create(ctx, w, h, f, spec(f, pv, rec.Directory))
 }
 
 // unchanged asks the API server for a claim that is only remembered, because the watch broke, or that went out of what the

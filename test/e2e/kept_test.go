@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -215,4 +216,33 @@ func TestArchivedByAnOlderVersion(t *testing.T) {
 		w.Must(w.WaitVolumeGone(w.Soon(), v.Name))
 	}
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json", "ours/archive/"+half.Name, "ours/archive/"+half.Name+".json")
+}
+
+// A volume was made and not published, and then the pattern of directories is another one: the claim gets the directory
+// that was made for it.
+func TestDirectoryOfAnotherPattern(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	door := w.behindDoor(h)
+	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
+		refused := r.Method == http.MethodPost && r.URL.Path == "/api/v1/persistentvolumes"
+		if refused {
+			http.Error(out, "", http.StatusServiceUnavailable)
+		}
+		return refused
+	})
+	h.run()
+	made := w.claim("made", w.Class("c", immediate), "1Mi")
+	pv := "pvc-" + string(made.UID)
+	h.wantTree(pool.Of(pv)...)
+	h.stop()
+	door.instead(func(http.ResponseWriter, *http.Request) bool { return false })
+	text, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	w.Must(h.Configure(string(text) + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
+	h.run()
+	if got, want := w.Bound("made").Spec.HostPath.Path, filepath.Join(h.mount, pv); got != want {
+		t.Errorf("the volume is %s, want %s", got, want)
+	}
+	h.wantTree(pool.Of(pv)...)
 }
