@@ -47,9 +47,13 @@ type left struct {
 // moved is the result of each call while the pool's storage is away.
 var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrMoved)}
 
+// takenImage is the number of takenPool.
+const takenImage = 1
+
 func newDisks() *disks {
 	d := &disks{outcomes: map[asked]*outcome{}, ended: map[uint32]*outcome{}}
 	d.images.of(emptyPool.text(), parseImage(emptyPool))
+	d.image(takenPool())
 	d.result(moved)
 	return d
 }
@@ -150,7 +154,7 @@ func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 	case "LookupArchived":
 		r.value, r.err = p.LookupArchived(ctx, w.id, pv, uidOf(c.cell))
 	case "Exists":
-		r.value, r.err = p.Exists(ctx, w.id, pv)
+		r.value, r.err = p.Exists(ctx, w.id, map[uint32]string{0: "", 1: otherPattern}[c.spec]+pv)
 	case "List":
 		r.value, r.err = p.List(ctx, w.id)
 	case "Sweep":

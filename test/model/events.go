@@ -49,6 +49,11 @@ var events = []event{
 	{"node %s goes", nodes, nodeName, nodeGoes, false},
 	{"node %s is back", nodes, nodeName, nodeBack, false},
 	{"the configuration%s changes on_delete", nodes, ofNode, reconfigured, false},
+	{"the configuration%s changes the pattern of directories", nodes, ofNode, patternChanged, false},
+	{"the configuration%s names another provisioner", nodes, ofNode, nameChanged, false},
+	{"%s starts with the alias", nodes, daemonName, aliasSet, true},
+	{"the API server is another cluster's", 1, nil, clusterChanged, false},
+	{"the API server is the pools' own again", 1, nil, clusterBack, true},
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
 }
 
@@ -130,7 +135,11 @@ func podWrites(w *worker, s *state, cell int) bool {
 	}
 	w.meanwhile(s, pool, run{wrote: cell})
 	f := maps.Clone(w.image(s, pool).files)
-	f[nameOf(cell)+"/data"] = uidOf(cell)
+	name := nameOf(cell)
+	if v.pattern {
+		name = otherPattern + name
+	}
+	f[name+"/data"] = uidOf(cell)
 	s.disks[pool], s.wrote[cell] = w.tree.disks.image(f), true
 	return true
 }
@@ -283,12 +292,13 @@ func remounted(_ *worker, s *state, i int) bool {
 }
 
 func looked(_ *worker, s *state, i int) bool {
-	d, mounted := &s.daemons[i/pools], s.mounted[i/pools][i%pools]
-	if !d.up || d.task != 0 || d.open[i%pools] == mounted {
+	d, open := &s.daemons[i/pools], &s.daemons[i/pools].open[i%pools]
+	if !d.up || d.task != 0 {
 		return false
 	}
-	d.open[i%pools] = mounted
-	return true
+	was := *open
+	*open = s.mayOpen(d, s.mounted[i/pools][i%pools])
+	return was != *open
 }
 
 func started(w *worker, s *state, node int) bool {
@@ -296,6 +306,7 @@ func started(w *worker, s *state, node int) bool {
 	if d.up || !d.exists || d.off {
 		return false
 	}
+	d.elsewhere = s.other
 	d.starts(s.mounted[node])
 	w.idle(s)
 	return true

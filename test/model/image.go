@@ -29,7 +29,17 @@ const (
 )
 
 // emptyPool is a pool that was prepared.
-var emptyPool = files{own: "/", own + "/staging": "/", own + "/trash": "/", own + "/volumes": "/", own + "/archive": "/"}
+var emptyPool = files{"people": "/", "people/data": byPeople, own: "/", own + "/staging": "/", own + "/trash": "/", own + "/volumes": "/", own + "/archive": "/"}
+
+// byPeople is what is in directories that people made.
+const byPeople = "people"
+
+// takenPool is a pool with a directory of people under the name of the first volume.
+func takenPool() files {
+	f := maps.Clone(emptyPool)
+	f[nameOf(lives-1)], f[nameOf(lives-1)+"/data"] = "/", byPeople
+	return f
+}
 
 func (f files) text() string {
 	var b strings.Builder
@@ -54,6 +64,8 @@ type onFile struct {
 	place    record.Place // of its directory
 	data     string       // what a pod wrote there
 	twice    bool         // it has two directories
+	people   bool         // people have made one under its name
+	alone    bool         // the directory of people that has no volume's name is as it was
 }
 
 // places are where a cell's directory can be, by its path with "PV" for the volume's name.
@@ -61,7 +73,7 @@ var places = []struct {
 	path  string
 	place record.Place
 }{
-	{"PV", record.InPool}, {own + "/staging/PV", record.InStaging}, {own + "/trash/PV", record.InTrash},
+	{"PV", record.InPool}, {otherPattern + "PV", record.InPool}, {own + "/staging/PV", record.InStaging}, {own + "/trash/PV", record.InTrash},
 	{own + "/trash/PV~", record.Emptying}, {own + "/archive/PV", record.InArchive}, {own + "/archive/PV~2", record.InArchive},
 }
 
@@ -69,10 +81,14 @@ func parseImage(f files) *image {
 	m := &image{files: f}
 	for cell := range cells {
 		c, pv := &m.cells[cell], nameOf(cell)
-		c.place = record.Nowhere
+		c.place, c.alone = record.Nowhere, f["people/data"] == byPeople
 		for _, at := range places {
 			path := strings.Replace(at.path, "PV", pv, 1)
-			if f[path] == "/" {
+			switch {
+			case f[path] != "/":
+			case f[path+"/data"] == byPeople:
+				c.people = true
+			default:
 				c.twice = c.place != record.Nowhere
 				c.place, c.data = at.place, f[path+"/data"]
 			}

@@ -17,6 +17,7 @@ var invariants = []invariant{
 	{"OneDirectory", "a volume has one directory", oneDirectory},
 	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
 	{"OwnData", "what is in a volume was written by a pod of its claim", ownData},
+	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
 }
 
 // whole reports whether a directory was not touched since a pod had it.
@@ -55,6 +56,13 @@ func oneWorker(s *state, _ onFile, cell int) string {
 func ownData(_ *state, on onFile, cell int) string {
 	if on.data != "" && on.data != uidOf(cell) {
 		return "it has data of " + on.data
+	}
+	return ""
+}
+
+func foreignStays(s *state, on onFile, cell int) string {
+	if !on.alone || s.people && cell == lives-1 && !on.people {
+		return "the directory of people was touched"
 	}
 	return ""
 }

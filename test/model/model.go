@@ -34,6 +34,14 @@ func (w *worker) view(s *state, node int) etcd {
 	if cache := s.daemons[node].cache; cache != 0 {
 		return w.tree.etcds.value(cache)
 	}
+	return s.reached()
+}
+
+// reached is what the API server has that daemons reach.
+func (s *state) reached() etcd {
+	if s.other {
+		return etcd{}
+	}
 	return s.api
 }
 
@@ -71,7 +79,7 @@ func (w *worker) advance(s *state, node int, at *place) {
 		d.task = at.id
 		return
 	}
-	d.task, d.memory, d.fenced = 0, at.memory, false
+	d.task, d.memory, d.fenced, d.elsewhere = 0, at.memory, false, at.elsewhere
 	w.idle(s)
 }
 
@@ -84,7 +92,7 @@ func (w *worker) idle(s *state) {
 			continue
 		}
 		d.stays = 0
-		for cell, v := range s.api.volumes {
+		for cell, v := range w.view(s, node).volumes {
 			if v.exists && s.concerns(node, cell) {
 				d.memory = w.tree.sees(d.memory, cell, v, w.product)
 			}
@@ -99,6 +107,8 @@ func (w *worker) local(s *state, node int, o op) response {
 		return response{claim: view.claims[o.at]}
 	case cachedVolume:
 		return response{volume: view.volumes[o.at]}
+	case cachedCluster:
+		return response{yes: s.other}
 	default:
 		return response{yes: s.daemons[node].cache == 0}
 	}
@@ -133,8 +143,12 @@ func (w *worker) serve(s *state, node int, o op) response {
 	case readLease:
 		return response{yes: w.fence(s, node)}
 	case eachVolume:
-		now := s.api.unversioned()
+		now := s.reached().unversioned()
 		return response{etcd: w.tree.etcds.of(now, now)}
+	}
+	if s.other {
+		none := s.reached()
+		return none.serve(o)
 	}
 	before := s.api
 	r := s.api.serve(o)
@@ -233,5 +247,8 @@ func (s *state) die(node int) {
 
 // starts makes it a process whose watches are complete and whose pools were checked.
 func (d *daemon) starts(mounted [pools]bool) {
-	d.up, d.open = true, mounted
+	d.up = true
+	if !d.elsewhere {
+		d.open = mounted
+	}
 }

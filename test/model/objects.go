@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -75,6 +77,9 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c := claim{exists: true, life: uint8(cell % lives), shared: v.shared}
 	made := newVolume(claimObject(cell/lives, c), poolOf(v.shared))
+	if v.pattern {
+		made.Spec.HostPath.Path = pathOf(poolOf(v.shared)) + "/" + otherPattern + nameOf(cell)
+	}
 	made.UID, made.ResourceVersion = types.UID("pv-"+uidOf(cell)), fmt.Sprint(1+v.version)
 	made.Finalizers = nil
 	if v.protected {
@@ -111,6 +116,9 @@ func volumeOf(of *corev1.PersistentVolume) object {
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
 		shared: plan.ScopeOf(of) == plan.ScopeShared,
+	}
+	if of.Spec.HostPath != nil {
+		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)
 	}
 	fmt.Sscan(of.ResourceVersion, &v.version)
 	v.version--

@@ -10,6 +10,7 @@ const (
 	cachedClaim               // a claim that the watch brought
 	cachedVolume              // a volume object that the watch brought
 	cachedWatched             // whether the watch of claims is current
+	cachedCluster             // whether the API server is another cluster's: a request that changes nothing and is not held
 	getClaim                  // from the API server
 	getVolume                 // from the API server
 	eachVolume                // from the API server
@@ -21,7 +22,9 @@ const (
 )
 
 // local reports whether a step asks nothing outside of the daemon: nothing else happens before it.
-func (k kind) local() bool { return k == cachedClaim || k == cachedVolume || k == cachedWatched }
+func (k kind) local() bool {
+	return k == cachedClaim || k == cachedVolume || k == cachedWatched || k == cachedCluster
+}
 
 // writes reports whether a step changes the API server's data.
 func (k kind) writes() bool { return k == createVolume || k == releaseVolume || k == deleteVolume }
@@ -43,7 +46,7 @@ type op struct {
 type call struct {
 	name string
 	cell int
-	spec uint32 // of Create (disks.specs)
+	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern
 	pool uint8
 	host uint8 // the node, in a shared pool
 }

@@ -20,34 +20,39 @@ import (
 
 // happenings are the events that can be played for real, by their names. before is the model's state.
 var happenings = map[string]func(st *stage, before state, i int) error{
-	"claim %s is made":                      (*stage).claimMade,
-	"claim %s is deleted":                   (*stage).claimDeleted,
-	"kube-controller-manager binds %s":      byItself,
-	"kube-controller-manager releases %s":   byItself,
-	"pv-protection lets %s go":              byItself,
-	"pv-protection keeps %s":                byItself,
-	"a pod writes to %s":                    (*stage).podWrites,
-	"people delete volume object %s":        (*stage).objectDeleted,
-	"people change the policy of %s":        (*stage).policyChanged,
-	"people take the finalizers off %s":     patched(`{"metadata":{"finalizers":null}}`),
-	"people take the claim out of %s":       patched(`{"spec":{"claimRef":null}}`),
-	"etcd is saved":                         (*stage).etcdSaved,
-	"etcd is restored":                      (*stage).etcdRestored,
-	"the watches%s break":                   func(st *stage, _ state, _ int) error { st.front.breaks(true); return nil },
-	"the watches%s are whole again":         func(st *stage, _ state, _ int) error { st.front.breaks(false); return nil },
-	"%s is unmounted":                       (*stage).unmounted,
-	"%s is mounted":                         (*stage).mounted,
-	"the daemon looks at %s":                (*stage).looked,
-	"%s starts":                             (*stage).started,
-	"the configuration%s changes on_delete": (*stage).reconfigured,
-	"five seconds pass%s":                   func(*stage, state, int) error { <-time.After(5 * time.Second); return nil },
+	"claim %s is made":                                       (*stage).claimMade,
+	"claim %s is deleted":                                    (*stage).claimDeleted,
+	"kube-controller-manager binds %s":                       byItself,
+	"kube-controller-manager releases %s":                    byItself,
+	"pv-protection lets %s go":                               byItself,
+	"pv-protection keeps %s":                                 byItself,
+	"a pod writes to %s":                                     (*stage).podWrites,
+	"people delete volume object %s":                         (*stage).objectDeleted,
+	"people change the policy of %s":                         (*stage).policyChanged,
+	"people take the finalizers off %s":                      patched(`{"metadata":{"finalizers":null}}`),
+	"people take the claim out of %s":                        patched(`{"spec":{"claimRef":null}}`),
+	"etcd is saved":                                          (*stage).etcdSaved,
+	"etcd is restored":                                       (*stage).etcdRestored,
+	"the watches%s break":                                    func(st *stage, _ state, _ int) error { st.front.breaks(true); return nil },
+	"the watches%s are whole again":                          func(st *stage, _ state, _ int) error { st.front.breaks(false); return nil },
+	"%s is unmounted":                                        (*stage).unmounted,
+	"%s is mounted":                                          (*stage).mounted,
+	"the daemon looks at %s":                                 (*stage).looked,
+	"%s starts":                                              (*stage).started,
+	"the configuration%s changes on_delete":                  (*stage).reconfigured,
+	"the configuration%s changes the pattern of directories": (*stage).patternChanged,
+	"the configuration%s names another provisioner":          (*stage).renamed,
+	"%s starts with the alias":                               (*stage).aliasSet,
+	"five seconds pass%s":                                    func(*stage, state, int) error { <-time.After(5 * time.Second); return nil },
 }
 
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
 	"the API server writes more than before it was restored": "only the lease of a shared pool tells it",
-	"node %s goes":    "one daemon is played, and its node stays",
-	"node %s is back": "one daemon is played, and its node stays",
+	"node %s goes":                           "one daemon is played, and its node stays",
+	"node %s is back":                        "one daemon is played, and its node stays",
+	"the API server is another cluster's":    "a second API server would be needed",
+	"the API server is the pools' own again": "a second API server would be needed",
 }
 
 // byItself is what the real kube-controller-manager has done already, or does.
@@ -70,8 +75,12 @@ func (st *stage) claimDeleted(_ state, slot int) error {
 	return st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Delete(st.Ctx, slotName(slot), metav1.DeleteOptions{})
 }
 
-func (st *stage) podWrites(_ state, cell int) error {
-	return os.WriteFile(filepath.Join(st.mount, st.real(cell), "data"), []byte(uidOf(cell)), 0o600)
+func (st *stage) podWrites(before state, cell int) error {
+	name := st.real(cell)
+	if before.api.volumes[cell].pattern {
+		name = otherPattern + name
+	}
+	return os.WriteFile(filepath.Join(st.mount, name, "data"), []byte(uidOf(cell)), 0o600)
 }
 
 func (st *stage) objectDeleted(_ state, cell int) error {
@@ -151,7 +160,30 @@ func (st *stage) started(state, int) error {
 }
 
 func (st *stage) reconfigured(before state, _ int) error {
-	return st.daemon.Configure(st.config(st.daemon.Path(), !before.daemons[0].archive))
+	return st.configure(before, func(d *setting) { d.archive = !d.archive })
+}
+
+func (st *stage) patternChanged(before state, _ int) error {
+	return st.configure(before, func(d *setting) { d.pattern = !d.pattern })
+}
+
+func (st *stage) renamed(before state, _ int) error {
+	return st.configure(before, func(d *setting) { d.names++ })
+}
+
+func (st *stage) aliasSet(before state, _ int) error {
+	st.daemon.Kill()
+	if err := st.configure(before, func(d *setting) { d.names = aliased }); err != nil {
+		return err
+	}
+	return st.started(before, 0)
+}
+
+// configure changes the configuration.
+func (st *stage) configure(before state, change func(*setting)) error {
+	d := before.daemons[0].setting
+	change(&d)
+	return st.daemon.Configure(st.config(st.daemon.Path(), d))
 }
 
 // play does for real what happened in the model. then is the line that follows.
@@ -319,7 +351,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 
 // begin starts the daemon in the first state of a world.
 func (st *stage) begin(first state) {
-	st.Must(st.daemon.Configure(st.config(st.daemon.Path(), first.daemons[0].archive)))
+	st.Must(st.daemon.Configure(st.config(st.daemon.Path(), first.daemons[0].setting)))
 	st.Must(st.started(first, 0))
 	st.Cleanup(st.daemon.Kill)
 }

@@ -165,10 +165,22 @@ func (s server) DeleteVolume(_ context.Context, pv *corev1.PersistentVolume) err
 	return err
 }
 
+// ClusterID is part of controller.API.
+func (s server) ClusterID(context.Context) (string, error) {
+	if s.p.begins {
+		return clusterOf(s.p.elsewhere), nil
+	}
+	a, err := s.ask(op{kind: cachedCluster})
+	if err != nil {
+		return "", err
+	}
+	s.p.elsewhere = a.yes
+	return clusterOf(a.yes), nil
+}
+
 // What never changes in this world.
 func (server) NodeCount(context.Context) (int, error)           { return 1, nil }
 func (server) NodeExists(context.Context, string) (bool, error) { return true, nil }
-func (server) ClusterID(context.Context) (string, error)        { return clusterID, nil }
 func (server) ClassProvisioner(context.Context, string) (string, error) {
 	return plan.DefaultProvisioner, nil
 }
@@ -187,9 +199,16 @@ func (mute) Expansion(string, string)                             {}
 func (mute) Pool(gate.State)                                      {}
 func (mute) Usage(string, usage.Pool)                             {}
 
-// probe finds a pool in order. The model sets the gate itself.
-type probe struct{ pool int }
+// probe finds a pool in order, for the controllers' beginning. The model sets the gate itself.
+type probe struct {
+	p    *product
+	pool int
+}
 
-func (p probe) Probe(context.Context) hostcheck.Report { return report(p.pool, true) }
+func (of probe) Probe(context.Context) hostcheck.Report {
+	r := report(of.pool, true)
+	r.Mark.Cluster = clusterOf(of.p.elsewhere) // else it is asked for in the background
+	return r
+}
 
 func opened(hostcheck.Marker) error { return nil }

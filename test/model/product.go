@@ -18,6 +18,8 @@ type product struct {
 	gate        *gate.Gate
 	tree        *tree
 
+	begins    bool // controllers learn their cluster: no work asks
+	elsewhere bool // what the running controllers know of it
 	running   *controller.Controller
 	self      plan.Self
 	role      role
@@ -40,7 +42,9 @@ func (p *product) controller(of setting) *controller.Controller {
 	if c := p.controllers[of]; c != nil {
 		return c
 	}
-	self := selfOf(int(of.node))
+	self := of.self()
+	p.begins, p.elsewhere = true, of.elsewhere
+	defer func() { p.begins = false }()
 	c := controller.New(controller.Options{
 		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
 		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Events: mute{}, Metrics: mute{},
@@ -57,7 +61,7 @@ func (p *product) controller(of setting) *controller.Controller {
 func (p *product) parts(of setting) (parts []controller.PoolParts) {
 	for n := range pools {
 		parts = append(parts, controller.PoolParts{
-			Pool: pool(n, of.archive), Storage: storage{p: p, pool: uint8(n), host: of.node}, Probe: probe{n}, Opened: opened,
+			Pool: of.configured(n), Storage: storage{p: p, pool: uint8(n), host: of.node}, Probe: probe{p, n}, Opened: opened,
 		})
 	}
 	return parts
@@ -76,6 +80,7 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	p.running, p.self = c, selfOf(int(r.node))
 	p.plays(r.role)
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
+	p.elsewhere = r.elsewhere
 	p.played++
 	p.gate.Set(report(r.pool, r.open), time.Time{})
 	c.Remember(t.memories.value(r.memory))
@@ -85,6 +90,10 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	n := &place{root: r, responses: responses, asks: p.asks}
 	if !p.stopped {
 		n.memory = t.remember(c.Memory())
+	}
+	if n.elsewhere = p.elsewhere; n.elsewhere != r.elsewhere {
+		c.End() // these controllers know another cluster now than their setting says
+		delete(p.controllers, r.setting)
 	}
 	return n
 }

@@ -41,6 +41,9 @@ func TestReal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if o.world.people {
+				t.Fatal("a directory under a volume's name cannot be made before the claim has its UID")
+			}
 			st := newStage(t, plane, x.workers[0])
 			defer st.doors.open()
 			defer st.tell()

@@ -15,7 +15,7 @@ var settlements = []invariant{
 
 func claimSettles(s *state, on onFile, cell int) string {
 	c, exists := s.api.claimOf(cell)
-	if !exists || s.consent[cell] {
+	if !exists || s.consent[cell] || on.people { // of which the claim is told
 		return ""
 	}
 	v := s.api.volumes[cell]

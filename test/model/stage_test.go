@@ -80,8 +80,10 @@ func newStage(t *testing.T, plane *cluster.Cluster, w *worker) *stage {
 	st.front = &front{doors: st.doors, named: st.named}
 	st.front.breaks(false)
 	st.daemon = st.Daemon(st.node, poolNames[nodePool], rig.Options{
-		Binary: "/proc/self/exe", Env: st.killer.Env(rig.Binary()), Dir: dir, Config: st.config(dir, false),
+		Binary: "/proc/self/exe", Env: st.killer.Env(rig.Binary()), Dir: dir, Config: st.config(dir, setting{}),
 	})
+	st.Must(os.MkdirAll(filepath.Join(st.mount, "people"), 0o700))
+	st.Must(os.WriteFile(filepath.Join(st.mount, "people", "data"), []byte(byPeople), 0o600))
 	address, authority := st.Proxied(func(server http.Handler) http.Handler { st.front.server = server; return st.front })
 	st.kubeconfig(st.daemon.Path("kubeconfig"), address, authority)
 	return st
@@ -99,10 +101,20 @@ func (st *stage) kubeconfig(file, address string, authority []byte) {
 }
 
 // config is the daemon's configuration in dir.
-func (st *stage) config(dir string, archive bool) string {
-	text := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.%s]\npath = %q\n",
-		st.Provisioner, st.node, filepath.Join(dir, "kubeconfig"), poolNames[nodePool], st.mount)
-	if archive {
+func (st *stage) config(dir string, of setting) string {
+	provisioner, aliases := st.Provisioner, ""
+	if of.names != ownName {
+		provisioner = otherName
+	}
+	if of.names == aliased {
+		aliases = fmt.Sprintf("aliases = [%q]\n", st.Provisioner)
+	}
+	text := fmt.Sprintf("provisioner = %q\n%snode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.%s]\npath = %q\n",
+		provisioner, aliases, st.node, filepath.Join(dir, "kubeconfig"), poolNames[nodePool], st.mount)
+	if of.pattern {
+		text += fmt.Sprintf("directory = %q\n", otherPattern+"{{.PV}}")
+	}
+	if of.archive {
 		text += "on_delete = \"archive\"\n"
 	}
 	return text

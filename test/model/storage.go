@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -87,7 +88,11 @@ func (s storage) LookupArchived(_ context.Context, _ mounts.Identity, pv, _ stri
 }
 
 func (s storage) Exists(_ context.Context, _ mounts.Identity, directory string) (bool, error) {
-	return valueOf[bool](s.ask("Exists", directory))
+	c := call{name: "Exists", cell: numberOf(strings.TrimPrefix(directory, otherPattern))}
+	if strings.HasPrefix(directory, otherPattern) {
+		c.spec = 1
+	}
+	return valueOf[bool](s.askFor(c))
 }
 
 func (s storage) List(context.Context, mounts.Identity) (volume.Inventory, error) {

@@ -22,6 +22,7 @@ type place struct {
 	responses []response
 	asks      op
 	memory    uint32 // when it has ended
+	elsewhere bool   // what the daemon knows of its cluster then
 
 	mu   sync.Mutex
 	next map[response]*place

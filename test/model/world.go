@@ -47,6 +47,7 @@ type object struct {
 	retain    bool // the policy is Retain, else it is Delete
 	ref       bool // it names its claim
 	shared    bool // it is of scope shared
+	pattern   bool // its path has the other pattern
 	phase     phase
 	version   uint8
 }
@@ -59,8 +60,11 @@ type etcd struct {
 
 // setting is what a process is started with.
 type setting struct {
-	node    uint8
-	archive bool // its configuration says on_delete = "archive"
+	node      uint8
+	archive   bool // its configuration says on_delete = "archive"
+	pattern   bool // another pattern for directories than at first
+	names     naming
+	elsewhere bool // it knows that the API server is another cluster's
 }
 
 // daemon is one process, and what it knows.
@@ -87,6 +91,8 @@ type state struct {
 	disks   [pools]uint32 // what is on the pools' filesystems (disks.images)
 	mounted [nodes][pools]bool
 	daemons [nodes]daemon
+	other   bool // the API server that daemons reach is another cluster's, which has nothing
+	people  bool // people made a directory under a volume's name
 	lease   lease
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
@@ -121,6 +127,9 @@ const (
 	switches                 // from a daemon in the middle of its work to the other one
 	stops                    // of a daemon in a call to the shared pool
 	departures               // of nodes, which may come back
+	patterns                 // changes of the directories' pattern
+	renames                  // changes of the provisioner's name
+	clusters                 // that the API server is another cluster's
 	budgets
 )
 

@@ -37,6 +37,10 @@ func TestLosses(t *testing.T)   { explored(t, "losses", 0) }
 func TestRestored(t *testing.T) { explored(t, "restored", 0) }
 func TestWatches(t *testing.T)  { explored(t, "watches", 0) }
 func TestArchived(t *testing.T) { explored(t, "archived", 0) }
+func TestRenamed(t *testing.T)  { explored(t, "renamed", 0) }
+func TestPattern(t *testing.T)  { explored(t, "pattern", 50_000) }
+func TestCluster(t *testing.T)  { explored(t, "cluster", 50_000) }
+func TestPeople(t *testing.T)   { explored(t, "people", 0) }
 func TestAgain(t *testing.T)    { explored(t, "again", 100_000) }
 func TestTwo(t *testing.T)      { explored(t, "two", 100_000) }
 

@@ -10,6 +10,7 @@ type world struct {
 	names   int
 	archive bool // on_delete, when it begins
 	shared  int  // how many of the names are of claims in the shared pool, which two nodes have then
+	people  bool // there is a directory of people under a volume's name
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
@@ -23,6 +24,9 @@ func (w world) first() state {
 		if d.exists {
 			d.starts(s.mounted[node])
 		}
+	}
+	if w.people {
+		s.people, s.disks[nodePool] = true, takenImage
 	}
 	for slot := range slots {
 		s.shared[slot] = slot < w.shared
@@ -45,6 +49,10 @@ var oneNode = []world{
 	{name: "restored", names: 1, claims: 1, left: [budgets]uint8{kills: 1, restores: 1, policies: 1}},
 	{name: "watches", names: 1, claims: 1, left: [budgets]uint8{restores: 1, breaks: 1, losses: 1}},
 	{name: "archived", names: 1, claims: 1, archive: true, left: [budgets]uint8{kills: 1, restores: 1, policies: 1, configs: 1}},
+	{name: "renamed", names: 1, claims: 1, left: [budgets]uint8{kills: 1, renames: 2, policies: 1, deletions: 1}},
+	{name: "pattern", names: 1, claims: 2, left: [budgets]uint8{kills: 1, patterns: 2}},
+	{name: "cluster", names: 1, claims: 1, left: [budgets]uint8{kills: 1, clusters: 2, policies: 1, deletions: 1}},
+	{name: "people", names: 1, claims: 1, people: true, left: [budgets]uint8{kills: 1, restores: 1, patterns: 1, deletions: 1}},
 	{name: "again", names: 1, claims: 2, left: [budgets]uint8{kills: 1, losses: 1}},
 	{name: "two", names: 2, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1}},
 }
