@@ -178,7 +178,7 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 // TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
 // the model's, and compares what the objects become and what the product is told.
 func TestServer(t *testing.T) {
-	harness.Patience = 20 * time.Second
+	harness.Patience = time.Minute
 	plane, err := cluster.Start(t.Context(), cluster.Options{})
 	if err != nil {
 		t.Fatal(err)
