@@ -41,7 +41,8 @@ type Informer[T Object] struct {
 	onError    func(error) // is called for the second error in a row, and for each after it
 	onHealthy  func()      // is called when a watch works
 	breaker    *breaker
-	fewObjects bool // the whole resource is read with the watch (watchlist.go)
+	fewObjects bool                   // the whole resource is read with the watch (watchlist.go)
+	selects    atomic.Pointer[string] // the selector of the next list (Select); nil: as before
 
 	synced   chan struct{}
 	relist   chan struct{}
@@ -52,6 +53,7 @@ type Informer[T Object] struct {
 	items map[string]T
 
 	// The goroutine of Run alone uses what follows.
+	selector   string    // a label selector; "" is all
 	version    string    // the resource version of the last list or event
 	lastChange change    // the last change that is known (history.go)
 	mustVerify bool      // the server may have another history than the known one
@@ -113,6 +115,28 @@ func (s *Informer[T]) Relist() {
 	case s.relist <- struct{}{}:
 	default:
 	}
+}
+
+// Select requests a new list, and has the API server leave out of it and of what follows all objects that a label selector
+// does not match; "" is all objects. An object that is kept and does not match is removed. It does not wait for the list.
+func (s *Informer[T]) Select(labels string) {
+	s.selects.Store(&labels)
+	s.Relist()
+}
+
+// takeSelector has the next list read by the selector of Select, and reports whether that is another one than before: then the
+// last version is no start for a watch.
+func (s *Informer[T]) takeSelector() (other bool) {
+	next := s.selects.Swap(nil)
+	if next == nil || *next == s.selector {
+		return false
+	}
+	s.selector, s.listLength = *next, 0 // the length of another list
+	select {
+	case <-s.relist: // it is what comes next
+	default:
+	}
+	return true
 }
 
 // Watched reports whether a watch is under way. While none is, the kept objects may be stale: the server

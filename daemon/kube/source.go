@@ -28,7 +28,7 @@ type source struct {
 	decoder        runtime.Decoder
 	resource       string // in the plural, as in a URL
 	empty          func() runtime.Object
-	labels, fields string // selectors
+	labels, fields string // selectors; labels "" is that of the options
 	namespace      string // "" is all
 
 	fits int64 // objects that fit in pageBytes; 0 before the first page
@@ -114,7 +114,10 @@ func (s *source) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 }
 
 func (s *source) get(options *metav1.ListOptions) *rest.Request {
-	options.LabelSelector, options.FieldSelector = s.labels, s.fields
+	if s.labels != "" {
+		options.LabelSelector = s.labels
+	}
+	options.FieldSelector = s.fields
 	get := s.client.Get()
 	if s.namespace != "" {
 		get = get.Namespace(s.namespace)

@@ -77,6 +77,7 @@ func (s *Informer[T]) Run(ctx context.Context) {
 // resume at s.version. It calls healthy when the watch works.
 func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy func()) (again bool, err error) {
 	s.started = time.Now()
+	resumable = !s.takeSelector() && resumable
 	if resumable && s.mustVerify && !s.fewObjects && s.lastChange.versionBefore() != "" {
 		return s.watch(ctx, healthy, fromLastChange)
 	}
@@ -103,7 +104,7 @@ func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy 
 func (s *Informer[T]) list(ctx context.Context) error {
 	listed := map[string]bool{}
 	s.lastChange, s.listed = change{}, 0
-	for options := (metav1.ListOptions{Limit: s.timings.pageSize}); ; {
+	for options := (metav1.ListOptions{Limit: s.timings.pageSize, LabelSelector: s.selector}); ; {
 		page, err := s.source.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list: %w", err)
@@ -174,7 +175,7 @@ func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart
 // client-go has no limit for that other than the context, which is the watch's.
 func (s *Informer[T]) openWatch(ctx context.Context, cancel context.CancelCauseFunc, from watchStart, duration time.Duration) (watch.Interface, error) {
 	seconds := int64(duration/time.Second) + 1
-	options := metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
+	options := metav1.ListOptions{LabelSelector: s.selector, ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
 	switch from {
 	case fromLastChange:
 		options.ResourceVersion = s.lastChange.versionBefore()
