@@ -51,6 +51,7 @@ type generation struct {
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
 	filter  *claimfilter.Filter                   // of the claims
+	indexed chan struct{}                         // is closed when it is known how the claims are to be read
 	leases  *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
@@ -70,7 +71,7 @@ func Self(cfg config.Config) plan.Self {
 // known before the one in force is given up.
 func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	self := Self(cfg)
-	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1)}
+	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1), indexed: make(chan struct{})}
 	d.metrics.LimitVolumes(cfg.VolumeMetrics)
 	g.trouble.Store("")
 	if d.Kubeconfig != "" { // config warned about the configured one
@@ -119,7 +120,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig, g.renewCredential}
+	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -144,7 +145,7 @@ func (g *generation) run(ctx context.Context) {
 
 // runClaims begins when the classes are known: which claims are held depends on them.
 func (g *generation) runClaims(ctx context.Context) {
-	if await(ctx, g.classes.Synced()) {
+	if await(ctx, g.classes.Synced(), g.indexed) {
 		g.claims.Run(ctx)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
 // Config is the example of /etc/hostpath-provisioner/config.toml, with every key explained.
@@ -30,6 +32,9 @@ type Options struct {
 	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the default.
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
+	// ClaimIndex prints the policy by which the API server labels claims (daemon/claimindex). A server before Kubernetes
+	// 1.36 does not have its kind.
+	ClaimIndex bool
 	// Delete prints what is to be removed in place of what is to be applied: the same objects, but of the namespaces
 	// only the one of the default name, since another one may have what is not ours.
 	Delete bool
@@ -141,12 +146,16 @@ func Manifests(o Options) string {
 	if o.NoClasses {
 		classes = ""
 	}
+	index := ""
+	if o.ClaimIndex {
+		index = claimindex.Manifest
+	}
 	text := manifests
 	if o.Delete {
 		text = deletion + text[strings.Index(text, "@DRIVER@"):]
 	}
 	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret),
-		"@ROLES@\n", o.policyLines()+o.roleLines(), "@CLASSES@\n", line(classes)).Replace(text)
+		"@ROLES@\n", index+o.policyLines()+o.roleLines(), "@CLASSES@\n", line(classes)).Replace(text)
 	return o.fill(text)
 }
 

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
 func load(t *testing.T, text string) config.Config {
@@ -196,6 +198,8 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [namespaces] [kube-system] [] [get]", // its UID is the cluster's
 		"[] [events] [] [] [create get patch]",
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
+		"[admissionregistration.k8s.io] [mutatingadmissionpolicies] [hostpath-provisioner-claims] [] [get list watch]",
+		"[admissionregistration.k8s.io] [mutatingadmissionpolicybindings] [hostpath-provisioner-claims] [] [list watch]",
 		"[storage.k8s.io] [csinodes] [] [] [get]", // of the driver whose volumes are adopted
 		"[storage.k8s.io] [csidrivers] [p] [] [get patch]",
 		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace
@@ -203,6 +207,18 @@ func TestLeastPrivileges(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The policy of the claim index is printed where it is asked for alone, to be applied and to be removed: a server before Kubernetes 1.36
+// does not know its kind.
+func TestClaimIndexIsAskedFor(t *testing.T) {
+	for _, o := range []Options{{ClaimIndex: true}, {ClaimIndex: true, Delete: true}, {}, {Delete: true}} {
+		o.Namespace, o.Provisioner = "s", "p"
+		text := Manifests(o)
+		if strings.Contains(text, claimindex.Manifest) != o.ClaimIndex || strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
+			t.Errorf("%+v prints\n%s", o, text)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
 // Confinement is what the policies let the daemons of a cluster have. Its zero value confines nothing: then the manifests
@@ -74,6 +76,11 @@ func unchanged(but ...string) []rule {
 		{annotations, "annotations stay as they are"},
 		{`variables.owners == variables.wasOwners`, "owner references stay as they are"},
 	}
+}
+
+// unchangedButIndex is unchanged for claims, whose label of the claim index may change.
+func unchangedButIndex(but ...string) []rule {
+	return append([]rule{{sameBut("variables.labels", "variables.wasLabels", claimindex.Label), "labels stay as they are"}}, unchanged(but...)[1:]...)
 }
 
 // sameBut is a condition: the maps at two expressions differ in these keys at most.

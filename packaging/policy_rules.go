@@ -42,16 +42,17 @@ var volumesPolicy = policy{
 	)...)),
 }
 
-// claimsPolicy: this node's name on a claim that has no volume yet, or none.
+// claimsPolicy: this node's name on a claim that has no volume yet, or none; and the label of the claim index, which the API server itself
+// writes with each change of a claim.
 var claimsPolicy = policy{
 	name: "claims", resource: "persistentvolumeclaims", operations: []string{"CREATE", "UPDATE", "DELETE"},
 	rules: slices.Concat([]rule{
 		{`request.operation == 'UPDATE'`, "claims are only changed"},
 		{`variables.now.spec == variables.was.spec`, "a claim's spec stays as it is"},
-		{`!has(variables.was.spec.volumeName) || variables.was.spec.volumeName == ''`, "the claim has a volume"},
-		{`!('` + selectedNode + `' in variables.annotations) || variables.annotations['` + selectedNode + `'] == variables.node`, "the selected node is another one"},
+		{`!has(variables.was.spec.volumeName) || variables.was.spec.volumeName == '' || variables.annotations == variables.wasAnnotations`, "the claim has a volume"},
+		{`!('` + selectedNode + `' in variables.annotations) || variables.annotations['` + selectedNode + `'] == variables.node || variables.annotations == variables.wasAnnotations`, "the selected node is another one"},
 		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
-	}, unchanged(selectedNode)),
+	}, unchangedButIndex(selectedNode)),
 }
 
 // claimStatusPolicy: how far the expansion of a claim is.
@@ -63,7 +64,7 @@ var claimStatusPolicy = policy{
 		{sameBut("variables.now.status", "variables.was.status", "capacity", "allocatedResources", "allocatedResourceStatuses", "conditions"), "nothing but an expansion is written in a claim's status"},
 		{`!('volume.kubernetes.io/storage-resizer' in variables.annotations) || variables.annotations['volume.kubernetes.io/storage-resizer'] in variables.provisioners || '*' in variables.provisioners`, "the resizer is another program"},
 		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
-	}, unchanged("volume.kubernetes.io/storage-resizer")),
+	}, unchangedButIndex("volume.kubernetes.io/storage-resizer")),
 }
 
 // eventsPolicy: events of this node's daemon, and the count of those that daemons repeat.

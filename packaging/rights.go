@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
 // reach is where a right holds, and with that the role that gives it.
@@ -38,6 +40,8 @@ var rights = []right{
 	{everywhere, "", "namespaces", "kube-system", []string{"get"}, "its UID tells this cluster from others", false},
 	{everywhere, "", "events", "", []string{"create", "get", "patch"}, "patch: the count of one that is repeated", false},
 	{everywhere, "storage.k8s.io", "storageclasses", "", []string{"get", "list", "watch"}, "get: whose a class is that no watch has brought yet", false},
+	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicies", claimindex.Name, []string{"get", "list", "watch"}, "whether the API server labels claims (--claim-index)", false},
+	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicybindings", claimindex.Name, []string{"list", "watch"}, "the same", false},
 	{everywhere, "storage.k8s.io", "csinodes", "", []string{"get"}, "adopt --from-csi: does the driver run?", false},
 	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published", false},
 	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},

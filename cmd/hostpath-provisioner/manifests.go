@@ -50,6 +50,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Provisioner, "provisioner", "", "of the StorageClasses; default as configured on this host")
 	c.Flags().StringVar(&o.ClassPrefix, "class-prefix", "", "of the StorageClasses' names; default the provisioner's name")
 	c.Flags().BoolVar(&o.NoClasses, "no-classes", false, "print no StorageClasses")
+	c.Flags().BoolVar(&o.ClaimIndex, "claim-index", false, "have the API server (1.36 or later) label claims, so that daemons do not read all of them")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
 	f, confine := c.Flags(), &o.Confine

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -57,9 +58,10 @@ type Options struct {
 
 // Client talks to one API server. All its methods may be called concurrently.
 type Client struct {
-	options Options
-	core    rest.Interface // the API group "" at v1
-	storage rest.Interface // storage.k8s.io at v1
+	options   Options
+	core      rest.Interface // the API group "" at v1
+	storage   rest.Interface // storage.k8s.io at v1
+	admission rest.Interface // admissionregistration.k8s.io at v1
 	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
 	coordination        rest.Interface
 	params              runtime.ParameterCodec
@@ -100,6 +102,9 @@ func New(o Options) (*Client, error) {
 	if c.storage, err = group(config, transport, scheme, "/apis", storagev1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
+	if c.admission, err = group(config, transport, scheme, "/apis", admissionv1.SchemeGroupVersion); err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
 	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
@@ -126,7 +131,7 @@ func tune(config *rest.Config, o Options) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, admissionv1.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

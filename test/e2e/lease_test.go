@@ -34,15 +34,20 @@ type door struct {
 func (w *environment) behindDoor(n *host) *door {
 	w.Helper()
 	d := &door{}
-	address, authority := w.Proxied(func(server http.Handler) http.Handler { d.proxy = server; return d })
-	file := n.Path("kubeconfig")
+	n.through(w.Proxied(func(server http.Handler) http.Handler { d.proxy = server; return d }))
+	return d
+}
+
+// through has the daemon reach the API server by a proxy.
+func (h *host) through(address string, authority []byte) {
+	h.w.Helper()
+	file := h.Path("kubeconfig")
 	kubeconfig, err := clientcmd.LoadFromFile(file)
-	w.Must(err)
+	h.w.Must(err)
 	for _, c := range kubeconfig.Clusters {
 		c.Server, c.CertificateAuthorityData = address, authority
 	}
-	w.Must(clientcmd.WriteToFile(*kubeconfig, file))
-	return d
+	h.w.Must(clientcmd.WriteToFile(*kubeconfig, file))
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -206,7 +206,8 @@ func letGo(name string) func(*world) error {
 
 // needs are what the daemon does, one of each kind.
 var needs = map[string]func(*world) error{
-	"an own volume": create(volume("n1", "node-a")),
+	"label a claim of the index": patchClaim("bound", `{"metadata":{"labels":{"hostpath-provisioner/claim":"x"}}}`),
+	"an own volume":              create(volume("n1", "node-a")),
 	"a local volume": create(volume("n2", "node-a", func(pv *corev1.PersistentVolume) {
 		pv.Spec.HostPath = nil
 		pv.Spec.Local = &corev1.LocalVolumeSource{Path: "/srv/fast/pvc-n2"}

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+)
+
+// indexFile has the identity of the claim index that this node found whole, and the selection for which it did. It is not made
+// durable: without it all claims are read once more.
+const indexFile = "claim-index"
+
+// followClaimIndex has the API server select the claims while it can, and reads all of them while it cannot.
+func (g *generation) followClaimIndex(ctx context.Context) {
+	selection, begun := claimindex.SelectionOf(g.self), sync.Once{}
+	whole := ""
+	if text, err := state.ReadFile(g.d.StateDir, indexFile); err == nil {
+		if identity, of, _ := strings.Cut(string(text), "\n"); of == selection.String() {
+			whole = identity
+		}
+	}
+	f := claimindex.Follower{API: g.client, Self: g.self, Whole: whole, Told: g.tellAudit}
+	f.Keep = func(identity string) {
+		if err := state.WriteFile(g.d.StateDir, indexFile, []byte(identity+"\n"+selection.String()), 0o600); err != nil {
+			g.d.Log.Warn("the identity of the claim index was not kept for the next start: " + err.Error())
+		}
+	}
+	f.Use = func(index bool) {
+		selector, now := "", "all claims of the cluster are read"
+		if index {
+			selector, now = selection.String(), "claims are read by the label that the policy "+claimindex.Name+" writes"
+		}
+		g.claims.Select(selector)
+		first := false
+		begun.Do(func() { close(g.indexed); first = true })
+		if index || !first { // that all are read is the usual case, and is not worth a line
+			g.d.Log.Info(now)
+		}
+	}
+	f.Run(ctx)
+}
+
+// tellAudit logs what was found when all claims were read to see whether each has its label.
+func (g *generation) tellAudit(whole bool, labelled int, err error) {
+	switch {
+	case err != nil:
+		g.d.Log.Warn("it is not known whether each claim has the label of the policy " + claimindex.Name + ": " + err.Error())
+	case labelled > 0:
+		g.d.Log.Info(strconv.Itoa(labelled) + " claims had no label of the policy " + claimindex.Name + " and have it now")
+	case !whole:
+		g.d.Log.Warn("the cluster has the policy " + claimindex.Name + ", and the API server does not label claims by it, or there is no claim yet")
+	}
+}

@@ -1,0 +1,138 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is none for who may not read it, nor
+// in a server before Kubernetes 1.36.
+func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
+	err := c.admission.Get().Resource("mutatingadmissionpolicies").Name(claimindex.Name).
+		SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
+		Timeout(callTimeout).Do(context.WithValue(ctx, uncounted{}, true)).Into(&metav1.PartialObjectMetadata{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read the policy %s: %w", claimindex.Name, err)
+	}
+	return true, nil
+}
+
+// WatchClaimIndex calls seen with the identity of the claim policy and its binding (claimindex.Identity) once both were read, and
+// with each change, until ctx ends.
+func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)) {
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	policies := claimObjects(c, "mutatingadmissionpolicies", &admissionv1.MutatingAdmissionPolicyList{}, func(_, _ *admissionv1.MutatingAdmissionPolicy) { notify() })
+	bindings := claimObjects(c, "mutatingadmissionpolicybindings", &admissionv1.MutatingAdmissionPolicyBindingList{}, func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { notify() })
+	optional := context.WithValue(ctx, uncounted{}, true)
+	go policies.Run(optional)
+	go bindings.Run(optional)
+	for _, synced := range []<-chan struct{}{policies.Synced(), bindings.Synced()} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for {
+		policy, _ := policies.Get(claimindex.Name)
+		binding, _ := bindings.Get(claimindex.Name)
+		seen(claimindex.Identity(policy, binding))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// claimObjects returns an informer of the one object of a resource that has the claim policy's name. Its errors are not reported:
+// without it the daemon reads all claims.
+func claimObjects[T Object](c *Client, resource string, empty runtime.Object, onChange func(was, now T)) *Informer[T] {
+	source := c.source(c.admission, resource, empty.DeepCopyObject)
+	source.fields = "metadata.name=" + claimindex.Name
+	return NewInformer(source, nil, onChange).WatchList()
+}
+
+// AuditMost is how many claims one audit labels.
+const AuditMost = 10000
+
+// AuditClaims reads all claims of the cluster, a page at a time, and labels those that the selection misses: they are from before the
+// policy. whole reports that no claim is missed any more, and that the API server labels claims. It is false where there is no claim to
+// see that by.
+func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection) (whole bool, labelled int, err error) {
+	const enough = 8 // one of them is probably still there
+	var some, missed []*corev1.PersistentVolumeClaim
+	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
+	err = each(ctx, source, func(claim *corev1.PersistentVolumeClaim) {
+		if len(some) < enough {
+			some = append(some, plan.LeanClaim(claim))
+		}
+		if len(missed) < AuditMost && selection.Misses(claim) {
+			missed = append(missed, plan.LeanClaim(claim))
+		}
+	})
+	if err != nil {
+		return false, 0, err
+	}
+	if whole, err = c.labelsClaims(ctx, some); err != nil || !whole {
+		return false, 0, err
+	}
+	for _, claim := range missed {
+		value, _ := claimindex.Value(claim)
+		if _, err := c.labelClaim(ctx, claim, value); err != nil && !gone(err) {
+			return false, 0, fmt.Errorf("label claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+	}
+	return len(missed) < AuditMost, len(missed), nil
+}
+
+// gone reports whether an error says that a claim does not exist any more, or is another one now.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// labelsClaims reports whether the API server writes the policy's value over another one, in a request that changes nothing. Claims of
+// examples may be gone.
+func (c *Client) labelsClaims(ctx context.Context, examples []*corev1.PersistentVolumeClaim) (bool, error) {
+	const forged = "forged"
+	for _, claim := range examples {
+		now, err := c.labelClaim(ctx, claim, forged, metav1.DryRunAll)
+		switch {
+		case gone(err):
+			continue
+		case err != nil:
+			return false, fmt.Errorf("try to label claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+		return now.Labels[claimindex.Label] != forged, nil
+	}
+	return false, nil // nothing to try it with
+}
+
+func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, value string, dryRun ...string) (*corev1.PersistentVolumeClaim, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "labels": map[string]string{claimindex.Label: value}}})
+	if err != nil {
+		return nil, err
+	}
+	now := &corev1.PersistentVolumeClaim{}
+	err = c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).Resource("persistentvolumeclaims").Name(claim.Name).
+		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params).Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
+	return now, err
+}
