@@ -33,6 +33,7 @@ var phases = []phase{
 	{name: "killed", play: (*environment).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*environment).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*environment).miserable, bound: 3, needs: everyFault},
+	{name: "indexed", play: (*environment).indexed},
 	ahead,
 	behind,
 	{name: "silent", play: (*environment).silent, long: true, needs: []fault{silenced}},
