@@ -23,6 +23,7 @@ var story = []step{
 	{"the metrics' socket: systemd listens, across a reload and a restart", socket},
 	{"the CSI driver: its mounts reach the host, its sockets stay while it restarts, and closed pools refuse", csi},
 	{"a credential takes the place of the kubeconfig's file", credential},
+	{"a node is enrolled by one command", enroll},
 	{"the check unit keeps kubelet from starting on missing storage", checkUnit},
 	{"the generator orders the units after the pools, and opens the sandbox where a pool needs it", generator},
 	{"a reboot with one of two pools missing: the daemon serves the other, then both", reboot},

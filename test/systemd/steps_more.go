@@ -89,6 +89,20 @@ func credential(e *environment) {
 	e.status("2 of 2 pools open")
 }
 
+// It fails if the daemon cannot read, in its sandbox, what the command wrote as root. The node's kubeconfig is put back at the end.
+func enroll(e *environment) {
+	const kubeconfig = "/etc/hostpath-provisioner/kubeconfig"
+	e.sh("systemctl stop " + service + "; mv " + kubeconfig + " /root/away")
+	const heading = "A kubeconfig by one command"
+	e.says(e.docs("install.md", heading, "admin.conf", "/root/.kube/config"), "node "+node+" is enrolled until ", "it has every right that it needs")
+	e.is("stat -c '%a %U' "+kubeconfig, "600 root")
+	e.sh("systemctl start " + service)
+	e.status("2 of 2 pools open")
+	e.says(e.sh("hostpath-provisioner enroll"), "nothing was changed")
+	e.sh("systemctl stop " + service + "; mv /root/away " + kubeconfig + "; systemctl start " + service)
+	e.status("2 of 2 pools open")
+}
+
 // It fails with RequiresMountsFor= in what the generator writes: starting kubelet then mounts again what
 // was unmounted on purpose.
 func checkUnit(e *environment) {
