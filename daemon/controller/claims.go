@@ -202,11 +202,14 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	if errors.Is(err, volume.ErrConflict) {
 		pv, err = c.createRecorded(ctx, w, h, f, err)
 	}
+	if err != nil && plan.IsClone(f.Claim) {
+		c.copies.cancel(string(f.Claim.UID)) // if it was whole, it is not there any more, or it is one of another source
+		return c.copyFailed(ctx, w, f, made.PV, err)
+	}
 	if full := new(capacity.FullError); errors.As(err, &full) {
 		return c.spaceTaken(ctx, f, full.Room)
 	}
 	if err != nil {
-		c.copies.cancel(string(f.Claim.UID)) // if it was whole, it is not there any more
 		return c.createFailed(ctx, w, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the

@@ -36,6 +36,12 @@ func isCopy(r record.Record) bool { return r.Origin.Name != "" }
 // half reports whether a record is of a copy whose object was not to be made yet.
 func half(r record.Record) bool { return isCopy(r) && r.Unpublished && !r.Retained }
 
+// otherCopy reports whether a claim's copy is not the one that it is to have by now: the claim that is its source was made
+// anew, or the pool's pattern of directories changed.
+func otherCopy(old, want record.Record) bool {
+	return old.ClaimUID == want.ClaimUID && (old.Origin.Name != want.Origin.Name || old.Directory != want.Directory)
+}
+
 // prepareCopy is prepare for a copy.
 func (s *session) prepareCopy(spec Spec) error {
 	if _, err := s.load(spec.PV); !errors.Is(err, ErrNotRecorded) {

@@ -160,6 +160,56 @@ func TestCopyPublished(t *testing.T) {
 	}
 }
 
+// A copy without an object is not taken for one of another origin. One whose object may have been made stays as it is.
+func TestCopyOfAnotherOrigin(t *testing.T) {
+	for _, published := range []bool{false, true} {
+		r := onTmpfs(t)
+		withData(t, r)
+		second := copyOf("tmpfs")
+		second.PV, second.Directory, second.ClaimUID, second.Origin = "pvc-3", "pvc-3", "another", record.Origin{}
+		_, err := r.Create(t.Context(), r.id, second)
+		must(t, err)
+		write(t, filepath.Join(r.path, "pvc-3", "second"), "data")
+		_, err = r.Create(t.Context(), r.id, copyOf("tmpfs"))
+		must(t, err)
+		if published {
+			must(t, r.Published(t.Context(), r.id, clone))
+		}
+		s := copyOf("tmpfs")
+		s.Origin = record.Origin{Name: "pvc-3", UID: "another"}
+		if _, err = r.Create(t.Context(), r.id, s); errors.Is(err, ErrPlace) == published {
+			t.Errorf("published %t: %v", published, err)
+		}
+		r.purgeAll(t)
+		_, err = r.Create(t.Context(), r.id, s)
+		must(t, err)
+		_, err = os.Lstat(filepath.Join(r.path, s.Directory, "second"))
+		if (err == nil) == published {
+			t.Errorf("published %t: of the other origin: %v", published, err)
+		}
+	}
+}
+
+// A copy without an object that has the name of another pattern is made anew.
+func TestCopyOfAnotherPattern(t *testing.T) {
+	r := onTmpfs(t)
+	withData(t, r)
+	s := copyOf("tmpfs")
+	_, err := r.Create(t.Context(), r.id, s)
+	must(t, err)
+	before := s.Directory
+	s.Directory = "another-name"
+	if _, err = r.Create(t.Context(), r.id, s); !errors.Is(err, ErrPlace) {
+		t.Errorf("got %v", err)
+	}
+	r.purgeAll(t)
+	_, err = r.Create(t.Context(), r.id, s)
+	must(t, err)
+	if _, err := os.Lstat(filepath.Join(r.path, before)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the former one: %v", err)
+	}
+}
+
 // What is not there, or goes while it is copied, is no origin, and nothing is in the pool then.
 func TestCopyWithoutSource(t *testing.T) {
 	for name, c := range map[string]struct {

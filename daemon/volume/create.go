@@ -75,6 +75,9 @@ func (s *session) create(spec Spec) error {
 	case err != nil:
 		return err
 	case recorded && (place == record.InTrash || place == record.InArchive || place == record.InPool):
+		if half(old) && place == record.InPool && otherCopy(old, spec.Record) {
+			return errors.Join(s.discard(old, place), wrongPlace(record.Emptying))
+		}
 		if err := conflict(spec.Record, old); err != nil {
 			return err
 		}

@@ -230,3 +230,26 @@ func TestCloneGoesWhileItIsCopied(t *testing.T) {
 	w.DeleteClaim("clone")
 	h.wantVolumes(origin.Name, w.Bound("other").Name)
 }
+
+// A copy that is whole when its source's name becomes another claim's is not taken for a copy of that one.
+func TestCloneOfAnotherSource(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
+	class := w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
+	w.claim("data", class, "10Mi")
+	origin := w.Bound("data")
+	h.many(origin)
+	claim := w.claim("clone", class, "20Mi", from("data"))
+	h.copying(claim.UID)
+	w.DeleteClaim("data") // its volume is kept, and may be given to another namespace
+	w.refused(claim, "DataSourceUnusable")
+	w.claim("data", class, "10Mi")
+	second := w.Bound("data")
+	w.Must(os.WriteFile(filepath.Join(h.mount, second.Name, "second"), nil, 0o644))
+	clone := w.Bound("clone")
+	entries, err := os.ReadDir(filepath.Join(h.mount, clone.Name))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "second" {
+		t.Errorf("the clone has %v, %v", entries, err)
+	}
+	h.wantVolumes(origin.Name, second.Name, clone.Name)
+}
