@@ -67,6 +67,7 @@ type Controller struct {
 	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
 	inFlight inFlight
 	copies   copies
+	sources  sources
 	begun    begun.Set
 	said     report.Dedup
 	limiter  report.Limiter

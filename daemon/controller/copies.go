@@ -184,7 +184,7 @@ const copyAgain = 5 * time.Minute
 
 // sourceFacts reads the claim that a clone is made of, and its volume.
 func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
-	claim, err := c.API.GetClaim(ctx, f.Claim.Namespace, plan.SourceOfClone(f.Claim))
+	claim, err := c.sources.read(ctx, c.API, f.Claim.Namespace, plan.SourceOfClone(f.Claim))
 	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
 		return &plan.SourceFacts{Claim: claim}, err
 	}

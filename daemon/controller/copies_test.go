@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -131,5 +132,39 @@ func TestCopyEndsWithItsClaim(t *testing.T) {
 			t.Errorf("%s: the copy goes on", name)
 			disk.goOn <- nil
 		}
+	}
+}
+
+// Clones that wait for one source read it once in a while together, and a source that has a volume is read each time.
+func TestSourceOfManyClones(t *testing.T) {
+	now, bound := &api{claim: &corev1.PersistentVolumeClaim{}}, &corev1.PersistentVolumeClaim{}
+	bound.Spec.VolumeName = "pvc-origin"
+	c, _, _, _, _ := copyingOne()
+	c.API = now
+	read := func(name string) *corev1.PersistentVolumeClaim {
+		clone := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{DataSource: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: name}}}
+		clone.Namespace = "ns"
+		from, err := c.sourceFacts(t.Context(), plan.ClaimFacts{Claim: clone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return from.Claim
+	}
+	for range 3 {
+		read("origin")
+	}
+	if len(now.asked) != 1 {
+		t.Fatalf("asked for %q", now.asked)
+	}
+	now.claim = nil
+	if read("other") != nil || len(now.asked) != 2 {
+		t.Errorf("another source: asked for %q", now.asked)
+	}
+	now.claim, c.sources.all["ns/origin"] = bound, unready{until: time.Now()}
+	if read("origin") != bound || len(now.asked) < 3 {
+		t.Errorf("later: asked for %q", now.asked)
+	}
+	if read("other") != nil {
+		t.Error("the other source was read again")
 	}
 }

@@ -95,7 +95,7 @@ func (f ClaimFacts) refused(r Refusal) Verdict {
 	case ByNode:
 		return f.cannot(r.Reason, r.Message)
 	case ByItself:
-		return Verdict{Action: Wait, Reason: r.Reason, Message: r.Message, After: r.After}
+		return Verdict{Action: Wait, Reason: r.Reason, Message: r.Message, After: f.sourceAfter(r)}
 	default:
 		return Verdict{Action: Refuse, Reason: r.Reason, Message: r.Message}
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -169,6 +170,18 @@ func smallerThanSource(f RequestFacts) (Refusal, bool) {
 	return Refusal{Reason: ReasonSource, Message: fmt.Sprintf("its volume has %s, and the clone requests %s: request as much or more",
 		words.Name(of.String()), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(of) < 0
 }
+
+// sourceAfter is when a refused claim is looked at again. A clone is looked at less often the longer it waits for its source:
+// each look is a request of each node.
+func (f ClaimFacts) sourceAfter(r Refusal) time.Duration {
+	if r.Reason != ReasonSource {
+		return r.After
+	}
+	return max(r.After, min(f.Age/10, sourceRarely))
+}
+
+// sourceRarely is how long a clone is left alone whose source was not there for long.
+const sourceRarely = time.Minute
 
 // sourceHere: a clone for which nothing speaks against this node belongs to it, as its source does.
 func sourceHere(f ClaimFacts) (Verdict, bool) {

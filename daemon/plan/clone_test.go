@@ -3,6 +3,7 @@ package plan
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -137,5 +138,16 @@ func TestLeanSource(t *testing.T) {
 	lean := LeanClaim(c)
 	if from := lean.Spec.DataSourceRef; !IsClone(lean) || SourceOfClone(lean) != "origin" || from.Namespace == nil || *from.Namespace != other {
 		t.Errorf("%+v", from)
+	}
+}
+
+// A clone whose source does not come is looked at less and less often.
+func TestSourceAfter(t *testing.T) {
+	for age, want := range map[time.Duration]time.Duration{0: sourceAgain, 40 * time.Second: sourceAgain, 5 * time.Minute: 30 * time.Second, time.Hour: sourceRarely} {
+		f := toClone()
+		f.From.Claim.Status.Phase, f.Age = corev1.ClaimPending, age
+		if v := ForClaim(f); v.After != want {
+			t.Errorf("after %s: again after %s, want %s", age, v.After, want)
+		}
 	}
 }
