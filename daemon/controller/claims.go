@@ -202,15 +202,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	if errors.Is(err, volume.ErrConflict) {
 		pv, err = c.createRecorded(ctx, w, h, f, err)
 	}
-	if err != nil && plan.IsClone(f.Claim) {
-		c.copies.cancel(string(f.Claim.UID)) // if it was whole, it is not there any more, or it is one of another source
-		return c.copyFailed(ctx, w, f, made.PV, err)
-	}
-	if full := new(capacity.FullError); errors.As(err, &full) {
-		return c.spaceTaken(ctx, f, full.Room)
-	}
 	if err != nil {
-		return c.createFailed(ctx, w, f, err)
+		return c.notMade(ctx, w, f, err)
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
@@ -257,6 +250,18 @@ func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f
 	}
 	made.PutBack = true
 	return h.Create(made)
+}
+
+// notMade: a claim's directory was not made. A copy that was whole is not there any more then, or it is one of another source.
+func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
+	if plan.IsClone(f.Claim) {
+		c.copies.cancel(string(f.Claim.UID))
+		return c.copyFailed(ctx, w, f, plan.VolumeName(f.Claim), err)
+	}
+	if full := new(capacity.FullError); errors.As(err, &full) {
+		return c.spaceTaken(ctx, f, full.Room)
+	}
+	return c.createFailed(ctx, w, f, err)
 }
 
 // createRecorded finishes a volume that was made while the pool had another pattern of directories, and not published: its
