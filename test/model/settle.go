@@ -10,7 +10,7 @@ var settlements = []invariant{
 	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
 	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
 	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
-	{"NothingLeft", "nothing is half made or half removed, and a record without an object is one of data that is kept", nothingLeft},
+	{"NothingLeft", "nothing is half made, nor half removed but what Retain keeps, and a record without an object is one of data that is kept", nothingLeft},
 }
 
 func claimSettles(s *state, on onFile, cell int) string {
@@ -50,7 +50,7 @@ func nothingLeft(s *state, on onFile, cell int) string {
 	switch {
 	case on.begun, on.place == inStaging:
 		return "something is half made"
-	case on.place == emptying && !(claimed && v.exists):
+	case on.place == emptying && !on.retained && !(v.exists && (claimed || v.retain)): // what came back or is kept by Retain is not emptied further
 		return "it is half removed"
 	case on.recorded && on.place == nowhere && !v.exists && !(claimed && c.bound):
 		return "a record has no directory"
