@@ -30,7 +30,7 @@ type right struct {
 }
 
 // rights is everything that the daemon and the commands of its node may do in a cluster. What a policy allows of it is in
-// policies.go. TestRightsAreNeeded (test/identity) takes each verb away.
+// policies.go.
 var rights = []right{
 	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim", false},
 	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is", false},
