@@ -31,8 +31,8 @@ func optionsIn(t *testing.T, dir, text string) Options {
 	return o
 }
 
-// socket listens as systemd does: the daemon gets the file, and a client's request waits until it is accepted.
-func socket(t *testing.T) (file *os.File, ask func(path, host string) (*http.Response, string)) {
+// socket listens as systemd does: the daemon gets the file, and a client's request, once sent, waits until it is accepted.
+func socket(t *testing.T) (file *os.File, send func(path, host string) (receive func() (*http.Response, string))) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,34 +43,41 @@ func socket(t *testing.T) (file *os.File, ask func(path, host string) (*http.Res
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	return file, func(path, host string) (*http.Response, string) {
+	return file, func(path, host string) func() (*http.Response, string) {
 		t.Helper()
 		conn, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response, string(body)
+		return func() (*http.Response, string) { return received(t, conn) }
 	}
+}
+
+// received reads the whole response.
+func received(t *testing.T, conn net.Conn) (*http.Response, string) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
 }
 
 // A scrape that waits on systemd's socket gets the reason, and the daemon ends with the same one.
 func TestScrapeOfABadConfiguration(t *testing.T) {
 	o := optionsIn(t, hosttest.Dir(t), "node = 'n'\n[pool.p]\npath = 'srv/p'\n")
-	file, ask := socket(t)
+	file, send := socket(t)
 	o.MetricsSocket = file
+	receive := send("/metrics", "localhost") // before the daemon is there: it waits 200 ms for a first request, and no longer
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	ended := make(chan error, 1)
@@ -80,7 +87,7 @@ func TestScrapeOfABadConfiguration(t *testing.T) {
 		ended <- err
 	}()
 	const want = `config.toml:3: pool.p.path: "srv/p" is not an absolute path`
-	if r, body := ask("/metrics", "localhost"); r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(body, "the configuration has errors:\n") || !strings.Contains(body, want) {
+	if r, body := receive(); r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(body, "the configuration has errors:\n") || !strings.Contains(body, want) {
 		t.Errorf("%s: %s", r.Status, body)
 	}
 	end()
@@ -147,18 +154,18 @@ func TestNotConfined(t *testing.T) {
 
 // The socket goes on listening between two configurations, and the names of this host are those of the request's Host.
 func TestMetricsOnASocket(t *testing.T) {
-	file, ask := socket(t)
+	file, send := socket(t)
 	d, g := newDaemon(t)
 	d.MetricsSocket = file
 	d.now.set(g)
 	for range 2 {
 		stop := d.serveMetrics(t.Context(), config.Config{Node: "node-a", Metrics: "Storage.Example:9812"})
 		for host, want := range map[string]int{"node-a": http.StatusOK, "storage.example:9812": http.StatusOK, "127.0.0.1": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
-			if r, body := ask("/metrics", host); r.StatusCode != want || want == http.StatusOK && !strings.Contains(body, "\nhostpath_provisioner_ready 0\n") {
+			if r, body := send("/metrics", host)(); r.StatusCode != want || want == http.StatusOK && !strings.Contains(body, "\nhostpath_provisioner_ready 0\n") {
 				t.Errorf("Host %s: %s, %s", host, r.Status, body)
 			}
 		}
-		if r, body := ask("/healthz", "localhost"); r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(body, "not ready: reading the API; ") {
+		if r, body := send("/healthz", "localhost")(); r.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(body, "not ready: reading the API; ") {
 			t.Errorf("%s: %s", r.Status, body)
 		}
 		stop()
