@@ -38,8 +38,8 @@ type Options struct {
 	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.
 	Namespace string
-	// TokenFile has the renewed token of RunRenewal. It is used in place of the kubeconfig's where that is of the same identity and
-	// ends earlier. "" for none.
+	// TokenFile has the renewed token of RunRenewal. It is used in place of the kubeconfig's where that is of the same identity,
+	// older, and ends earlier. "" for none.
 	TokenFile string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string

@@ -100,9 +100,10 @@ func (c Credential) renewable() bool {
 	return c.Account != "" && c.Node != "" && c.NodeUID != "" && c.Expires.After(c.Issued)
 }
 
-// succeeds reports whether a credential is of the same identity as another and lasts longer.
+// succeeds reports whether a credential is of the same identity as another, was not issued before it, and lasts longer. Where
+// the other is the newer one, an administrator put it there: the server may not accept the older one any more.
 func (c Credential) succeeds(other Credential) bool {
 	was, is := other, c
 	was.Issued, was.Expires, is.Issued, is.Expires = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return c.renewable() && is == was && c.Expires.After(other.Expires)
+	return c.renewable() && is == was && !c.Issued.Before(other.Issued) && c.Expires.After(other.Expires)
 }

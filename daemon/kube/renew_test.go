@@ -140,7 +140,7 @@ func TestRunRenewal(t *testing.T) {
 	}
 }
 
-// A renewed token takes the place of one of the same identity that ends earlier, and of no other.
+// A renewed token takes the place of an older one of the same identity that ends earlier, and of no other.
 func TestPreferRenewed(t *testing.T) {
 	now := time.Now()
 	own := forged("node-a", now, now.Add(time.Hour))
@@ -148,8 +148,10 @@ func TestPreferRenewed(t *testing.T) {
 		renewed string
 		used    bool
 	}{
-		"later":         {forged("node-a", now, now.Add(2*time.Hour)), true},
-		"earlier":       {forged("node-a", now, now.Add(time.Minute)), false},
+		"later":   {forged("node-a", now, now.Add(2*time.Hour)), true},
+		"earlier": {forged("node-a", now, now.Add(time.Minute)), false},
+		// An administrator who copies a kubeconfig means that one: the server may not accept the older token any more.
+		"issued before": {forged("node-a", now.Add(-time.Minute), now.Add(2*time.Hour)), false},
 		"another node":  {forged("node-b", now, now.Add(2*time.Hour)), false},
 		"no token":      {"rubbish", false},
 		"empty":         {"", false},
