@@ -156,8 +156,9 @@ func TestSharedPausedBeforeMaking(t *testing.T) {
 	ends := make(chan struct{})
 	defer close(ends)
 	deciding, removing, goOn := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	var made atomic.Bool
 	w.behindDoor(late.host).instead(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodGet || r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("limit") != "1" {
+		if !made.Load() || r.Method != http.MethodGet || r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("limit") != "1" {
 			return false
 		}
 		deciding <- struct{}{}
@@ -173,7 +174,9 @@ func TestSharedPausedBeforeMaking(t *testing.T) {
 	})
 	late.run()
 	w.holder(nodes[:1], anyNode)
-	w.claim("data", w.Class("c", immediate), "1Mi")
+	class := w.Class("c", immediate)
+	made.Store(true)
+	w.claim("data", class, "1Mi")
 	<-deciding // the number of nodes is the last that it asks for
 	w.Must(late.Signal(syscall.SIGSTOP))
 	other.run()
