@@ -23,7 +23,7 @@ func (g *generation) followClaimIndex(ctx context.Context) {
 			whole = identity
 		}
 	}
-	f := claimindex.Follower{API: g.client, Self: g.self, Whole: whole, Told: g.tellAudit}
+	f := claimindex.Follower{API: g.client, Self: g.self, Whole: whole, Told: g.tellAudits()}
 	f.Keep = func(identity string) {
 		if err := state.WriteFile(g.d.StateDir, indexFile, []byte(identity+"\n"+selection.String()), 0o600); err != nil {
 			g.d.Log.Warn("the identity of the claim index was not kept for the next start: " + err.Error())
@@ -44,14 +44,23 @@ func (g *generation) followClaimIndex(ctx context.Context) {
 	f.Run(ctx)
 }
 
-// tellAudit logs what was found when all claims were read to see whether each has its label.
-func (g *generation) tellAudit(whole bool, labelled int, err error) {
-	switch {
-	case err != nil:
-		g.d.Log.Warn("it is not known whether each claim has the label of the policy " + claimindex.Name + ": " + err.Error())
-	case labelled > 0:
-		g.d.Log.Info(strconv.Itoa(labelled) + " claims had no label of the policy " + claimindex.Name + " and have it now")
-	case !whole:
-		g.d.Log.Warn("the cluster has the policy " + claimindex.Name + ", and the API server does not label claims by it, or there is no claim yet")
+// tellAudits returns a function that logs what was found when all claims were read to see whether each has its label; once, where the next
+// audit finds the same.
+func (g *generation) tellAudits() func(whole bool, labelled int, err error) {
+	last := ""
+	return func(whole bool, labelled int, err error) {
+		now, log := "", g.d.Log.Warn
+		switch {
+		case err != nil:
+			now = "it is not known whether each claim has the label of the policy " + claimindex.Name + ": " + err.Error()
+		case labelled > 0:
+			now, log = strconv.Itoa(labelled)+" claims had no label of the policy "+claimindex.Name+" and have it now", g.d.Log.Info
+		case !whole:
+			now = "the cluster has the policy " + claimindex.Name + ", and the API server does not label claims by it, or there is no claim yet"
+		}
+		if now != "" && now != last {
+			log(now)
+		}
+		last = now
 	}
 }
