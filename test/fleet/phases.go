@@ -61,8 +61,8 @@ func (f *fleet) start(ctx context.Context) {
 	f.Say("  ready in %s", time.Since(began).Round(100*time.Millisecond))
 	// Six lists and watches; whether a policy labels claims; the CSIDriver and the own objects; one object, of the class whose claims the
 	// scheduler places; one look or two whether the other nodes were reviewed after that; and what a busy server refuses at first. Two reviews
-	// are for all.
-	f.limit("requests a daemon that starts for the first time", f.perDaemon(f.count(ctx, afterReview).Total()), 12.5+f.perDaemon(20))
+	// are for all, and the looks of the nodes that come to one at the same moment.
+	f.limit("requests a daemon that starts for the first time", f.perDaemon(f.count(ctx, afterReview).Total()), 12.5+f.perDaemon(40))
 }
 
 // idle lets nothing happen. A watch that ends after its five minutes or more is begun again, and after as long a daemon looks at the
