@@ -71,7 +71,7 @@ func (e *excluded) over() {
 // lockTries is the time between two tries to lock the records.
 const lockTries = 5 * time.Millisecond
 
-// pause is between two tries to lock the records.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

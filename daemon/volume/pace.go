@@ -24,25 +24,10 @@ func (p *pace) giveWay() error {
 	if p.since++; p.since < burst {
 		return nil
 	}
-	pause := time.Duration(0)
+	var err error
 	if p.pool.urgent.Load() > 0 {
-		pause = max(time.Millisecond, 4*time.Since(p.began))
+		err = pause(p.ctx, min(max(time.Millisecond, 4*time.Since(p.began)), 20*time.Millisecond))
 	}
-	err := p.wait(min(pause, 20*time.Millisecond))
 	p.since, p.began = 0, time.Now()
 	return err
-}
-
-func (p *pace) wait(pause time.Duration) error {
-	if pause == 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-p.ctx.Done():
-		return p.ctx.Err()
-	}
 }
