@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func (p *Pools) pool(cfg config.Config, of config.Pool, remembered string) *pool
 	defer p.mu.Unlock()
 	before := cfg.Before(of.Name)
 	one := p.pools[of.Name]
-	if one == nil || one.Pool != of || one.node != cfg.Node || one.remembered != remembered || !equal(one.before, before) {
+	if one == nil || one.Pool != of || one.node != cfg.Node || one.remembered != remembered || !slices.Equal(one.before, before) {
 		one = &pool{
 			Pool: of, node: cfg.Node, before: before, remembered: remembered,
 			probe: hostcheck.NewProber(prober.Expect(cfg.Node, of, remembered, before...)),
@@ -103,18 +104,6 @@ func (p *Pools) pool(cfg config.Config, of config.Pool, remembered string) *pool
 		p.pools[of.Name] = one
 	}
 	return one
-}
-
-func equal(a, b []config.Pool) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // Open returns a descriptor (O_PATH) of the directory of a recorded volume, which the caller closes. The attributes are those
