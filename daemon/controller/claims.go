@@ -234,7 +234,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	took := c.inFlight.published(string(f.Claim.UID))
 	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
-		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.told(f))}, w.Name)
+		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.takeNotes(f))}, w.Name)
 	c.binding.Provisioned(f.Claim)
 	return 0, nil
 }

@@ -73,8 +73,8 @@ func (c *copies) cancel(uid string) {
 	}
 }
 
-// told is what the event about a clone says besides: how it was made, and what it lacks.
-func (c *copies) told(f plan.ClaimFacts) string {
+// takeNotes returns what the event about a clone says besides, how it was made and what it lacks, and forgets the copy.
+func (c *copies) takeNotes(f plan.ClaimFacts) string {
 	if !plan.IsClone(f.Claim) {
 		return ""
 	}
