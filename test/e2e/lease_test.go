@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -177,13 +178,13 @@ func TestSharedPausedBeforeMaking(t *testing.T) {
 	class := w.Class("c", immediate)
 	made.Store(true)
 	w.claim("data", class, "1Mi")
-	<-deciding // the number of nodes is the last that it asks for
+	fixture.Receive(w.Environment, deciding, "the daemon counts the nodes, the last that it asks for")
 	w.Must(late.Signal(syscall.SIGSTOP))
 	other.run()
 	pv := w.Bound("data")
 	w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte("data"), 0o600))
 	w.DeleteClaim("data")
-	<-removing
+	fixture.Receive(w.Environment, removing, "the other daemon removes the volume")
 	w.Must(late.Signal(syscall.SIGCONT))
 	w.Must(harness.Eventually(w.Soon(), func() bool {
 		_, err := os.Stat(pv.Spec.HostPath.Path)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
 // The last response of a removal is lost, and the API responds to nothing about the volume before the daemon is told to
@@ -40,13 +42,9 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 	})
 	w.DeleteClaim("data")
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-	select {
-	case <-lost:
-	case <-w.Soon().Done():
-		t.Fatal("the daemon did not delete the object")
-	}
+	fixture.Receive(w.Environment, lost, "the daemon deletes the object")
 	w.Must(h.Signal(syscall.SIGTERM))
-	<-h.Exited()
+	fixture.Receive(w.Environment, h.Exited(), "the daemon ends")
 	if _, err := os.Lstat(filepath.Join(h.ours("trash"), pv.Name)); !os.IsNotExist(err) {
 		t.Errorf("the directory is whole in the trash: %v; the log:\n%s", err, h.Log())
 	}
