@@ -52,14 +52,17 @@ shape: ## how long functions and files are, how many tests packages have, and th
 alerts: ## the alerts that the packages have, with promtool
 	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/test.sh
 
+# go test, which tries what failed once more and tells what passed only then.
+RERUN = $(GO) run $(GOFLAGS) ./test/rerun
+
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
-	@$(GO) test $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
+	@$(RERUN) $(GOFLAGS) -count=1 $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(GO) test $(GOFLAGS) -count=1 -timeout 60m -p 1 ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 40m -parallel 4 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 TRIALS := model crash storm hang hostile chaos soak

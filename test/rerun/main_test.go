@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// module is a module with tests, each of which counts its runs in the file "runs".
+const module = `package flaky
+
+import (
+	"os"
+	"testing"
+)
+
+func count(name string) int {
+	f, _ := os.OpenFile("runs", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f.WriteString(name + "\n")
+	f.Close()
+	text, _ := os.ReadFile("runs")
+	n := 0
+	for _, line := range splitLines(string(text)) {
+		if line == name {
+			n++
+		}
+	}
+	return n
+}
+
+func splitLines(s string) (lines []string) {
+	for begin, i := 0, 0; i < len(s); i++ {
+		if s[i] == '\n' {
+			lines = append(lines, s[begin:i])
+			begin = i + 1
+		}
+	}
+	return lines
+}
+
+func TestSteady(t *testing.T) { t.Parallel(); count("steady") }
+`
+
+func TestRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		tests string
+		pass  bool
+		says  []string // in this order
+		never string
+		runs  string // of the steady test
+	}{
+		"all pass": {"", true, []string{"ok  \tflaky"}, "again", "steady\n"},
+		"one fails once": {
+			`func TestOnce(t *testing.T) { t.Parallel(); t.Run("sub", func(t *testing.T) { if count("once") == 1 { t.Fatal("the first time") } }) }`,
+			true, []string{"the first time", "FAIL\tflaky", "again: flaky TestOnce\n", "ok  \tflaky", "UNSTABLE: failed once, then passed: flaky TestOnce\n"}, "", "steady\n",
+		},
+		"one fails twice": {
+			`func TestTwice(t *testing.T) { t.Fatal("each time", count("twice")) }`,
+			false, []string{"each time 1", "again: flaky TestTwice\n", "each time 2"}, "UNSTABLE", "steady\n",
+		},
+		"many fail once": {
+			`func TestA(t *testing.T) { if count("a") == 1 { t.Fail() } }
+			func TestB(t *testing.T) { if count("b") == 1 { t.Fail() } }
+			func TestC(t *testing.T) { if count("c") == 1 { t.Fail() } }
+			func TestD(t *testing.T) { if count("d") == 1 { t.Fail() } }`,
+			false, []string{"FAIL: TestA", "FAIL: TestD"}, "again", "steady\n",
+		},
+		"the process ends": {
+			`func TestEnds(t *testing.T) { if count("ends") == 1 { println("stuck here"); os.Exit(2) } }`,
+			true, []string{"stuck here", "again: flaky TestEnds\n", "UNSTABLE: failed once, then passed: flaky TestEnds\n"}, "", "steady\n",
+		},
+		"it does not compile": {`var x int = "text"`, false, []string{"cannot use"}, "again", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"go.mod": "module flaky\n\ngo 1.26\n", "x_test.go": module + c.tests} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir(dir)
+			var out strings.Builder
+			if pass := run(&out, []string{"-count=1", "-timeout", "1m", "."}); pass != c.pass {
+				t.Errorf("it reports %v", pass)
+			}
+			wantInOrder(t, out.String(), c.says)
+			if c.never != "" && strings.Contains(out.String(), c.never) {
+				t.Errorf("it prints %q:\n%s", c.never, out.String())
+			}
+			if text, _ := os.ReadFile("runs"); strings.Count(string(text), "steady\n") != strings.Count(c.runs, "steady\n") {
+				t.Errorf("the steady test ran otherwise: %q", text)
+			}
+		})
+	}
+}
+
+func wantInOrder(t *testing.T, text string, parts []string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("it does not print %q after what comes before it:\n%s", part, text)
+			return
+		}
+		rest = after
+	}
+}
