@@ -178,8 +178,19 @@ func (h Handle) Purge(pv string) error {
 }
 
 // Lookup returns the record of a volume, nil if it has none; record.ErrDamaged for one that cannot be read.
-func (h Handle) Lookup(pv string) (*record.Record, error) {
-	return recorded(call(h, func(s Storage) (record.Record, error) { return s.Lookup(h.ctx, h.id, pv) }))
+func (h Handle) Lookup(pv string) (*record.Record, error) { return h.lookup(record.Volume, pv) }
+
+// LookupSnapshot is Lookup for a snapshot, by its handle.
+func (h Handle) LookupSnapshot(handle string) (*record.Record, error) {
+	return h.lookup(record.Snapshot, handle)
+}
+
+func (h Handle) lookup(kind record.Kind, name string) (*record.Record, error) {
+	r, err := recorded(call(h, func(s Storage) (record.Record, error) { return s.Lookup(h.ctx, h.id, name) }))
+	if r != nil && r.Kind != kind {
+		return nil, nil
+	}
+	return r, err
 }
 
 // LookupArchived returns the record of a claim's volume that is in the archive with its record, nil if there is none.

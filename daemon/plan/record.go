@@ -47,6 +47,8 @@ type RecordFacts struct {
 func ForRecord(f RecordFacts) Verdict {
 	verdict, buried := f.buried()
 	switch {
+	case f.Record.Kind != record.Volume:
+		return Verdict{Action: Keep}
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:

@@ -35,7 +35,8 @@ var (
 // Kind is what a record is of.
 type Kind string
 
-// The kinds. No daemon of this version makes snapshots: package volume does nothing with the record of one.
+// The kinds. Of a snapshot PV is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the size
+// that a volume made from it has at least, and Unpublished says that it may not be whole.
 const (
 	Volume   Kind = "" // as in all records of version 1
 	Snapshot Kind = "snapshot"
@@ -72,7 +73,7 @@ type Record struct {
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
 	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only of scope
 	// every-node, where an empty directory without an object may still be in a pod, and of a copy, which has data from the
-	// start: there it is taken back before the object is made.
+	// start: there it is taken back before the object is made, or before the snapshot is said to be ready.
 	Unpublished bool `json:"unpublished,omitempty"`
 	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is about to be made.
 	Replaced string `json:"replaced,omitempty"`
@@ -91,11 +92,15 @@ func (r Record) Reserved() uint64 {
 }
 
 // HasObject reports whether a volume object is to be expected for a record.
-func (r Record) HasObject() bool { return r.Place == InPool && !r.Retained && !r.Unpublished }
+func (r Record) HasObject() bool {
+	return r.Kind == Volume && r.Place == InPool && !r.Retained && !r.Unpublished
+}
 
 // MayHaveObject reports whether a volume object is possible: a volume that is whole in the trash has its object
 // until that is let go, and one that was made to be published may have it by now.
-func (r Record) MayHaveObject() bool { return !r.Retained && (r.Place == InPool || r.Place == InTrash) }
+func (r Record) MayHaveObject() bool {
+	return r.Kind == Volume && !r.Retained && (r.Place == InPool || r.Place == InTrash)
+}
 
 // Whole reports whether the directory is out of the pool and can be put back as it was.
 func (r Record) Whole() bool { return r.Place == InTrash || r.Place == InArchive }

@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// A copy is a volume that has data before it has an object. It is made in staging, under a record that is durable before
+// A copy is a volume that has data before it has an object, or a snapshot. It is made in staging, under a record that is durable before
 // the first file:
 //
 //	record written   a crash leaves <pv>.json.new, torn or not: swept, or written again
@@ -28,9 +28,10 @@ import (
 //
 // To discard is to rename staging/<pv>, whatever it has, to trash/<pv>~, from where Purge removes it and the record. So a
 // copy is whole in the pool or not there, and one that died is begun anew. Its record says Unpublished until the moment
-// before its object is made: as long as it says that no pod had it, and its data goes with it.
+// before its object is made: as long as it says that no pod had it, and its data goes with it. That of a snapshot says so
+// until the moment before it is said to be ready, and nothing is made from it before.
 
-// isCopy reports whether a record is of a volume that was made as a copy of another one.
+// isCopy reports whether a record is of a snapshot, or of a volume that was made as a copy of another one or of a snapshot.
 func isCopy(r record.Record) bool { return r.Origin.Name != "" }
 
 // half reports whether a record is of a copy whose object was not to be made yet.
@@ -114,7 +115,7 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	return dir, nil
 }
 
-// openSource opens the volume that is copied.
+// openSource opens the volume or the snapshot that is copied.
 func (s *session) openSource(o record.Origin) (fd int, err error) {
 	r, place, err := s.find(o.Name)
 	switch {
@@ -122,8 +123,10 @@ func (s *session) openSource(o record.Origin) (fd int, err error) {
 		return -1, fmt.Errorf("volume %s: %w", o.Name, ErrSource)
 	case err != nil:
 		return -1, fmt.Errorf("volume %s: %w", o.Name, err)
-	case place != record.InPool || r.ClaimUID != o.UID:
+	case place != record.InPool || r.ClaimUID != o.UID || r.Kind != o.Kind:
 		return -1, fmt.Errorf("volume %s: %w: it is %s", o.Name, ErrSource, place.Describe())
+	case half(r):
+		return -1, fmt.Errorf("volume %s: %w: it is not ready", o.Name, ErrSource)
 	}
 	return s.openVolume(r.Directory)
 }

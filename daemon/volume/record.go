@@ -25,10 +25,10 @@ func readRecord(dir int, name, pv string) (record.Record, error) {
 	return decodeVolume(whole, pv)
 }
 
-// decodeVolume refuses what is recorded as another thing than a volume: nothing of this package is right for it.
+// decodeVolume refuses what is recorded as another thing than a volume or a snapshot: nothing of this package is right for it.
 func decodeVolume(text []byte, pv string) (record.Record, error) {
 	r, err := record.Decode(text, pv)
-	if err == nil && r.Kind != record.Volume {
+	if err == nil && r.Kind != record.Volume && r.Kind != record.Snapshot {
 		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
 	}
 	return r, err
@@ -36,7 +36,7 @@ func decodeVolume(text []byte, pv string) (record.Record, error) {
 
 // conflict is what an older record of a volume has that the record of one to be made has not, nil if they agree.
 func conflict(r, old record.Record) error {
-	if old.Directory == r.Directory && old.ClaimUID == r.ClaimUID {
+	if old.Directory == r.Directory && old.ClaimUID == r.ClaimUID && old.Kind == r.Kind {
 		return nil
 	}
 	return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)

@@ -23,7 +23,7 @@ func full() record.Record {
 }
 
 // laterOnly reports whether a damage is a record that a later program understands.
-func laterOnly(damage string) bool { return damage == "newer" || damage == "snapshot" }
+func laterOnly(damage string) bool { return damage == "newer" || damage == "other kind" }
 
 // damages are what can have happened to a record, and what it is then.
 func damages(t testing.TB) map[string][]byte {
@@ -41,7 +41,7 @@ func damages(t testing.TB) map[string][]byte {
 		"huge version":    []byte(`{"version": 1e99}`),
 		"negative":        bytes.Replace(good, []byte(`"version": 2`), []byte(`"version": -1`), 1),
 		"another volume":  bytes.Replace(good, []byte(`"pv": "pvc-1"`), []byte(`"pv": "pvc-2"`), 1),
-		"snapshot":        bytes.Replace(good, []byte(`"pv"`), []byte(`"kind": "snapshot", "pv"`), 1),
+		"other kind":      bytes.Replace(good, []byte(`"pv"`), []byte(`"kind": "group", "pv"`), 1),
 		"unknown field":   []byte(`{"version": 1, "pv": "pvc-1", "directory": "pvc-1", "quota": 1}`),
 		"two":             append(bytes.Clone(good), good...),
 		"wrong type":      bytes.Replace(good, []byte(`"retained": true`), []byte(`"retained": "no"`), 1),

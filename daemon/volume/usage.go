@@ -103,6 +103,9 @@ func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 			u.Others = append(u.Others, one)
 			continue
 		}
+		if r.Kind != record.Volume { // it was full from the start, and becomes no fuller
+			continue
+		}
 		u.Volumes = append(u.Volumes, usage.Volume{PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Usage: one})
 	}
 	u.Records = len(owners)
