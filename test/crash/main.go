@@ -34,8 +34,12 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		playLimits(ctx, p, opt)
 		return
 	}
+	all := provePublishing(ctx, p, opt)
+	if opt.csi {
+		finish(p, all)
+		return
+	}
 	e := build(ctx, p, opt)
-	var all report
 	for _, op := range operations {
 		if ctx.Err() == nil && strings.Contains(op.name, opt.only) && (!op.clones || opt.clones()) {
 			all = append(all, e.prove(op))
@@ -45,13 +49,18 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		all = append(all, e.killAtRandom())
 	}
 	e.Say("%d volumes stayed whole in the trash, killed between the removal of the object and the note of it", e.stayed)
-	if !all.print(os.Stdout) {
-		e.Fault(notProven, "see the table")
-	}
 	for _, call := range e.killer.Strangers() {
 		e.Fault(unknown, "%s", call)
 	}
-	e.Report(notProven, unknown)
+	finish(p, all)
+}
+
+// finish prints everything.
+func finish(p *harness.Program, all report) {
+	if !all.print(os.Stdout) {
+		p.Fault(notProven, "see the table")
+	}
+	p.Report(notProven, unknown)
 }
 
 // playLimits is the program with -limits, -requests and -speed, without a daemon and without a cluster.
@@ -73,8 +82,5 @@ func playLimits(ctx context.Context, p *harness.Program, opt options) {
 	if opt.only != "" && len(all) == 0 {
 		return // only what limits cost was asked for
 	}
-	if !all.print(os.Stdout) {
-		p.Fault(notProven, "see the table")
-	}
-	p.Report(notProven, unknown)
+	finish(p, all)
 }

@@ -28,6 +28,7 @@ type options struct {
 	limits   string // directories of filesystems with project quotas: limits alone are tried there
 	requests string // a pool's directory: the time of a request about projects is measured
 	speed    bool   // what a system call takes is measured
+	csi      bool   // the service that mounts volumes for kubelet alone is tried
 }
 
 const usage = `Usage: crash [flags]
@@ -55,6 +56,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.limits, "limits", "", "directories, with commas between, of filesystems that enforce project quotas and have nothing else: volumes with limits are made there, without a daemon and a cluster")
 	flags.StringVar(&o.requests, "requests", "", "directory of a pool with quota = \"project\": measure a request to the service that sets limits, and nothing else")
 	flags.BoolVar(&o.speed, "speed", false, "measure what a system call takes on this machine, and nothing else")
+	flags.BoolVar(&o.csi, "csi", false, "kill the service that mounts volumes for kubelet alone, without a daemon and a cluster")
 	flags.BoolVar(&o.printAll, "v", false, "print each point")
 	if err := flags.Parse(args); err != nil {
 		return o, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -45,17 +46,20 @@ var harmless = append([]uint32{
 	unix.SYS_FGETXATTR, unix.SYS_GETXATTR, unix.SYS_LISTXATTR, unix.SYS_FLISTXATTR, unix.SYS_OPEN_TREE, unix.SYS_CAPGET,
 	// descriptors; what a socket sends is written
 	unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_FLOCK, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1,
-	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME,
+	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME,
 	unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)
+
+// watched are the subcommands that are stopped, and no others: the daemon, and the service that mounts volumes for kubelet.
+var watched = []string{"run", "csi-node"}
 
 // Become is the copy's whole life. It returns only with an error.
 func Become(args []string) error {
 	socket, program := os.Getenv(socketEnv), os.Getenv(programEnv)
 	os.Unsetenv(socketEnv)
 	os.Unsetenv(programEnv)
-	if len(args) > 1 && args[1] == "run" {
+	if len(args) > 1 && slices.Contains(watched, args[1]) {
 		runtime.LockOSThread() // the filter is this thread's, and exec leaves this thread alone
 		if err := handOver(socket); err != nil {
 			return err

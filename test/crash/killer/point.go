@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -18,7 +19,8 @@ import (
 // connection to the API. What else a daemon writes (its log, its status file) is not read by the next one.
 type Scope struct {
 	Pool, State, Locks string
-	Exact              bool // names of volumes are told as they are, not as PV
+	Kubelet            string // kubelet's directory, in which volumes are mounted
+	Exact              bool   // names of volumes are told as they are, not as PV
 }
 
 // process is the daemon whose thread asks.
@@ -67,6 +69,9 @@ var calls = map[int32]call{
 	unix.SYS_SYNCFS: onFile("syncfs"), unix.SYS_FCHOWN: onFile("chown"), unix.SYS_FCHMOD: onFile("chmod"),
 	unix.SYS_FTRUNCATE: onFile("truncate"), unix.SYS_FALLOCATE: onFile("allocate"), unix.SYS_FSETXATTR: onFile("setxattr"),
 	unix.SYS_QUOTACTL_FD: Scope.quota,
+
+	unix.SYS_MOUNT_SETATTR: func(Scope, process, *notification) string { return "change a detached mount" },
+	unix.SYS_MOVE_MOUNT:    Scope.moveMount, unix.SYS_UMOUNT2: Scope.unmount,
 }
 
 // describe is what a call is about to do. known is false for one that this program does not know.
@@ -128,6 +133,25 @@ func (s Scope) quota(_ process, n *notification) string {
 	return s.on("set limit in", fdPath(n, n.args[0]))
 }
 
+// moveMount attaches a detached mount to what its second descriptor is.
+func (s Scope) moveMount(_ process, n *notification) string {
+	return s.on("mount on", fdPath(n, n.args[2]))
+}
+
+// unmount has a path through a directory's descriptor: umount2(2) takes none.
+func (s Scope) unmount(_ process, n *notification) string {
+	path := text(n, n.args[0])
+	rest, through := strings.CutPrefix(path, "/proc/thread-self/fd/")
+	if fd, name, both := strings.Cut(rest, "/"); through && both {
+		number, err := strconv.ParseUint(fd, 10, 31)
+		if err != nil {
+			return ""
+		}
+		path = filepath.Join(fdPath(n, number), name)
+	}
+	return s.on("unmount", path)
+}
+
 // fsSetXattr is FS_IOC_FSSETXATTR, linux/fs.h: _IOW('X', 32, struct fsxattr).
 const fsSetXattr = 0x401c5820
 
@@ -161,7 +185,7 @@ func (s Scope) on(call, path string) string {
 
 // name is a path as tables show it, "" if it is not in scope.
 func (s Scope) name(path string) string {
-	for _, root := range []struct{ path, name string }{{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}} {
+	for _, root := range []struct{ path, name string }{{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}, {s.Kubelet, "kubelet"}} {
 		below, is := strings.CutPrefix(path, root.path)
 		if is && root.path != "" && (below == "" || below[0] == '/') {
 			name := linkKey.ReplaceAllString(markerID.ReplaceAllString(root.name+below, "ID"), "/KEY")

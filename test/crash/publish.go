@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	volumerecord "github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// The service that mounts volumes for kubelet is killed without a daemon and a cluster: it needs neither.
+
+// published is a pool with one volume, the service, and kubelet's part.
+type published struct {
+	*harness.Program
+	ctx     context.Context
+	opt     options
+	disk    string // where the pool's filesystem is mounted, whatever is at the pool's path
+	pool    string
+	killer  *killer.Killer
+	service *csinode.Service
+	volume  csinode.Volume
+}
+
+// publishAct is something that happens to the volume. The error is the service's.
+type publishAct func(*published) error
+
+// again does it as kubelet does, until the service responds: a connection may be one to the process that died.
+func (c *published) again(do publishAct) (err error) {
+	late := harness.Eventually(c.Soon(), func() bool { err = do(c); return status.Code(err) != codes.Unavailable })
+	return firstOf(err, late)
+}
+
+func mountFor(pod string, readOnly bool) publishAct {
+	return func(c *published) error {
+		v := c.volume
+		v.ReadOnly = readOnly
+		return c.service.Publish(c.Soon(), pod, v)
+	}
+}
+
+func unmountFor(pod string) publishAct {
+	return func(c *published) error { return c.service.Unpublish(c.Soon(), pod, c.volume.PV) }
+}
+
+const (
+	firstPod  = "pod-1"
+	secondPod = "pod-2"
+)
+
+// publishOperation is something that kubelet asks for. The service dies, and kubelet asks again, or for something else.
+type publishOperation struct {
+	name                string
+	before, dies, after publishAct
+	away                bool            // the pool is unmounted between the two
+	mounted             map[string]bool // for which pods the volume is mounted then, and whether read-only
+	meanwhile           map[string]bool // for which it may be at the death, too
+}
+
+var publishOperations = []publishOperation{
+	{name: "csi: publish", dies: mountFor(firstPod, false), after: mountFor(firstPod, false), mounted: map[string]bool{firstPod: false}},
+	{name: "csi: publish read-only", dies: mountFor(firstPod, true), after: mountFor(firstPod, true), mounted: map[string]bool{firstPod: true}},
+	{name: "csi: publish, given up", dies: mountFor(firstPod, false), after: unmountFor(firstPod), meanwhile: map[string]bool{firstPod: false}},
+	{
+		name: "csi: publish for a second pod", before: mountFor(firstPod, false), dies: mountFor(secondPod, true), after: mountFor(secondPod, true),
+		mounted: map[string]bool{firstPod: false, secondPod: true},
+	},
+	{name: "csi: unpublish", before: mountFor(firstPod, false), dies: unmountFor(firstPod), after: unmountFor(firstPod), meanwhile: map[string]bool{firstPod: false}},
+	{
+		name: "csi: unpublish one of two", before: func(c *published) error { return firstOf(mountFor(firstPod, false)(c), mountFor(secondPod, true)(c)) },
+		dies: unmountFor(secondPod), after: unmountFor(secondPod), mounted: map[string]bool{firstPod: false}, meanwhile: map[string]bool{secondPod: true},
+	},
+	{
+		name: "csi: unpublish without the pool", before: mountFor(firstPod, false), away: true, dies: unmountFor(firstPod), after: unmountFor(firstPod),
+		meanwhile: map[string]bool{firstPod: false},
+	},
+}
+
+func firstOf(errs ...error) error {
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
+
+// provePublishing kills the service at each of its system calls that change something.
+func provePublishing(ctx context.Context, p *harness.Program, opt options) (rows report) {
+	chosen := slices.DeleteFunc(slices.Clone(publishOperations), func(op publishOperation) bool { return !strings.Contains(op.name, opt.only) })
+	if len(chosen) == 0 {
+		return nil
+	}
+	c := buildPublished(ctx, p, opt)
+	for _, op := range chosen {
+		if ctx.Err() == nil {
+			rows = append(rows, c.prove(op))
+		}
+	}
+	for _, call := range c.killer.Strangers() {
+		p.Fault(unknown, "%s", call)
+	}
+	return rows
+}
+
+func buildPublished(ctx context.Context, p *harness.Program, opt options) *published {
+	dir := hosttest.Dir(p)
+	c := &published{Program: p, ctx: ctx, opt: opt, disk: filepath.Join(dir, "disk"), pool: filepath.Join(dir, "pool")}
+	root := filepath.Join(dir, "kubelet")
+	var err error
+	c.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: c.pool, State: filepath.Join(dir, "state"), Kubelet: root})
+	p.Must(err, "listening for the service")
+	p.Cleanup(func() error { return c.killer.Close() })
+	self, err := os.Executable() // a shell is between this process and that
+	p.Must(err, "looking for this program")
+	d, err := rig.New(rig.Options{
+		Binary: self, Dir: dir, Env: c.killer.Env(opt.daemon),
+		Config: fmt.Sprintf("node = %q\nkubelet_root = %q\n[pool.%s]\npath = %q\nimmutable = \"off\"\nsource = \"csi\"\n", name, root, name, c.pool),
+	})
+	p.Must(err, "configuring the service")
+	p.Must(firstOf(os.Mkdir(c.disk, 0o700), os.Mkdir(c.pool, 0o700)), "making mount points")
+	hosttest.Mkfs(p, "ext4", 64).Mount(p, c.disk)
+	c.Must(c.mount(), "mounting the pool")
+	c.makeVolume()
+	c.service, err = csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
+	p.Must(err, "making the sockets")
+	p.Cleanup(c.service.Close)
+	p.OnFatal(func() {
+		log, _ := os.ReadFile(c.service.Log)
+		fmt.Printf("the end of the service's log:\n%s\n", harness.Tail(string(log), 2000))
+	})
+	return c
+}
+
+func (c *published) mount() error   { return unix.Mount(c.disk, c.pool, "", unix.MS_BIND, "") }
+func (c *published) unmount() error { return unix.Unmount(c.pool, unix.MNT_DETACH) }
+
+// makeVolume makes the pool's marker and the volume, as the daemon does.
+func (c *published) makeVolume() {
+	pv := "pvc-00000000-0000-4000-8000-000000000001"
+	c.volume = csinode.Volume{PV: pv, Pool: name, Path: filepath.Join(c.pool, pv)}
+	p, err := openLimited(c.pool)
+	c.Must(err, "opening the pool")
+	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(name, time.Now()))
+	c.Must(err, "making a marker")
+	c.Must(p.InitMarker(c.ctx, p.id, marker), "making a pool")
+	_, err = p.Create(c.ctx, p.id, volume.Spec{Mode: dirMode, Record: volumerecord.Record{
+		PV: pv, Directory: pv, ClaimUID: pv, Namespace: name, Claim: pv, Source: plan.SourceCSI, Requested: firstMiB << 20,
+	}})
+	c.Must(err, "making a volume")
+	c.Must(os.WriteFile(filepath.Join(c.volume.Path, dataFile), []byte(pv), 0o600), "writing to the volume")
+}
+
+// prove records an operation's points, and kills at each of them.
+func (c *published) prove(op publishOperation) *row {
+	r := &row{name: op.name, all: c.opt.points == 0}
+	_, points := c.play(op, "", r)
+	r.points = len(points)
+	for _, i := range some(len(points), c.opt.points, c.opt.seed) {
+		if hit, _ := c.play(op, points[i], r); hit == "" {
+			r.missed = append(r.missed, points[i])
+		} else {
+			r.kills++
+		}
+	}
+	c.Say("%s", r)
+	return r
+}
+
+// play is a case: the service dies at the point, another one is started, and kubelet asks again. In the end nothing is mounted.
+func (c *published) play(op publishOperation, point string, r *row) (hit string, points []string) {
+	c.start()
+	if op.before != nil {
+		c.Must(c.again(op.before), op.name+": before")
+	}
+	if op.away {
+		c.Must(c.unmount(), "unmounting the pool")
+	}
+	died := c.killer.Arm(point, 0)
+	err := c.again(func(c *published) error {
+		if err := op.dies(c); len(died) == 0 { // the point is told before the service dies
+			return err
+		}
+		return nil
+	})
+	points = c.killer.Disarm()
+	select {
+	case hit = <-died:
+		<-c.service.Exited()
+	default:
+		c.Must(err, op.name+", which nothing killed")
+		c.Must(c.service.Kill(), "killing the service")
+	}
+	faults := c.compare(op.mounted, op.meanwhile, false)
+	c.start()
+	if err := c.again(op.after); err != nil {
+		faults = append(faults, fault{loss, "after the death: " + err.Error()})
+	}
+	faults = append(faults, c.compare(op.mounted, nil, true)...)
+	for _, pod := range []string{firstPod, secondPod} {
+		if err := c.again(unmountFor(pod)); err != nil {
+			faults = append(faults, fault{loss, "unpublishing: " + err.Error()})
+		}
+	}
+	faults = append(faults, c.compare(nil, nil, true)...)
+	c.Must(c.service.Kill(), "killing the service")
+	if op.away {
+		c.Must(c.mount(), "mounting the pool")
+	}
+	r.blame("killed at "+point, faults)
+	return hit, points
+}
+
+func (c *published) start() {
+	c.killer.Disarm()
+	c.Must(c.service.Start(), "starting the service")
+}
+
+// compare returns what is not so: for these pods and no others the volume is mounted once, in the way that they have it, with its
+// data. At rest each of them has it, and no other target is there; before, others may have it, too.
+func (c *published) compare(want, may map[string]bool, rest bool) (faults []fault) {
+	add := func(k kind, format string, args ...any) {
+		faults = append(faults, fault{k, fmt.Sprintf(format, args...)})
+	}
+	all, err := c.service.Mounted()
+	c.Must(err, "reading the mount table")
+	times := map[string]int{}
+	for _, m := range all {
+		pod, _, _ := strings.Cut(strings.TrimPrefix(m.Point, c.service.Root+"/pods/"), "/")
+		readOnly, wanted := want[pod]
+		if !wanted {
+			readOnly, wanted = may[pod]
+		}
+		if times[pod]++; !wanted || times[pod] > 1 {
+			add(double, "%s is mounted on %s", m.Root, m.Point)
+			continue
+		}
+		if m.SuperOptions = ""; m.ReadOnly() != readOnly {
+			add(loss, "the volume of %s is read-only: %t", pod, m.ReadOnly())
+		}
+		if data, err := os.ReadFile(filepath.Join(m.Point, dataFile)); err != nil || string(data) != c.volume.PV {
+			add(loss, "the volume of %s has %q, %v", pod, data, err)
+		}
+	}
+	if !rest {
+		return faults
+	}
+	for pod := range want {
+		if times[pod] == 0 {
+			add(loss, "the volume is not mounted for %s", pod)
+		}
+	}
+	left, err := c.service.Left()
+	c.Must(err, "looking for targets")
+	if len(left) != len(want) {
+		add(leak, "targets %q", left)
+	}
+	return faults
+}

@@ -1,0 +1,169 @@
+// Package csinode runs the CSI node service of the daemon's binary as systemd does, on sockets that stay while it restarts, and
+// calls it as kubelet does, for pods whose directories it makes below a directory of kubelet's.
+//
+// It makes no volume, it knows no cluster, and it asserts nothing.
+package csinode
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+)
+
+// Options say which service to run.
+type Options struct {
+	Root    string                               // kubelet's directory, which is made
+	Driver  string                               // the provisioner of the configuration
+	Command func(subcommand ...string) *exec.Cmd // a call of the binary (rig.Daemon.Command)
+	Log     string                               // file to which the service's log is appended
+}
+
+// Service is one process at a time, and the connection to it.
+type Service struct {
+	Options
+	sockets []*os.File
+	conn    *grpc.ClientConn
+	node    spec.NodeClient
+	child   *process.Child
+}
+
+// New makes the sockets; nothing runs yet. Calls wait in them until Start.
+func New(o Options) (*Service, error) {
+	s := &Service{Options: o}
+	paths := []string{filepath.Join(o.Root, "plugins", o.Driver, "csi.sock"), filepath.Join(o.Root, "plugins_registry", o.Driver+"-reg.sock")}
+	for _, path := range paths {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			return nil, err
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			return nil, err
+		}
+		l.SetUnlinkOnClose(false)
+		file, err := l.File()
+		l.Close()
+		if err != nil {
+			return nil, err
+		}
+		s.sockets = append(s.sockets, file)
+	}
+	var err error
+	if s.conn, err = grpc.NewClient("unix://"+paths[0], grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		return nil, err
+	}
+	s.node = spec.NewNodeClient(s.conn)
+	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
+}
+
+// Start starts the service. It returns at once: calls wait in the socket.
+func (s *Service) Start() error {
+	cmd := s.Command("csi-node")
+	// LISTEN_PID is the process's own, which the shell has and keeps (sd_listen_fds(3)).
+	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	cmd.Env = append(cmd.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=csi:csi")
+	cmd.ExtraFiles = s.sockets
+	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	s.child, err = process.Start(cmd)
+	return err
+}
+
+// PID is the process's number.
+func (s *Service) PID() int { return s.child.PID() }
+
+// Exited is closed when the process has ended.
+func (s *Service) Exited() <-chan struct{} { return s.child.Exited() }
+
+// Kill ends the process, if there is one.
+func (s *Service) Kill() error {
+	if s.child == nil || !s.child.Running() {
+		return nil
+	}
+	return s.child.Kill()
+}
+
+// Stop ends the process as systemd does.
+func (s *Service) Stop(ctx context.Context) error { return s.child.End(ctx, syscall.SIGTERM) }
+
+// Close kills the process, and closes the sockets.
+func (s *Service) Close() error {
+	err := s.Kill()
+	s.conn.Close()
+	for _, socket := range s.sockets {
+		socket.Close()
+	}
+	return err
+}
+
+// Volume is one as its object says.
+type Volume struct {
+	PV, Pool, Path string
+	ReadOnly       bool // for the pod
+}
+
+// Target is where a pod has a volume.
+func (s *Service) Target(pod, pv string) string {
+	return filepath.Join(s.Root, "pods", pod, "volumes/kubernetes.io~csi", pv, "mount")
+}
+
+// Publish makes the pod's directory and has the volume mounted for it. It waits for the service until ctx ends; the error
+// is the service's own, or that the connection broke.
+func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
+	target := s.Target(pod, v.PV)
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		return err
+	}
+	_, err := s.node.NodePublishVolume(ctx, &spec.NodePublishVolumeRequest{
+		VolumeId: v.PV, TargetPath: target, Readonly: v.ReadOnly, VolumeContext: map[string]string{"pool": v.Pool, "path": v.Path},
+		VolumeCapability: &spec.VolumeCapability{
+			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}},
+			AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
+		},
+	}, grpc.WaitForReady(true))
+	return err
+}
+
+// Unpublish has the volume unmounted. The pod's directory stays, as long as kubelet has the pod.
+func (s *Service) Unpublish(ctx context.Context, pod, pv string) error {
+	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: pv, TargetPath: s.Target(pod, pv)}, grpc.WaitForReady(true))
+	return err
+}
+
+// Stats asks what kubelet asks every minute.
+func (s *Service) Stats(ctx context.Context, pod, pv string) error {
+	_, err := s.node.NodeGetVolumeStats(ctx, &spec.NodeGetVolumeStatsRequest{VolumeId: pv, VolumePath: s.Target(pod, pv)}, grpc.WaitForReady(true))
+	return err
+}
+
+// Mounted are the mounts of pods, in the order of the mount table.
+func (s *Service) Mounted() ([]mounts.Mount, error) {
+	table, err := mounts.Read()
+	return slices.DeleteFunc(table, func(m mounts.Mount) bool { return !strings.HasPrefix(m.Point, s.Root+"/pods/") }), err
+}
+
+// Left are the targets that are there, mounted or not: each is the service's to remove.
+func (s *Service) Left() ([]string, error) {
+	all, err := filepath.Glob(s.Target("*", "*"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for targets: %w", err)
+	}
+	return all, nil
+}
