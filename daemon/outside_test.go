@@ -23,9 +23,9 @@ type dependency struct {
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
 	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/target", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"}},
-	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report"}},
+	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report", "packaging"}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/config", "daemon/expansion", "daemon/plan"}},
-	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/adopt/rules", "daemon/kube", "daemon/plan"}},
+	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/adopt/rules", "daemon/kube", "daemon/plan", "packaging"}},
 	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/leadership", "daemon/plan", "daemon/state", "packaging"}},
 	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/binding", "daemon/claimfilter", "daemon/kube", "daemon/report"}},
 	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/kube", "daemon/report"}},

@@ -96,6 +96,21 @@ var policies = []policy{
 	volumesPolicy, claimsPolicy, claimStatusPolicy, eventsPolicy, leasesPolicy, capacitiesPolicy, driversPolicy, tokensPolicy,
 }
 
+// ParametersName is the name of the ConfigMap that the policies read.
+const ParametersName = "hostpath-provisioner-confinement"
+
+// object is the name of the policy's object, and of its binding.
+func (p policy) object() string { return p.name + ".NAMESPACE.hostpath-provisioner" }
+
+// policyNames are the names of all, for a rule of RBAC.
+func policyNames() string {
+	names := make([]string, 0, len(policies))
+	for _, p := range policies {
+		names = append(names, p.object())
+	}
+	return strings.Join(names, ", ")
+}
+
 // params is the ConfigMap that the policies read.
 func (o Options) params() string {
 	c := o.Confine
@@ -130,20 +145,27 @@ func (o Options) policyLines() string {
 	return o.params() + b.String()
 }
 
+// daemonCondition holds for requests of the daemons alone.
+const daemonCondition = "request.userInfo.username == 'system:serviceaccount:NAMESPACE:hostpath-provisioner'"
+
+func (p policy) allVariables() []variable { return slices.Concat(common, p.variables) }
+
+func (p policy) allRules() []rule { return append([]rule{isNodes}, p.rules...) }
+
 // yaml is the policy and its binding.
 func (p policy) yaml() string {
 	var variables, rules strings.Builder
-	for _, v := range slices.Concat(common, p.variables) {
+	for _, v := range p.allVariables() {
 		fmt.Fprintf(&variables, "    - name: %s\n      expression: >-\n        %s\n", v.name, v.is)
 	}
-	for _, r := range append([]rule{isNodes}, p.rules...) {
+	for _, r := range p.allRules() {
 		fmt.Fprintf(&rules, "    - expression: >-\n        %s\n      message: %q\n      reason: Forbidden\n", r.condition, r.message)
 	}
 	group := p.group
 	if group == "" {
 		group = `""`
 	}
-	return strings.NewReplacer("@NAME@", p.name+".NAMESPACE.hostpath-provisioner", "@GROUP@", group, "@RESOURCE@", p.resource,
+	return strings.NewReplacer("@NAME@", p.object(), "@GROUP@", group, "@RESOURCE@", p.resource,
 		"@OPERATIONS@", strings.Join(p.operations, ", "), "@VARIABLES@", variables.String(), "@RULES@", rules.String()).Replace(policyObjects)
 }
 
@@ -165,7 +187,7 @@ spec:
         operations: [@OPERATIONS@]
   matchConditions:
     - name: daemon
-      expression: request.userInfo.username == 'system:serviceaccount:NAMESPACE:hostpath-provisioner'
+      expression: ` + daemonCondition + `
   variables:
 @VARIABLES@  validations:
 @RULES@---

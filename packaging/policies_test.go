@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -136,8 +137,10 @@ func TestRights(t *testing.T) {
 			}
 			add := func(namespace string, rules []rbacv1.PolicyRule) {
 				for _, r := range rules {
-					for _, verb := range r.Verbs {
-						want[strings.Join([]string{namespace, r.APIGroups[0], r.Resources[0], strings.Join(r.ResourceNames, ","), verb}, " ")] = true
+					for _, name := range append(r.ResourceNames, "")[:max(1, len(r.ResourceNames))] {
+						for _, verb := range r.Verbs {
+							want[strings.Join([]string{namespace, r.APIGroups[0], r.Resources[0], name, verb}, " ")] = true
+						}
 					}
 				}
 			}
@@ -178,5 +181,38 @@ func TestUnchanged(t *testing.T) {
 		if strings.Count(got, "['a/b', 'c']") != 2 || strings.Count(got, ".all(k, ") != 2 {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// Policies are what the manifests have, once the API server has set what they leave out. A change of either is another policy.
+func TestPoliciesAreThoseOfTheManifests(t *testing.T) {
+	known := map[string]Policy{}
+	for _, p := range Policies("s") {
+		known[p.Name] = p
+	}
+	equivalent, all := admissionv1.Equivalent, admissionv1.AllScopes
+	for _, p := range of[*admissionv1.ValidatingAdmissionPolicy](t, confined) {
+		match := p.Spec.MatchConstraints
+		match.NamespaceSelector, match.ObjectSelector, match.MatchPolicy = &metav1.LabelSelector{}, &metav1.LabelSelector{}, &equivalent
+		match.ResourceRules[0].Scope = &all
+		if !known[p.Name].SamePolicy(p.Spec) {
+			t.Errorf("%s is another one", p.Name)
+		}
+		p.Spec.Validations = p.Spec.Validations[1:]
+		if known[p.Name].SamePolicy(p.Spec) {
+			t.Errorf("%s without its first rule is the same", p.Name)
+		}
+	}
+	for _, b := range of[*admissionv1.ValidatingAdmissionPolicyBinding](t, confined) {
+		if !known[b.Name].SameBinding(b.Spec) {
+			t.Errorf("the binding %s is another one", b.Name)
+		}
+		b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+		if known[b.Name].SameBinding(b.Spec) {
+			t.Errorf("the binding %s that refuses nothing is the same", b.Name)
+		}
+	}
+	if len(known) != len(policies) {
+		t.Errorf("%d policies", len(known))
 	}
 }

@@ -2,7 +2,6 @@ package packaging
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
@@ -22,7 +21,7 @@ type right struct {
 	reach    reach
 	group    string // of the API, "" is the core
 	resource string
-	name     string // of the one object, "" for all
+	name     string // of the one object, or of several with commas between them; "" for all
 	verbs    []string
 	why      string
 	// confined: it is given together with the policies only, without which it would be a right to every node's identity.
@@ -47,6 +46,9 @@ var rights = []right{
 	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},
 	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler", false},
 	{ownNamespace, "", "serviceaccounts/token", "hostpath-provisioner", []string{"create"}, "its own next token, before this one ends", true},
+	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicies", policyNames(), []string{"get"}, "check --cluster: what confines this identity", true},
+	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicybindings", policyNames(), []string{"get"}, "the same", true},
+	{ownNamespace, "", "configmaps", ParametersName, []string{"get"}, "check --cluster: what the policies let the daemon have", true},
 }
 
 // role is a Role or ClusterRole with its binding, in YAML.
@@ -121,6 +123,7 @@ type Right struct {
 	Group, Resource, Subresource, Name, Verb string
 	Namespace                                string // "" for the cluster's objects and those of all namespaces
 	Why                                      string // what needs it
+	Confined                                 bool   // it comes with the policies only
 }
 
 // Rights lists what the manifests with these options give.
@@ -130,13 +133,15 @@ func Rights(o Options) (all []Right) {
 			if r.reach != role.reach || !o.gives(r) {
 				continue
 			}
-			one := Right{Group: r.group, Name: o.fill(r.name), Why: r.why}
+			one := Right{Group: r.group, Why: r.why, Confined: r.confined}
 			if r.reach == ownNamespace {
 				one.Namespace = o.Namespace
 			}
 			one.Resource, one.Subresource, _ = strings.Cut(r.resource, "/")
-			for _, one.Verb = range slices.Clone(r.verbs) {
-				all = append(all, one)
+			for _, one.Name = range strings.Split(o.fill(r.name), ", ") {
+				for _, one.Verb = range r.verbs {
+					all = append(all, one)
+				}
 			}
 		}
 	}
