@@ -13,7 +13,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/confine", "daemon/csi", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "selinux", "systemd"},
 	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/plan", "daemon/prober", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"daemon/capacity":          {"hostcheck/mounts"},
 	"daemon/claimfilter":       {"daemon/plan"},
 	"daemon/claimindex":        {"daemon/plan"},
+	"daemon/clustercheck":      {"daemon/words"},
 	"daemon/config":            {"hostcheck/quota"},
 	"daemon/confine":           {"hostcheck/quota"},
 	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/usage", "daemon/volume", "daemon/volume/treecopy", "daemon/words", "hostcheck"},

@@ -28,6 +28,11 @@ func TestReasons(t *testing.T) {
 	same(t, "reasons", headings(read(t, "troubleshooting.md"), 3, 3), real)
 }
 
+// Each reason of check --cluster is in the table of troubleshooting.md, and each row is of one.
+func TestReasonsOfTheCluster(t *testing.T) {
+	same(t, "reasons of the cluster", firstCells(t, "troubleshooting.md", "Cluster"), constants(t, "../daemon/clustercheck/reasons.go"))
+}
+
 // constants are the values of a file's constants, whose names begin with Reason.
 func constants(t *testing.T, name string) []string {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,7 +73,7 @@ type finding struct {
 }
 
 func (p *program) checkCommand() *cobra.Command {
-	var asJSON, configOnly bool
+	var asJSON, configOnly, cluster bool
 	var deadline time.Duration
 	c := &cobra.Command{
 		Use:               "check [POOL]",
@@ -94,11 +95,18 @@ func (p *program) checkCommand() *cobra.Command {
 				_, err := fmt.Fprintf(p.stdout, "%s: configuration is valid\n", p.config)
 				return err
 			}
+			if cluster {
+				if len(args) > 0 || c.Flags().Changed("deadline") {
+					return usageError{errors.New("--cluster looks at no pool")}
+				}
+				return p.checkCluster(c.Context(), cfg, asJSON)
+			}
 			return p.check(c.Context(), pools, deadline, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&configOnly, "config-only", false, "read the configuration and look at nothing else")
+	c.Flags().BoolVar(&cluster, "cluster", false, "look at the cluster in place of the pools, with the daemon's credential: what it may do, when it ends, what confines it")
 	c.Flags().DurationVar(&deadline, "deadline", 5*time.Second, "how long a pool may take to respond")
 	return c
 }

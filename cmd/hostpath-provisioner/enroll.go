@@ -20,7 +20,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
-	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 )
 
 // enrolling is what the command line of enroll says.
@@ -168,10 +167,7 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
-	var needs []kube.Access
-	for _, r := range packaging.Rights(packaging.Options{Namespace: cfg.Namespace, Provisioner: cfg.Provisioner}) {
-		needs = append(needs, kube.Access{Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace, Verb: r.Verb})
-	}
+	needs, _ := needed(expected(cfg))
 	lacks, err := client.Lacks(ctx, needs)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func TestHints(t *testing.T) {
 		"unreadable file":         {config.Errors{{File: here, Text: "x"}}, "make the file readable, or name another one with --config"},
 		"error in a line":         {config.Errors{{File: here, Line: 1, Text: "x"}}, "correct it, then run: hostpath-provisioner check --config-only"},
 		"own directory":           {config.Errors{{File: here, Line: 1, Key: "a"}, {File: here, Line: 2, Key: "b", Own: true}}, "give the pool a directory elsewhere, and move its volumes as docs/upgrade.md describes"},
-		"kubeconfig":              {&kube.KubeconfigError{}, "how to make it is explained by: hostpath-provisioner manifests"},
+		"kubeconfig":              {&kube.KubeconfigError{}, "run: hostpath-provisioner enroll --admin-kubeconfig FILE"},
 		"held state":              {&state.HeldError{}, "stop the other one, or give each a --state-dir and pools of its own"},
 		"another process":         {&daemon.RestartError{}, "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"},
 		"a right that is lacking": {daemon.ErrNotCapable, "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -79,6 +80,46 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonUnitMasked:           "run: systemctl unmask hostpath-provisioner",
 }
 
+// clusterHints are what helps against a reason of check --cluster. NODE, NAMESPACE, PROVISIONER and PATHS stand for what is configured.
+var clusterHints = map[string]string{
+	clustercheck.ReasonKubeconfigUnusable:   enrollHint,
+	clustercheck.ReasonServerNotTrusted:     "if the cluster has a new authority: " + enrollHint,
+	clustercheck.ReasonCredentialRefused:    enrollHint,
+	clustercheck.ReasonServerUnreachable:    "see whether this host reaches it: curl -k SERVER/healthz",
+	clustercheck.ReasonServerFails:          "look at the API server's log",
+	clustercheck.ReasonCredentialExpired:    enrollHint,
+	clustercheck.ReasonCredentialEnds:       "look for \"token\" in: journalctl -u hostpath-provisioner; or " + enrollHint,
+	clustercheck.ReasonCredentialEndless:    enrollHint,
+	clustercheck.ReasonBoundToOtherNode:     enrollHint,
+	clustercheck.ReasonOtherIdentity:        enrollHint,
+	clustercheck.ReasonNotBound:             enrollHint,
+	clustercheck.ReasonNodeMissing:          "correct node in the configuration, or see: kubectl get nodes",
+	clustercheck.ReasonHostnameMissing:      "an administrator runs: kubectl label node NODE kubernetes.io/hostname=NODE",
+	clustercheck.ReasonRightsMissing:        rightsHint,
+	clustercheck.ReasonTooManyRights:        enrollHint,
+	clustercheck.ReasonNoPolicies:           manifestsHint,
+	clustercheck.ReasonPoliciesUnreadable:   manifestsHint,
+	clustercheck.ReasonPoliciesMissing:      manifestsHint,
+	clustercheck.ReasonPoliciesUnbound:      manifestsHint,
+	clustercheck.ReasonPoliciesNotEnforced:  "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
+	clustercheck.ReasonPoliciesDiffer:       manifestsHint,
+	clustercheck.ReasonParametersMissing:    manifestsHint,
+	clustercheck.ReasonProvisionerNotListed: parametersHint,
+	clustercheck.ReasonPoolNotListed:        parametersHint,
+	clustercheck.ReasonHostnameNotListed:    parametersHint,
+	clustercheck.ReasonIndexUnbound:         indexHint,
+	clustercheck.ReasonIndexDiffers:         indexHint,
+	clustercheck.ReasonIndexNotEnforced:     "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
+}
+
+const (
+	enrollHint     = "run: hostpath-provisioner enroll --admin-kubeconfig FILE"
+	rightsHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACECONFINED | kubectl apply -f -"
+	manifestsHint  = "an administrator runs, with the paths of all nodes' pools: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -"
+	parametersHint = "an administrator runs: kubectl edit configmap -n NAMESPACE hostpath-provisioner-confinement"
+	indexHint      = "an administrator runs: hostpath-provisioner manifests --no-classes --claim-index | kubectl apply -f -"
+)
+
 // errorHints are what helps against an error, the first that it is.
 var errorHints = []struct {
 	err  error
@@ -117,6 +158,27 @@ func poolHint(reason string, pool config.Pool) string {
 	return strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint).Replace(reasonHints[reason])
 }
 
+// clusterHint is what helps against a reason of check --cluster.
+func clusterHint(reason string, cfg config.Config, f clustercheck.Facts) string {
+	flags, confined := confining(cfg), ""
+	if f.Policies.Any() {
+		confined = flags
+	}
+	return strings.NewReplacer("NODE", cfg.Node, "NAMESPACE", cfg.Namespace, "PROVISIONER", cfg.Provisioner, "SERVER", f.API.Server, "PATHS", flags, "CONFINED", confined).Replace(clusterHints[reason])
+}
+
+// confining are the flags of manifests for the pools of this node, each with a space before it.
+func confining(cfg config.Config) (flags string) {
+	names := map[string]string{config.ScopeNode: "--pool-path", config.ScopeShared: "--shared-pool-path", config.ScopeEveryNode: "--every-node-pool-path"}
+	for _, pool := range cfg.Pools {
+		flags += " " + names[pool.Scope] + " " + pool.Path
+	}
+	for _, alias := range cfg.Aliases {
+		flags += " --alias " + alias
+	}
+	return flags
+}
+
 func hintFor(err error) string {
 	var noPool noPoolError
 	var noVolume noVolumeError
@@ -145,13 +207,15 @@ func hintFor(err error) string {
 	case errors.As(err, &bad):
 		return "correct it, then run: hostpath-provisioner check --config-only"
 	case errors.As(err, new(*kube.KubeconfigError)):
-		return "how to make it is explained by: hostpath-provisioner manifests"
+		return enrollHint
 	case errors.As(err, &unfit):
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):
 		return "stop the other one, or give each a --state-dir and pools of its own"
 	case errors.As(err, new(*daemon.RestartError)), errors.Is(err, daemon.ErrNotCapable):
 		return "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner"
+	case kube.Refusal(err) == kube.Unauthorized:
+		return "see: hostpath-provisioner check --cluster; or " + enrollHint
 	case errors.Is(err, errNoDaemon):
 		return "run: systemctl status hostpath-provisioner"
 	}

@@ -37,7 +37,7 @@ func TestStartInTheJournal(t *testing.T) {
 	for got["HOSTPATH_REASON"] != "StartFailed" {
 		got = receive()
 	}
-	failed := map[string]string{"PRIORITY": "3", "HOSTPATH_REASON": "StartFailed", "MESSAGE_ID": systemd.MessageID("StartFailed"), "HOSTPATH_HINT": "how to make it"}
+	failed := map[string]string{"PRIORITY": "3", "HOSTPATH_REASON": "StartFailed", "MESSAGE_ID": systemd.MessageID("StartFailed"), "HOSTPATH_HINT": "run: hostpath-provisioner enroll"}
 	want(got, failed)
 
 	h.write("config.toml", "node = 5\n[pool.fast]\npath = 'fast'\n")

@@ -73,6 +73,9 @@ func claimObjects[T Object](c *Client, resource string, empty runtime.Object, on
 	return NewInformer(source, nil, onChange).WatchList()
 }
 
+// examples is how many claims are tried: one of them is probably still there.
+const examples = 8
+
 // AuditMost is how many claims one audit labels.
 const AuditMost = 10000
 
@@ -80,11 +83,10 @@ const AuditMost = 10000
 // policy. whole reports that no claim is missed any more, and that the API server labels claims. It is false where there is no claim to
 // see that by.
 func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection) (whole bool, labelled int, err error) {
-	const enough = 8 // one of them is probably still there
 	var some, missed []*corev1.PersistentVolumeClaim
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
 	err = each(ctx, source, func(claim *corev1.PersistentVolumeClaim) {
-		if len(some) < enough {
+		if len(some) < examples {
 			some = append(some, plan.LeanClaim(claim))
 		}
 		if len(missed) < AuditMost && selection.Misses(claim) {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+)
+
+// clusterDeadline is for all requests of a check of the cluster: about 90 small ones.
+const clusterDeadline = 30 * time.Second
+
+// clusterChecked is the output of check --cluster --json.
+type clusterChecked struct {
+	Schema  int           `json:"schema"` // daemon.SchemaVersion
+	Cluster []clusterLine `json:"cluster"`
+}
+
+// clusterLine is what a check found, with what helps.
+type clusterLine struct {
+	clustercheck.Line
+	Hint string `json:"hint,omitempty"`
+}
+
+// checkCluster prints what this node finds of its cluster, with the daemon's own credential.
+func (p *program) checkCluster(ctx context.Context, cfg config.Config, asJSON bool) error {
+	cfg.Namespace = cmp.Or(cfg.Namespace, kube.DefaultNamespace)
+	ctx, cancel := context.WithTimeoutCause(ctx, clusterDeadline, fmt.Errorf("no response within %s", clusterDeadline))
+	defer cancel()
+	facts := p.gather(ctx, cfg)
+	lines := clustercheck.Judge(facts)
+	all := clusterChecked{Schema: daemon.SchemaVersion}
+	for _, l := range lines {
+		all.Cluster = append(all.Cluster, clusterLine{l, clusterHint(l.Reason, cfg, facts)})
+	}
+	write := p.writeCluster
+	if asJSON {
+		write = func(c clusterChecked) error { return writeJSON(p.stdout, c) }
+	}
+	if err := write(all); err != nil {
+		return err
+	}
+	if !clustercheck.Sound(lines) {
+		return errNot
+	}
+	return nil
+}
+
+func (p *program) writeCluster(c clusterChecked) error {
+	table := newTable(p.stdout, "CHECK", "STATUS", "WHAT")
+	for _, l := range c.Cluster {
+		what := l.Message
+		if l.Reason != "" {
+			what = l.Reason + ": " + what
+		}
+		if l.Hint != "" {
+			what += "; " + l.Hint
+		}
+		table.row(p.mark(levels[l.Status])+l.Check, l.Status, what)
+	}
+	return table.flush()
+}
+
+var levels = map[string]slog.Level{clustercheck.Warning: slog.LevelWarn, clustercheck.Wrong: slog.LevelError, clustercheck.Unknown: slog.LevelError}
+
+// gather asks the API server what the checks need.
+func (p *program) gather(ctx context.Context, cfg config.Config) clustercheck.Facts {
+	f := clustercheck.Facts{Now: p.now(), Configured: expected(cfg), Failed: map[string]error{}}
+	client, err := p.asNode(cfg)
+	if err != nil {
+		f.API = clustercheck.API{Err: err, Refusal: clustercheck.RefusalKubeconfig}
+		return f
+	}
+	is := client.Credential()
+	f.Credential = clustercheck.Credential{Issued: is.Issued, Expires: is.Expires}
+	f.API.Server = client.Server()
+	if f.API.Version, f.API.Err = client.ServerVersion(ctx); f.API.Err != nil {
+		f.API.Refusal = kube.Refusal(f.API.Err)
+		return f
+	}
+	for _, step := range gathering {
+		if err := step.gather(ctx, client, &f); err != nil {
+			f.Failed[step.check] = errors.Join(err, context.Cause(ctx))
+		}
+	}
+	return f
+}
+
+// gathering is in the order in which one step needs what another found.
+var gathering = []struct {
+	check  string
+	gather func(context.Context, *kube.Client, *clustercheck.Facts) error
+}{
+	{clustercheck.CheckIdentity, gatherIdentity}, {clustercheck.CheckNode, gatherNode}, {clustercheck.CheckPolicies, gatherPolicies},
+	{clustercheck.CheckParameters, gatherParameters}, {clustercheck.CheckClaimIndex, gatherIndex}, {clustercheck.CheckRights, gatherRights},
+}
+
+func expected(cfg config.Config) clustercheck.Configured {
+	is := clustercheck.Configured{Node: cfg.Node, Namespace: cfg.Namespace, Provisioners: append([]string{cfg.Provisioner}, cfg.Aliases...)}
+	for _, pool := range cfg.Pools {
+		is.Pools = append(is.Pools, clustercheck.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope})
+	}
+	return is
+}
+
+func gatherIdentity(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
+	user, err := client.Whoami(ctx)
+	f.Identity = clustercheck.Identity{User: user.Name, Node: user.Node}
+	return err
+}
+
+func gatherNode(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
+	node, err := client.GetNode(ctx, f.Configured.Node)
+	if node != nil {
+		f.Node = clustercheck.Node{Found: true, Hostname: node.Labels["kubernetes.io/hostname"]}
+	}
+	return err
+}
+
+// gatherPolicies reads the policies, and has the API server judge a volume that they forbid. A cluster that has none gives no right
+// to read them.
+func gatherPolicies(ctx context.Context, client *kube.Client, f *clustercheck.Facts) (err error) {
+	f.Policies.Readable = true
+	for _, known := range packaging.Policies(f.Configured.Namespace) {
+		one := clustercheck.Policy{Name: known.Name}
+		policy, err := client.Policy(ctx, known.Name)
+		if err == nil && policy != nil {
+			one.Found, one.Same = true, known.SamePolicy(policy.Spec)
+		}
+		binding, bindingErr := client.PolicyBinding(ctx, known.Name)
+		if bindingErr == nil && binding != nil {
+			one.Bound, one.SameBinding = true, known.SameBinding(binding.Spec)
+		}
+		switch err := errors.Join(err, bindingErr); {
+		case kube.Refusal(err) == kube.Forbidden:
+			f.Policies.Readable = false
+		case err != nil:
+			return err
+		}
+		f.Policies.All = append(f.Policies.All, one)
+	}
+	f.Policies.Enforced, err = client.Confined(ctx)
+	return err
+}
+
+func gatherParameters(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
+	parameters, err := client.ConfigMap(ctx, packaging.ParametersName)
+	f.Parameters.Readable = err == nil
+	if parameters != nil {
+		f.Parameters.Found, f.Parameters.Data = true, parameters.Data
+	}
+	if kube.Refusal(err) == kube.Forbidden {
+		return nil
+	}
+	return err
+}
+
+func gatherIndex(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
+	is, err := client.ClaimIndex(ctx)
+	f.Index = clustercheck.Index(is)
+	return err
+}
+
+// excess are rights that no daemon needs: with one of them a thief of the credential has more than this node.
+var excess = []kube.Access{
+	{Resource: "secrets", Verb: "get"}, {Resource: "pods", Verb: "create"}, {Resource: "nodes", Verb: "patch"},
+	{Resource: "persistentvolumeclaims", Verb: "delete"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "patch"},
+}
+
+// gatherRights reviews each right. Those that come with the policies count where the cluster has policies.
+func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
+	always, withPolicies := needed(f.Configured)
+	lacks, err := client.Lacks(ctx, always)
+	if err != nil {
+		return err
+	}
+	more, err := client.Lacks(ctx, withPolicies)
+	if err != nil {
+		return err
+	}
+	f.Rights.Renewal = !slices.ContainsFunc(more, func(a kube.Access) bool { return a.Subresource == "token" })
+	f.Rights.Reviewed, f.Rights.Lacks = len(always), texts(lacks)
+	if f.Policies.Any() {
+		f.Rights.Reviewed, f.Rights.Lacks = len(always)+len(withPolicies), texts(append(lacks, more...))
+	}
+	rare, err := client.Lacks(ctx, excess)
+	if err == nil {
+		f.Rights.Excess = texts(slices.DeleteFunc(slices.Clone(excess), func(a kube.Access) bool { return slices.Contains(rare, a) }))
+	}
+	return err
+}
+
+// needed are the rights that the daemon needs in each cluster, and in one with policies.
+func needed(c clustercheck.Configured) (always, withPolicies []kube.Access) {
+	confined := packaging.Options{Namespace: c.Namespace, Provisioner: c.Provisioners[0], Confine: packaging.Confinement{Paths: []string{"/"}}}
+	for _, r := range packaging.Rights(confined) {
+		if r.Confined {
+			withPolicies = append(withPolicies, accessOf(r))
+		} else {
+			always = append(always, accessOf(r))
+		}
+	}
+	return always, withPolicies
+}
+
+func accessOf(r packaging.Right) kube.Access {
+	return kube.Access{Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace, Verb: r.Verb}
+}
+
+func texts(all []kube.Access) (texts []string) {
+	for _, a := range all {
+		texts = append(texts, a.String())
+	}
+	return texts
+}

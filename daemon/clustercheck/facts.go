@@ -1,0 +1,104 @@
+// Package clustercheck judges what a node finds of its cluster: the API server, the daemon's identity and its rights, and what
+// confines them. Each check is an ordered list of rules, of which the first that holds is reported.
+//
+// It sends no request and reads no file. The advice for a reason is in cmd/hostpath-provisioner.
+package clustercheck
+
+import "time"
+
+// Facts is what was found. What needs the API server is zero without it.
+type Facts struct {
+	Now        time.Time
+	Configured Configured
+	API        API
+	Credential Credential
+	Identity   Identity
+	Node       Node
+	Rights     Rights
+	Policies   Policies
+	Parameters Parameters
+	Index      Index
+	// Failed has the error of each check for which a request failed.
+	Failed map[string]error
+}
+
+// Configured is what this host's configuration says.
+type Configured struct {
+	Node, Namespace string
+	Provisioners    []string // its own first, then the aliases
+	Pools           []Pool
+}
+
+// Pool is a pool of the configuration. Scope is "node", "shared" or "every-node".
+type Pool struct{ Name, Path, Scope string }
+
+// API is what the API server's first response was.
+type API struct {
+	Server  string // the address in the kubeconfig
+	Version string // of the server, v1.36.0 for example
+	Err     error
+	// Refusal is the kind of the error: RefusalKubeconfig, or what kube.Refusal returns.
+	Refusal string
+}
+
+// RefusalKubeconfig is the Refusal of a kubeconfig that cannot be used.
+const RefusalKubeconfig = "Kubeconfig"
+
+// Credential is what the credential says of itself. A zero Expires is one that does not say when it ends.
+type Credential struct {
+	Issued, Expires time.Time
+}
+
+// Identity is the credential's user as the API server sees it.
+type Identity struct {
+	User string
+	Node string // that the token is bound to
+}
+
+// Node is the Node object of the configured name.
+type Node struct {
+	Found    bool
+	Hostname string // its label
+}
+
+// Rights are the results of self-reviews.
+type Rights struct {
+	Reviewed int
+	Lacks    []string // that the daemon needs
+	Excess   []string // that no daemon needs
+	Renewal  bool     // the identity may request its next token
+}
+
+// Policies are the ValidatingAdmissionPolicies for the daemon's identity.
+type Policies struct {
+	Readable bool // the identity may read them
+	Enforced bool // the API server refused what they forbid
+	All      []Policy
+}
+
+// Policy is one of them. Same and SameBinding compare it with this version's.
+type Policy struct {
+	Name                            string
+	Found, Bound, Same, SameBinding bool
+}
+
+// Parameters is the ConfigMap that the policies read.
+type Parameters struct {
+	Readable, Found bool
+	Data            map[string]string
+}
+
+// Index is what the cluster has of the claim index.
+type Index struct {
+	Policy, Binding, Same, Labels, Tried bool
+}
+
+// Any reports whether the cluster has a policy for this identity.
+func (p Policies) Any() bool {
+	for _, one := range p.All {
+		if one.Found || one.Bound {
+			return true
+		}
+	}
+	return p.Enforced
+}

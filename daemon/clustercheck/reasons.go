@@ -1,0 +1,33 @@
+package clustercheck
+
+// Reasons. Each has its place in docs/troubleshooting.md.
+const (
+	ReasonKubeconfigUnusable   = "KubeconfigUnusable"
+	ReasonServerNotTrusted     = "ServerNotTrusted"
+	ReasonCredentialRefused    = "CredentialRefused"
+	ReasonServerUnreachable    = "ServerUnreachable"
+	ReasonServerFails          = "ServerFails"
+	ReasonCredentialExpired    = "CredentialExpired"
+	ReasonCredentialEnds       = "CredentialEnds"
+	ReasonCredentialEndless    = "CredentialEndless"
+	ReasonBoundToOtherNode     = "BoundToOtherNode"
+	ReasonOtherIdentity        = "OtherIdentity"
+	ReasonNotBound             = "NotBound"
+	ReasonNodeMissing          = "NodeMissing"
+	ReasonHostnameMissing      = "HostnameMissing"
+	ReasonRightsMissing        = "RightsMissing"
+	ReasonTooManyRights        = "TooManyRights"
+	ReasonNoPolicies           = "NoPolicies"
+	ReasonPoliciesUnreadable   = "PoliciesUnreadable"
+	ReasonPoliciesMissing      = "PoliciesMissing"
+	ReasonPoliciesUnbound      = "PoliciesUnbound"
+	ReasonPoliciesNotEnforced  = "PoliciesNotEnforced"
+	ReasonPoliciesDiffer       = "PoliciesDiffer"
+	ReasonParametersMissing    = "ParametersMissing"
+	ReasonProvisionerNotListed = "ProvisionerNotListed"
+	ReasonPoolNotListed        = "PoolNotListed"
+	ReasonHostnameNotListed    = "HostnameNotListed"
+	ReasonIndexUnbound         = "IndexUnbound"
+	ReasonIndexDiffers         = "IndexDiffers"
+	ReasonIndexNotEnforced     = "IndexNotEnforced"
+)

@@ -1,0 +1,212 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// Server returns the API server's address, as the kubeconfig has it.
+func (c *Client) Server() string { return c.connection.host }
+
+// ServerVersion returns the API server's version, v1.36.0 for example. A server that does not accept the credential returns none.
+func (c *Client) ServerVersion(ctx context.Context) (string, error) {
+	response, err := c.core.Get().AbsPath("/version").SetHeader("Accept", "application/json").Timeout(callTimeout).Do(ctx).Raw()
+	var is version.Info
+	if err == nil {
+		err = json.Unmarshal(response, &is)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the version of the API server: %w", err)
+	}
+	return is.GitVersion, nil
+}
+
+// What Refusal returns.
+const (
+	Unauthorized = "Unauthorized" // the API server does not accept the credential
+	Forbidden    = "Forbidden"    // the identity has no right to it, or a policy refuses it
+	NotTrusted   = "NotTrusted"   // the server's certificate is not of the kubeconfig's authority
+	Unreachable  = "Unreachable"  // no API server responded
+)
+
+// Refusal is the kind of a request's error; "" for all other errors, and for none.
+func Refusal(err error) string {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return ""
+	case apierrors.IsUnauthorized(err):
+		return Unauthorized
+	case apierrors.IsForbidden(err):
+		return Forbidden
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return NotTrusted
+	case !errors.As(err, &status):
+		return Unreachable
+	}
+	return ""
+}
+
+// User is the client's identity as the API server sees it. Node and NodeUID are those of the Node that a token is bound to.
+type User struct{ Name, Node, NodeUID string }
+
+// Whoami requests the client's identity (SelfSubjectReview, Kubernetes 1.28).
+func (c *Client) Whoami(ctx context.Context) (User, error) {
+	review := &authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+	if err := c.review(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review); err != nil {
+		return User{}, fmt.Errorf("review this identity: %w", err)
+	}
+	is := review.Status.UserInfo
+	extra := func(key string) string { return strings.Join(is.Extra["authentication.kubernetes.io/"+key], ",") }
+	return User{Name: is.Username, Node: extra("node-name"), NodeUID: extra("node-uid")}, nil
+}
+
+// review posts an object, and reads the response into it.
+func (c *Client) review(ctx context.Context, path string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	response, err := c.core.Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
+		Body(body).Timeout(callTimeout).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(response, object)
+}
+
+// Access is one verb on a resource.
+type Access struct{ Group, Resource, Subresource, Name, Namespace, Verb string }
+
+// String is the access as kubectl auth can-i has it.
+func (a Access) String() string {
+	text := a.Verb + " " + a.Resource
+	if a.Group != "" {
+		text += "." + a.Group
+	}
+	if a.Subresource != "" {
+		text += "/" + a.Subresource
+	}
+	if a.Name != "" {
+		text += " " + a.Name
+	}
+	return text
+}
+
+// Lacks returns those that the client's identity has no right to, as the API server itself says (SelfSubjectAccessReview).
+func (c *Client) Lacks(ctx context.Context, all []Access) (lacks []Access, err error) {
+	for _, a := range all {
+		review := &authorizationv1.SelfSubjectAccessReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name, Namespace: a.Namespace, Verb: a.Verb,
+			}},
+		}
+		if err := c.review(ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review); err != nil {
+			return nil, fmt.Errorf("review the rights of this identity: %w", err)
+		}
+		if !review.Status.Allowed {
+			lacks = append(lacks, a)
+		}
+	}
+	return lacks, nil
+}
+
+// Confined reports whether the cluster's policies refuse this identity a volume that no daemon makes. Nothing is created.
+func (c *Client) Confined(ctx context.Context) (bool, error) {
+	err := c.CheckVolume(ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "hostpath-provisioner-confined", Annotations: map[string]string{plan.ProvisionedBy: "none"}},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/hostpath-provisioner-confined"}},
+		},
+	})
+	if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		return true, nil
+	}
+	return false, err
+}
+
+// Policy requests a ValidatingAdmissionPolicy. It returns nil without an error if there is none, as in a server before Kubernetes 1.30.
+func (c *Client) Policy(ctx context.Context, name string) (*admissionv1.ValidatingAdmissionPolicy, error) {
+	policy, err := read[admissionv1.ValidatingAdmissionPolicy](ctx, c.admission.Get().Resource("validatingadmissionpolicies"), name, "policy "+name)
+	return policy, ignoreMissing(err)
+}
+
+// PolicyBinding requests the binding of a policy, as Policy does.
+func (c *Client) PolicyBinding(ctx context.Context, name string) (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
+	binding, err := read[admissionv1.ValidatingAdmissionPolicyBinding](ctx, c.admission.Get().Resource("validatingadmissionpolicybindings"), name, "binding "+name)
+	return binding, ignoreMissing(err)
+}
+
+// ignoreMissing drops the error of a resource that the server does not have.
+func ignoreMissing(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ConfigMap requests a ConfigMap of the daemon's namespace. It returns nil without an error if there is none.
+func (c *Client) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	return read[corev1.ConfigMap](ctx, c.core.Get().Namespace(c.options.Namespace).Resource("configmaps"), name, "ConfigMap "+name)
+}
+
+// IndexState is what the cluster has of the claim index.
+type IndexState struct {
+	Policy, Binding bool // there are objects of the names
+	Same            bool // both are those of this version
+	// Labels reports whether the API server labels claims. It was not tried without both objects, or where there is no claim.
+	Labels, Tried bool
+}
+
+// ClaimIndex returns what the cluster has of the claim index. Nothing is changed.
+func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
+	policy, err := read[admissionv1.MutatingAdmissionPolicy](ctx, c.admission.Get().Resource("mutatingadmissionpolicies"), claimindex.Name, "policy "+claimindex.Name)
+	if err := ignoreMissing(err); err != nil {
+		return is, err
+	}
+	source := c.source(c.admission, "mutatingadmissionpolicybindings", func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} })
+	source.fields = "metadata.name=" + claimindex.Name
+	var binding *admissionv1.MutatingAdmissionPolicyBinding
+	if err := each(ctx, source, func(b *admissionv1.MutatingAdmissionPolicyBinding) { binding = b }); ignoreMissing(err) != nil {
+		return is, err
+	}
+	is.Policy, is.Binding, is.Same = policy != nil, binding != nil, claimindex.Identity(policy, binding) != ""
+	if is.Policy && is.Binding {
+		is.Labels, is.Tried, err = c.triesLabels(ctx)
+	}
+	return is, err
+}
+
+// triesLabels reports whether the API server labels some claims of the cluster; tried is false if there are none.
+func (c *Client) triesLabels(ctx context.Context) (labels, tried bool, err error) {
+	page := &corev1.PersistentVolumeClaimList{}
+	if err := c.core.Get().Resource("persistentvolumeclaims").VersionedParams(&metav1.ListOptions{Limit: examples}, c.params).
+		Timeout(callTimeout).Do(ctx).Into(page); err != nil {
+		return false, false, fmt.Errorf("list some claims: %w", err)
+	}
+	some := make([]*corev1.PersistentVolumeClaim, 0, len(page.Items))
+	for i := range page.Items {
+		some = append(some, &page.Items[i])
+	}
+	labels, err = c.labelsClaims(ctx, some)
+	return labels, len(some) > 0, err
+}
