@@ -23,7 +23,7 @@ rules:
 `
 
 // After so long without a request the daemons are done with something: quiet with claims, afterLess with what there is less of, which
-// the scheduler is told ten seconds later, and afterReview with a start, after which one daemon reviews the others at least 15
+// the capacity is published ten seconds later, and afterReview with a start, after which one daemon reviews the others at least 15
 // seconds after the last review.
 const (
 	quiet       = 3 * time.Second

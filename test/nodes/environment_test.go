@@ -229,7 +229,7 @@ func (w *environment) deletePod(ctx context.Context, name string) {
 	w.must(cluster.WaitGone[*corev1.Pod](ctx, w.client.CoreV1().Pods(w.namespace), name), "deleting pod "+name)
 }
 
-// events are what was told about objects of that name, or of all.
+// events are the events about objects of that name, or of all.
 func (w *environment) events(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

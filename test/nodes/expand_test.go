@@ -41,7 +41,7 @@ func (w *environment) grow(ctx context.Context, claim, size string) {
 	w.must(err, "waiting for "+size)
 }
 
-// settledAt checks that a claim has its size still when kubelet has looked at its pod once more, and shows what it was told.
+// settledAt checks that a claim has its size still when kubelet has looked at its pod once more, and prints the events about it.
 func (w *environment) settledAt(ctx context.Context, claim, size string) {
 	w.Helper()
 	c, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, claim, metav1.GetOptions{})

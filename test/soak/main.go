@@ -1,4 +1,4 @@
-// Command soak makes and deletes claims over one daemon, 100,000 if it is not told otherwise, and asks
+// Command soak makes and deletes claims over one daemon, 100,000 by default, and asks
 // whether the daemon is the same afterwards: its memory, descriptors, threads and goroutines.
 //
 // The claims come with what the scheduler and kube-controller-manager would write on them, so that the

@@ -6,7 +6,7 @@
 // machine, outside the repository under a name that is a hash of the recipe. In each run dpkg installs
 // the built package on it, with the package's own scripts, and that machine's state is kept for the
 // run: each chapter starts from it in some seconds, gets a configuration, and talks to a real control
-// plane on this host, which survives whatever happens to the machine: what the API was told before a
+// plane on this host, which survives whatever happens to the machine: what the API acknowledged before a
 // power cut is compared with what the disk has after it. All of it runs in a network namespace with
 // nothing but loopback.
 //
@@ -38,8 +38,8 @@
 //
 // Seen red, with the product broken on purpose:
 //
-//	fsync that does nothing            log, on ext4 and xfs: a volume that was told to exist is lost at
-//	                                   the first point at which anything was told; power: at the first cut
+//	fsync that does nothing            log, on ext4 and xfs: an acknowledged volume is lost at
+//	                                   the first point with an acknowledgement; power: at the first cut
 //	the marker read through the cache  devices: neither a suspended nor a failing device is noticed
 //	no setattr for volumes in policy   selinux: no claim is served (a mistake of the first policy)
 //	no getattr of what is not ours     selinux: the pool's listing fails at an unlabelled lost+found

@@ -95,7 +95,7 @@ func (p *play) hung(pool string, killable bool) {
 	if !killable {
 		return
 	}
-	p.step("the daemon ends when told to", func() (string, error) {
+	p.step("the daemon ends on SIGTERM", func() (string, error) {
 		ms, err := p.number("s=$(date +%s%3N); systemctl stop hostpath-provisioner; echo $(( $(date +%s%3N) - s ))")
 		if err == nil && ms > 5000 {
 			err = fmt.Errorf("it took %d ms", ms)

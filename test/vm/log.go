@@ -17,7 +17,7 @@ path = "/srv/fast"
 `
 
 // logWrites: every request to a pool's device is logged while claims come and go, and the device is
-// rebuilt as a power cut would have left it after each flush there was. What the API had been told by
+// rebuilt as a power cut would have left it after each flush there was. What the API had acknowledged by
 // then is marked in the log.
 func (p *play) logWrites() {
 	for _, fs := range []struct {
@@ -29,7 +29,7 @@ func (p *play) logWrites() {
 		p.need("on "+fs.name+": claims come and go on a logged device", func() (string, error) {
 			return p.record(fs.mkfs, fs.mib, base)
 		})
-		p.step("on "+fs.name+": after each flush, what was told is so", func() (string, error) {
+		p.step("on "+fs.name+": after each flush, what was acknowledged is there", func() (string, error) {
 			return p.verify(fs.name, base)
 		})
 		p.machine.kill()
@@ -68,7 +68,7 @@ func (p *play) record(mkfs string, mib int, base string) (string, error) {
 	return fmt.Sprintf("%d claims", n), err
 }
 
-// comeAndGo makes claims and deletes some of them, and marks each thing that the API was told.
+// comeAndGo makes claims and deletes some of them, and marks each change that the API acknowledged.
 func (p *play) comeAndGo() (int, error) {
 	mark := func(what, dir string) error {
 		_, err := p.do("dmsetup message logged 0 mark " + what + ":" + filepath.Base(dir))
@@ -146,10 +146,10 @@ func (p *play) verify(fstype, base string) (string, error) {
 	if err == nil && (flushes < 20 || marks < 20) {
 		err = fmt.Errorf("the log says too little: %d flushes, %d marks", flushes, marks)
 	}
-	return fmt.Sprintf("%d requests, mounted and compared at %d points, %d things told", entries, flushes, marks), err
+	return fmt.Sprintf("%d requests, mounted and compared at %d points, %d changes acknowledged", entries, flushes, marks), err
 }
 
-// inspect mounts a copy, because mounting replays the journal, and compares it with what was told.
+// inspect mounts a copy, because mounting replays the journal, and compares it with what was acknowledged.
 func (p *play) inspect(fstype, base string, state map[string]string) error {
 	image, dir := filepath.Join(p.dir, "copy"), filepath.Join(p.dir, "mounted")
 	info, err := os.Stat(base)

@@ -21,7 +21,7 @@ import (
 const coldEvery = 10
 
 // power: the machine is killed in the middle of a load of claims and started again, as often as -cuts says. The
-// control plane lives on this host and remembers what it was told.
+// control plane lives on this host and remembers what it has acknowledged.
 //
 // All that the daemon writes is on three disks: two pools and the one of its state directory. A start
 // after a cut is a machine from before the first daemon, restored, which mounts them as they were cut. The
@@ -144,7 +144,7 @@ func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 	if failed != nil {
 		return "", failed
 	}
-	told, err := c.told()
+	acked, err := c.acknowledged()
 	if err != nil {
 		return "", err
 	}
@@ -152,18 +152,18 @@ func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 		return "", err
 	}
 	// The daemon is not enabled: these are the disks as the cut left them.
-	if err := p.compare(told); err != nil {
+	if err := p.compare(acked); err != nil {
 		return "", fmt.Errorf("after the cut: %w", err)
 	}
 	if _, err := p.start(); err != nil {
 		return "", err
 	}
-	settled, err := p.settle(told.gone)
-	if err == nil && len(told.exist) == 0 {
+	settled, err := p.settle(acked.gone)
+	if err == nil && len(acked.exist) == 0 {
 		err = fmt.Errorf("the cut found no volume")
 	}
 	how := map[bool]string{true: "booted: ", false: ""}[cold]
-	return fmt.Sprintf("%s%d existed, %d were gone, %d under way; %s", how, len(told.exist), len(told.gone), told.underWay, settled), err
+	return fmt.Sprintf("%s%d existed, %d were gone, %d under way; %s", how, len(acked.exist), len(acked.gone), acked.underWay, settled), err
 }
 
 // load makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
@@ -227,15 +227,15 @@ func (c *load) look() (bound []string, pending, going int, err error) {
 	return bound, pending, going, err
 }
 
-// told is what the API was told by the moment of the cut.
-type told struct {
+// acknowledged is what the API server had of the volumes at the moment of the cut.
+type acknowledged struct {
 	exist    []string // volumes of claims that were not deleted
 	gone     []string // volumes that the API had, and has no more
 	underWay int      // volumes that are to go
 }
 
-func (c *load) told() (told, error) {
-	var t told
+func (c *load) acknowledged() (acknowledged, error) {
+	var t acknowledged
 	volumes, err := c.p.volumes()
 	if err != nil {
 		return t, err
@@ -266,7 +266,7 @@ func (c *load) told() (told, error) {
 }
 
 // compare looks at the disk before the daemon does.
-func (p *play) compare(t told) error {
+func (p *play) compare(t acknowledged) error {
 	out, err := p.do("ls -A /srv/fast /srv/big; ls -A /srv/fast/.hostpath-provisioner/volumes /srv/big/.hostpath-provisioner/volumes; " +
 		"for p in fast big; do cmp " + stateDir + "/state/pools/$p.json /srv/$p/.hostpath-provisioner/pool.json || exit 1; done")
 	if err != nil {

@@ -43,7 +43,7 @@ func (p *play) quota() {
 		p.limited(pool)
 	}
 	p.applied()
-	p.told()
+	p.reported()
 	p.misconfigured()
 	p.killedInTheMiddle()
 	p.killedAtEachCall()
@@ -281,8 +281,8 @@ func (p *play) applied() {
 	})
 }
 
-// told fills a volume of pool big, and has files escape from it: each in two looks, half a minute apart.
-func (p *play) told() {
+// reported fills a volume of pool big, and has files escape from it: each in two looks, half a minute apart.
+func (p *play) reported() {
 	const dir = "/run/pods/big/volume"
 	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {
 		if _, err := p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"); err != nil {
@@ -293,7 +293,7 @@ func (p *play) told() {
 		}
 		return p.expect("hostpath-provisioner volumes big", "USED", "9.4 MiB")
 	})
-	p.step("files that are not counted to a volume any more are told to the node", func() (string, error) {
+	p.step("files that are not counted to a volume any more are reported on the node", func() (string, error) {
 		for i := range 4 {
 			file := fmt.Sprintf("%s/escaped%d", dir, i)
 			if _, err := p.do("rm -f " + dir + "/file; " + asUser + "sh -c 'dd if=/dev/zero of=" + file + " bs=64k count=150 2>/dev/null && chattr -p 0 " + file + "'"); err != nil {

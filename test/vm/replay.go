@@ -30,7 +30,7 @@ type logEntry struct {
 	Data            []byte
 }
 
-// durable says that everything up to this entry was on stable storage: a client that was told so then must
+// durable says that everything up to this entry was on stable storage: a client that has the acknowledgement then must
 // find it.
 func (e logEntry) durable() bool { return e.Flags&(flagFlush|flagFUA) != 0 }
 
