@@ -151,7 +151,9 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 // A daemon decides to make a claim's volume and is paused. Another one takes the lease, makes the volume, and removes it when
 // the claim is gone. In the middle of that the first one wakes and goes on: it takes nothing out of the trash.
 func TestSharedPausedBeforeMaking(t *testing.T) {
-	w := newEnvironment(t)
+	t.Parallel()
+	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once a minute.
+	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	late, other := nodes[0], nodes[1]
 	ends := make(chan struct{})
