@@ -162,7 +162,7 @@ func (x *Expander) act(ctx context.Context, p Pool, seen *corev1.PersistentVolum
 		return report.LimitedRetry, nil
 	}
 	claim, err := x.API.GetClaim(ctx, seen.Namespace, seen.Name)
-	if err != nil || claim == nil || claim.UID != seen.UID {
+	if err != nil || claim == nil || claim.UID != seen.UID || !plan.Growing(claim) { // a restored server may have it unbound
 		return 0, err
 	}
 	pv, err := x.API.GetVolume(ctx, claim.Spec.VolumeName)
@@ -209,10 +209,9 @@ func (x *Expander) expand(ctx context.Context, p Pool, h disk.Handle, f plan.Exp
 		}
 		return &diskError{err}
 	}
-	if f.Raises() {
-		if err := x.API.SetCapacity(ctx, f.Volume, target); err != nil {
-			return err
-		}
+	// Also of an object that has the size: a server that was restored meanwhile refuses it, and the claim is told no size then.
+	if err := x.API.SetCapacity(ctx, f.Volume, target); err != nil {
+		return err
 	}
 	if err := x.finish(ctx, claim, target); err != nil {
 		return err

@@ -62,7 +62,10 @@ func (e *environment) GetClaim(context.Context, string, string) (*corev1.Persist
 	return e.claim.DeepCopy(), e.fails["read claim"]
 }
 
-func (e *environment) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
+func (e *environment) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	if name == "" {
+		return nil, errors.New("resource name may not be empty") // as client-go's request
+	}
 	return e.pv.DeepCopy(), e.fails["read volume"]
 }
 
@@ -225,7 +228,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s fails: %v, did %q, want %q; events %q", step, err, did, want, e.events)
 		}
 		delete(e.fails, step)
-		next := map[string]string{"begun": whole, "done": "disk 2Gi, done, " + steps[4]}[step]
+		next := map[string]string{"begun": whole, "done": "disk 2Gi, object 2Gi, done, " + steps[4]}[step]
 		if next == "" {
 			next = strings.TrimPrefix(whole, "begun, ")
 		}
@@ -255,7 +258,7 @@ func TestOvertaken(t *testing.T) {
 		"less is requested before the object": {"begun", func(e *environment) { e.request("1536Mi") }, "", true,
 			"begun, disk 1Gi, object 1536Mi, done, counted VolumeResizeSuccessful"},
 		"less is requested after the object": {"done", func(e *environment) { e.request("1536Mi") }, "begun, disk 2Gi, object 2Gi", true,
-			"disk 2Gi, done, counted VolumeResizeSuccessful"},
+			"disk 2Gi, object 2Gi, done, counted VolumeResizeSuccessful"},
 	} {
 		e, p := growing()
 		e.before[c.step] = func() { c.do(e) }
@@ -268,6 +271,27 @@ func TestOvertaken(t *testing.T) {
 		if len(e.events) != 1 {
 			t.Errorf("%s: events %q", name, e.events)
 		}
+	}
+}
+
+// The API server is restored between two requests. A claim that it has unbound has nothing to be expanded; and the claim is told no
+// size that the restored volume object does not say.
+func TestRestored(t *testing.T) {
+	e, p := growing()
+	seen := plan.LeanClaim(e.claim)
+	e.claim.Spec.VolumeName, e.claim.Status = "", corev1.PersistentVolumeClaimStatus{}
+	if _, err := e.Look(t.Context(), p, seen); err != nil || e.did() != "" {
+		t.Errorf("a claim that is unbound now: %v", err)
+	}
+	e, p = growing()
+	e.fails["done"] = errors.New("killed")
+	if _, err := e.look(t, p); err == nil {
+		t.Fatal("it is done")
+	}
+	e.did()
+	e.fails = map[string]error{"object 2Gi": errConflict} // it has another version since
+	if _, err := e.look(t, p); err == nil || e.did() != "disk 2Gi" {
+		t.Errorf("the volume object was restored: %v", err)
 	}
 }
 

@@ -97,11 +97,6 @@ func (f ExpandFacts) Target() resource.Quantity {
 	return want
 }
 
-// Raises reports whether the volume object has less than Target.
-func (f ExpandFacts) Raises() bool {
-	return larger(f.Target(), f.Volume.Spec.Capacity[corev1.ResourceStorage])
-}
-
 func notGrowing(f ExpandFacts) (Verdict, bool) { return Verdict{Action: Ignore}, !Growing(f.Claim) }
 
 // notThisVolume: the volume is another node's, another provisioner's, or another claim's.
