@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 )
 
@@ -72,14 +73,20 @@ func (c *Controller) End() {
 // Memory is what a process knows of its work that is neither on the disk nor in the API, between two pieces of work. It
 // is gone when the process ends.
 type Memory struct {
-	Begun       []string          // steps that were begun and have not ended, sorted
-	Unpublished map[string]string // claims by UID whose directory has no object yet, and its pool
-	Published   []string          // claims by UID whose object was made just now, sorted
+	Begun       []string                   // steps that were begun and have not ended, sorted
+	Unpublished map[string]string          // claims by UID whose directory has no object yet, and its pool
+	Published   []string                   // claims by UID whose object was made just now, sorted
+	Promised    map[string]capacity.Memory // by pool: the accounts that were counted
 }
 
 // Memory returns what the process knows.
 func (c *Controller) Memory() Memory {
-	m := Memory{Begun: c.begun.Under(""), Unpublished: map[string]string{}}
+	m := Memory{Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}}
+	for name, w := range c.workers {
+		if account := w.disk.Account.Memory(); account.Known {
+			m.Promised[name] = account
+		}
+	}
 	c.inFlight.mu.Lock()
 	defer c.inFlight.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(c.inFlight.claims)) {
@@ -111,9 +118,10 @@ func (c *Controller) Remember(m Memory) {
 	for uid, pool := range m.Unpublished {
 		c.inFlight.made(uid, pool)
 	}
-	for _, w := range c.workers {
-		w.disk.Account.Forget()
+	for name, w := range c.workers {
+		w.disk.Account.Remember(m.Promised[name])
 	}
+	c.expander = c.newExpander()
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.
