@@ -159,6 +159,10 @@ func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 		r.value, r.err = p.List(ctx, w.id)
 	case "Sweep":
 		r.value, r.err = p.Sweep(ctx, w.id)
+	case "Resize":
+		r.err = p.Resize(ctx, w.id, pv, more(c.spec).bytes())
+	case "Raise":
+		r.value, r.err = p.Raise(ctx, w.id, pv, more(c.spec).bytes())
 	case "PutBack":
 		r.err = p.PutBack(ctx, w.id, pv, uidOf(c.cell))
 	default:

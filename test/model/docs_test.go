@@ -101,9 +101,15 @@ func TestInvariantsAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range slices.Concat(invariants, settlements) {
-		if line := fmt.Sprintf("| `%s` | %s |", i.name, i.means); !strings.Contains(string(page), line) {
+	told := func(name, means string) {
+		if line := fmt.Sprintf("| `%s` | %s |", name, means); !strings.Contains(string(page), line) {
 			t.Errorf("docs/guarantees.md has no line %s", line)
 		}
+	}
+	for _, i := range slices.Concat(invariants, settlements) {
+		told(i.name, i.means)
+	}
+	for _, a := range slices.Concat(accounts, settledAccounts) {
+		told(a.name, a.means)
 	}
 }

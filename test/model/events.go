@@ -55,6 +55,8 @@ var events = []event{
 	{"the API server is another cluster's", 1, nil, clusterChanged, false},
 	{"the API server is the pools' own again", 1, nil, clusterBack, true},
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
+	{"people request more of %s", slots, slotName, moreRequested, false},
+	{"people request less of %s", slots, slotName, lessRequested, false},
 }
 
 // spend takes one of what is left of a kind of event.
@@ -90,7 +92,9 @@ func binds(_ *worker, s *state, cell int) bool {
 		return false
 	}
 	v.phase, v.version = bound, next(v.version)
-	s.api.claims[cell/lives].bound = true
+	if now := &s.api.claims[cell/lives]; !now.bound {
+		now.bound, now.has = true, v.size
+	}
 	return true
 }
 
@@ -210,6 +214,7 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	for cell := range s.api.volumes {
 		s.api.volumes[cell].version = next(was.volumes[cell].version)
 	}
+	s.api.sizesRestored(&was)
 	s.saved, s.lease, s.revision, s.backup = 0, s.backup, s.backup.version, lease{}
 	return true
 }

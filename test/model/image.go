@@ -62,6 +62,9 @@ type onFile struct {
 	archived bool // a record in the archive
 	retained bool
 	place    record.Place // of its directory
+	promised uint8        // units by its records
+	size     more         // by the record of the volume
+	all      uint8        // units by all records of the pool
 	data     string       // what a pod wrote there
 	twice    bool         // it has two directories
 	people   bool         // people have made one under its name
@@ -100,7 +103,9 @@ func parseImage(f files) *image {
 		}
 		_, c.archived = f[own+"/archive/"+pv+".json"]
 		c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
+		c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
 	}
+	m.total()
 	return m
 }
 

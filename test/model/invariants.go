@@ -18,6 +18,7 @@ var invariants = []invariant{
 	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
 	{"OwnData", "what is in a volume was written by a pod of its claim", ownData},
 	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
+	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
 }
 
 // whole reports whether a directory was not touched since a pod had it.
@@ -76,5 +77,5 @@ func (w *worker) broken(s *state) string {
 			}
 		}
 	}
-	return ""
+	return w.overdrawn(s, accounts)
 }

@@ -103,7 +103,7 @@ func (w *worker) mirrorImage(id uint32) uint32 {
 func (w *worker) mirrorMemory(id uint32) uint32 {
 	return known(&w.mirrors.memories, id, func() uint32 {
 		was := w.tree.memories.value(id)
-		m := controller.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published)}
+		m := controller.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published), Promised: mirrorPromised(was.Promised)}
 		for uid, pool := range was.Unpublished {
 			m.Unpublished[renamed.Replace(uid)] = pool
 		}

@@ -96,7 +96,7 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 		}
 	}
 	for pool, image := range s.disks {
-		if image != 0 && s.has(node, pool) {
+		if (image != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
 			do(job{controller.WorkRecords, pool, -1}, recordsWords(pool))
 		}
 	}
@@ -113,7 +113,7 @@ func recordsWords(pool int) string {
 // claimsWork: the watch has the claim, or the daemon has not ended with one that went.
 func (w *worker) claimsWork(s *state, node int, view *etcd, cell int) bool {
 	if c, exists := view.claimOf(cell); exists {
-		return !c.bound
+		return !c.bound || c.asks > c.has
 	}
 	m := w.tree.memories.value(s.daemons[node].memory)
 	return m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,18 +54,14 @@ func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: size()},
+			Resources: corev1.VolumeResourceRequirements{Requests: c.asks.list()},
 		},
 	}
 	if c.bound {
-		made.ResourceVersion, made.Spec.VolumeName = "2", nameOf(cellOf(slot, c))
-		made.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size()}
+		made.ResourceVersion, made.Spec.VolumeName = fmt.Sprint(2+c.version), nameOf(cellOf(slot, c))
+		made.Status = c.status()
 	}
 	return made
-}
-
-func size() corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 }
 
 var phases = map[phase]corev1.PersistentVolumePhase{
@@ -76,6 +72,7 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 // changed since.
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c := claim{exists: true, life: uint8(cell % lives), shared: v.shared}
+	c.asks = v.size
 	made := newVolume(claimObject(cell/lives, c), poolOf(v.shared))
 	if v.pattern {
 		made.Spec.HostPath.Path = pathOf(poolOf(v.shared)) + "/" + otherPattern + nameOf(cell)
@@ -115,7 +112,7 @@ func volumeOf(of *corev1.PersistentVolume) object {
 	v := object{
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
-		shared: plan.ScopeOf(of) == plan.ScopeShared,
+		shared: plan.ScopeOf(of) == plan.ScopeShared, size: moreOf(of.Spec.Capacity),
 	}
 	if of.Spec.HostPath != nil {
 		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)
@@ -163,9 +160,10 @@ func pathOf(pool int) string { return "/srv/" + poolNames[pool] }
 func markerOf(pool int) string { return "m" + poolNames[pool] }
 
 // report is what a probe finds.
-func report(pool int, mounted bool) hostcheck.Report {
+func report(pool int, mounted bool, room uint8) hostcheck.Report {
+	size := cmp.Or(uint64(room)*unit, 1<<50)
 	r := hostcheck.Report{
-		Pool: poolNames[pool], Path: pathOf(pool), Marker: markerOf(pool), Size: 1 << 50, Available: 1 << 50, Free: 1 << 50,
+		Pool: poolNames[pool], Path: pathOf(pool), Marker: markerOf(pool), Size: size, Available: size, Free: size,
 		Mark: hostcheck.Marker{Version: 1, Pool: poolNames[pool], ID: markerOf(pool), Cluster: clusterID},
 	}
 	if pool == nodePool {

@@ -17,6 +17,8 @@ const (
 	createVolume              // with what in which cell
 	releaseVolume             // takes the product's finalizer off
 	deleteVolume              // if it is unchanged
+	writeStatus               // of a claim, if it is unchanged
+	writeCapacity             // of a volume object, if it is unchanged
 	readLease                 // from the API server
 	onDisk                    // a call of daemon/volume
 )
@@ -27,11 +29,12 @@ func (k kind) local() bool {
 }
 
 // writes reports whether a step changes the API server's data.
-func (k kind) writes() bool { return k == createVolume || k == releaseVolume || k == deleteVolume }
+func (k kind) writes() bool { return k >= createVolume && k <= writeCapacity }
 
 var kindNames = map[kind]string{
 	getClaim: "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects", readLease: "reads the lease",
 	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
+	writeStatus: "writes the status of the claim of", writeCapacity: "writes the size of volume object",
 }
 
 // op is one step that the product's work asks for.
@@ -39,6 +42,7 @@ type op struct {
 	kind kind
 	at   int    // a slot or a cell
 	with object // that the product has of the object
+	grow growth // that the claim is to have, of the version that the product has
 	disk call
 }
 
@@ -46,7 +50,7 @@ type op struct {
 type call struct {
 	name string
 	cell int
-	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern
+	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern; of Resize and Raise the size
 	pool uint8
 	host uint8 // the node, in a shared pool
 }

@@ -43,6 +43,8 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"the configuration%s changes the pattern of directories": (*stage).patternChanged,
 	"the configuration%s names another provisioner":          (*stage).renamed,
 	"%s starts with the alias":                               (*stage).aliasSet,
+	"people request more of %s":                              (*stage).moreRequested,
+	"people request less of %s":                              (*stage).lessRequested,
 	"five seconds pass%s":                                    func(*stage, state, int) error { <-time.After(5 * time.Second); return nil },
 }
 
@@ -62,7 +64,7 @@ func (st *stage) claimMade(before state, slot int) error {
 	if before.shared[slot] {
 		return errors.New("no claim of a shared pool is played on a real daemon")
 	}
-	c := cluster.Claim(st.Namespace, slotName(slot), st.class, "1Mi")
+	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
 	c.Annotations = map[string]string{plan.SelectedNode: st.node}
 	made, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Create(st.Ctx, c, metav1.CreateOptions{})
 	if err == nil {
@@ -224,6 +226,7 @@ var slow = map[string]bool{"etcd is saved": true, "etcd is restored": true}
 func (st *stage) step(before state, m move, after state) error {
 	st.doors.disallow()
 	st.tell()
+	st.idle = nil
 	asks := st.worker.asked(&before, 0)
 	switch dies := before.daemons[0].up && !after.daemons[0].up; {
 	case dies && m.op.kind == ended: // before it began with this
@@ -231,6 +234,9 @@ func (st *stage) step(before state, m move, after state) error {
 		st.daemon.Kill()
 		return err
 	case m.op.kind == onDisk:
+		if before.disks == after.disks {
+			st.idle = &m.op.disk
+		}
 		err := st.onDisk(m.op.disk, after)
 		if dies {
 			st.daemon.Kill()
@@ -262,9 +268,7 @@ func (st *stage) onDisk(c call, after state) error {
 		if real, err := st.seen(); err != nil || st.differs(real, after) == "" {
 			return err
 		}
-		if w := st.find(func(name string) bool { return concerns(name, c) }); w != nil {
-			st.doors.let(w, passage{})
-		}
+		st.passes(c)
 	}
 	return nil // agree tells what differs
 }
@@ -304,9 +308,18 @@ func (st *stage) await(is func(name string) bool) (w *waiter, err error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("the daemon does not come to this; waiting: %q", st.waiting())
 		}
-		w = st.find(is)
+		if w = st.find(is); w == nil && st.idle != nil {
+			st.passes(*st.idle)
+		}
 	}
 	return w, nil
+}
+
+// passes lets a system call through that changes nothing.
+func (st *stage) passes(c call) {
+	if w := st.find(func(name string) bool { return concerns(name, c) }); w != nil {
+		st.doors.let(w, passage{})
+	}
 }
 
 // find returns the first that waits with such a name of the model, nil if none does.

@@ -23,11 +23,12 @@ type product struct {
 	running   *controller.Controller
 	self      plan.Self
 	role      role
-	responses []response // to the first steps
-	at        int        // how many of these were given
-	asks      op         // the first step without an response
-	stopped   bool       // there was one: what the product does from there on does not count
-	played    int        // how often
+	responses []response        // to the first steps
+	at        int               // how many of these were given
+	asks      op                // the first step without an response
+	stopped   bool              // there was one: what the product does from there on does not count
+	memory    controller.Memory // at that step
+	played    int               // how often
 }
 
 // errStopped is returned to the product by each step that has no response yet.
@@ -82,15 +83,18 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.elsewhere = r.elsewhere
 	p.played++
-	p.gate.Set(report(r.pool, r.open), time.Time{})
+	p.gate.Set(report(r.pool, r.open, r.room), time.Time{})
 	c.Remember(t.memories.value(r.memory))
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
 		panic(fmt.Sprintf("%v ended with %v", r, err))
 	}
-	n := &place{root: r, responses: responses, asks: p.asks}
 	if !p.stopped {
-		n.memory = t.remember(c.Memory())
+		p.memory = c.Memory()
 	}
+	if r.room == 0 {
+		p.memory.Promised = nil
+	}
+	n := &place{root: r, responses: responses, asks: p.asks, memory: t.remember(p.memory)}
 	if n.elsewhere = p.elsewhere; n.elsewhere != r.elsewhere {
 		c.End() // these controllers know another cluster now than their setting says
 		delete(p.controllers, r.setting)
@@ -122,7 +126,7 @@ func (p *product) ask(o op) (a response, ok bool) {
 		}
 		return p.responses[p.at-1], true
 	}
-	p.asks, p.stopped = o, true
+	p.asks, p.stopped, p.memory = o, true, p.running.Memory()
 	return response{}, false
 }
 
@@ -145,5 +149,5 @@ func (p *product) watch(stays uint8) {
 }
 
 func (t *tree) remember(m controller.Memory) uint32 {
-	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published), m)
+	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised), m)
 }

@@ -44,7 +44,7 @@ func TestReal(t *testing.T) {
 			if o.world.people {
 				t.Fatal("a directory under a volume's name cannot be made before the claim has its UID")
 			}
-			st := newStage(t, plane, x.workers[0])
+			st := newStage(t, plane, x.workers[0], o.world.first())
 			defer st.doors.open()
 			defer st.tell()
 			st.begin(o.world.first())

@@ -14,6 +14,10 @@ func (e *etcd) serve(o op) response {
 		return e.release(o.at, o.with)
 	case deleteVolume:
 		return e.remove(o.at, o.with)
+	case writeStatus:
+		return e.grow(o.at, o.grow)
+	case writeCapacity:
+		return e.enlarge(o.at, o.with)
 	}
 	return response{}
 }

@@ -10,6 +10,7 @@ var settlements = []invariant{
 	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
 	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
 	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
+	{"GrowthSettles", "a claim that requests more than it has gets it, or is told that the pool has no room", growthSettles},
 	{"NothingLeft", "nothing is half made, nor half removed but what Retain keeps, and a record without an object is one of data that is kept", nothingLeft},
 }
 
@@ -20,7 +21,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 	}
 	v := s.api.volumes[cell]
 	switch {
-	case !c.bound && !v.exists:
+	case !c.bound && !v.exists && s.fits(on):
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool:
 		return "its claim is bound, and its directory is " + on.place.Describe()
@@ -147,7 +148,7 @@ func (w *worker) unsettled(s *state) string {
 			}
 		}
 	}
-	return ""
+	return w.overdrawn(s, settledAccounts)
 }
 
 // abandoned reports whether each node that has a pool is gone.

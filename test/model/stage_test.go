@@ -20,6 +20,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -43,6 +44,7 @@ type stage struct {
 	node   string
 	class  string
 	untold *waiter // whose response the daemon has not got yet, nil for none
+	idle   *call   // that it makes or has made and that changes nothing, nil for none
 
 	mu     sync.Mutex
 	volume [cells]string // real names, "" for those that were not made yet
@@ -65,12 +67,12 @@ func (st *stage) known() [cells]string {
 }
 
 // newStage makes everything up to a daemon that is about to start.
-func newStage(t *testing.T, plane *cluster.Cluster, w *worker) *stage {
+func newStage(t *testing.T, plane *cluster.Cluster, w *worker, first state) *stage {
 	t.Helper()
-	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, doors: &doors{}, image: hosttest.Mkfs(t, "ext4", 64)}
+	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, doors: &doors{}, image: hosttest.Mkfs(t, "ext4", 64+mebibytes(first))}
 	st.mount, st.node = hosttest.PoolMount(t, st.image), st.Namespace
 	st.Must(plane.AddNode(st.Ctx, st.node, nil))
-	st.class = st.Class(classNames[nodePool], storagev1.VolumeBindingWaitForFirstConsumer)
+	st.class = st.Class(classNames[nodePool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable)
 	dir := hosttest.Dir(t)
 	var err error
 	st.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: st.mount, Exact: true})
@@ -117,6 +119,9 @@ func (st *stage) config(dir string, of setting) string {
 	if of.archive {
 		text += "on_delete = \"archive\"\n"
 	}
+	if of.room > 0 {
+		text += fmt.Sprintf("reserve = \"%dMi\"\n", st.reserve(of.room))
+	}
 	return text
 }
 
@@ -135,12 +140,17 @@ func (st *stage) named(r *http.Request) string {
 	const volumes = "/api/v1/persistentvolumes"
 	name, one := strings.CutPrefix(r.URL.Path, volumes+"/")
 	claim, ofClaim := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"+st.Namespace+"/persistentvolumeclaims/")
+	status, ofStatus := strings.CutSuffix(claim, "/status")
 	does := map[string]kind{http.MethodGet: getVolume, http.MethodPatch: releaseVolume, http.MethodDelete: deleteVolume}
 	switch {
 	case r.URL.Path == volumes && r.Method == http.MethodPost:
 		return op{kind: createVolume}.verb() + " " + volumeIn(r)
 	case r.URL.Path == volumes && !r.URL.Query().Has("labelSelector"):
 		return op{kind: eachVolume}.verb()
+	case ofClaim && ofStatus && r.Method == http.MethodPatch:
+		return op{kind: writeStatus}.verb() + " " + st.volumeOf(status)
+	case one && r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.MergePatchType):
+		return op{kind: writeCapacity}.verb() + " " + name
 	case ofClaim && r.Method == http.MethodGet:
 		return op{kind: getClaim}.verb() + " " + claim
 	case one && does[r.Method] != ended:
@@ -214,7 +224,7 @@ func outline(all files) map[string]string {
 			continue
 		}
 		if strings.Contains(path, ".json") {
-			text = fmt.Sprint("retained: ", strings.Contains(text, `"retained": true`))
+			text = fmt.Sprint("retained: ", strings.Contains(text, `"retained": true`), ", units: ", 1+sizeIn(text))
 		}
 		of[path] = text
 	}
@@ -236,7 +246,7 @@ func (st *stage) seen() (s state, err error) {
 		slot := cell / lives
 		c, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
 		if err == nil && "pvc-"+string(c.UID) == name {
-			s.api.claims[slot] = claim{exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives)}
+			s.api.claims[slot] = claim{exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c)}
 		} else if err != nil && !apierrors.IsNotFound(err) {
 			return s, err
 		}

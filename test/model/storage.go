@@ -55,6 +55,14 @@ func (s storage) Undo(_ context.Context, _ mounts.Identity, pv string) error {
 	return s.ask("Undo", pv).err
 }
 
+func (s storage) Resize(_ context.Context, _ mounts.Identity, pv string, bytes int64) error {
+	return s.askFor(call{name: "Resize", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}).err
+}
+
+func (s storage) Raise(_ context.Context, _ mounts.Identity, pv string, bytes int64) (bool, error) {
+	return valueOf[bool](s.askFor(call{name: "Raise", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}))
+}
+
 func (s storage) Trash(_ context.Context, _ mounts.Identity, pv string) error {
 	return s.ask("Trash", pv).err
 }

@@ -21,7 +21,7 @@ type place struct {
 	root      root
 	responses []response
 	asks      op
-	memory    uint32 // when it has ended
+	memory    uint32 // what the process knows here
 	elsewhere bool   // what the daemon knows of its cluster then
 
 	mu   sync.Mutex

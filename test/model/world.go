@@ -36,6 +36,7 @@ type claim struct {
 	bound  bool
 	shared bool  // its class leads to the shared pool
 	life   uint8 // which of those of its name
+	growth
 }
 
 // object is a volume object.
@@ -49,6 +50,7 @@ type object struct {
 	shared    bool // it is of scope shared
 	pattern   bool // its path has the other pattern
 	phase     phase
+	size      more
 	version   uint8
 }
 
@@ -64,7 +66,9 @@ type setting struct {
 	archive   bool // its configuration says on_delete = "archive"
 	pattern   bool // another pattern for directories than at first
 	names     naming
-	elsewhere bool // it knows that the API server is another cluster's
+	elsewhere bool  // it knows that the API server is another cluster's
+	room      uint8 // how many units its pool can promise, 0: any number, and what it has promised is left out
+	steady    bool  // no call to the disk fails in this world
 }
 
 // daemon is one process, and what it knows.
@@ -130,6 +134,7 @@ const (
 	patterns                 // changes of the directories' pattern
 	renames                  // changes of the provisioner's name
 	clusters                 // that the API server is another cluster's
+	sizes                    // changes of what a claim requests
 	budgets
 )
 
@@ -223,6 +228,7 @@ func (s *state) settled() {
 
 func (e etcd) unversioned() etcd {
 	for i := range e.claims {
+		e.claims[i].version = 0
 		if !e.claims[i].exists {
 			e.claims[i] = claim{}
 		}

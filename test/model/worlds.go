@@ -8,9 +8,11 @@ type world struct {
 	left    [budgets]uint8
 	claims  int // of each name
 	names   int
-	archive bool // on_delete, when it begins
-	shared  int  // how many of the names are of claims in the shared pool, which two nodes have then
-	people  bool // there is a directory of people under a volume's name
+	archive bool  // on_delete, when it begins
+	shared  int   // how many of the names are of claims in the shared pool, which two nodes have then
+	people  bool  // there is a directory of people under a volume's name
+	room    uint8 // how many units each pool can promise, 0: any number
+	steady  bool  // no call to the disk fails
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
@@ -19,7 +21,8 @@ func (w world) first() state {
 	s.mounted[0][nodePool] = true
 	for node := range s.daemons {
 		d := &s.daemons[node]
-		d.node, d.exists, d.archive = uint8(node), node == 0 || w.shared > 0, w.archive
+		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.shared > 0, w.archive, w.room
+		d.steady = w.steady
 		s.mounted[node][sharedPool] = w.shared > 0
 		if d.exists {
 			d.starts(s.mounted[node])
@@ -39,7 +42,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, twoNodes, largest)
+var worlds = slices.Concat(oneNode, growing, twoNodes, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
+
+// unit is the size of a claim that is made, in bytes. Sizes are whole units.
+const unit = 1 << 30
+
+// more is how many units a size has beside the first one.
+type more uint8
+
+// most is what a claim requests at most.
+const most more = 2
+
+func (m more) bytes() int64 { return unit * (1 + int64(m)) }
+
+func (m more) quantity() resource.Quantity {
+	return *resource.NewQuantity(m.bytes(), resource.BinarySI)
+}
+
+func (m more) list() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: m.quantity()}
+}
+
+// moreThanOne is the opposite of more.bytes. What is less than a unit is one.
+func moreThanOne(bytes int64) more { return more(max(bytes/unit, 1) - 1) }
+
+func moreOf(of corev1.ResourceList) more {
+	size := of[corev1.ResourceStorage]
+	return moreThanOne(size.Value())
+}
+
+// resizing is the state of an expansion in a claim's status.
+type resizing uint8
+
+const (
+	noGrowth resizing = iota
+	inProgress
+	infeasible
+)
+
+var resizings = []corev1.ClaimResourceStatus{"", corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible}
+
+// growth is what a claim requests, what it has, and what becomes of the difference.
+type growth struct {
+	asks, has more
+	allocated more
+	state     resizing
+	version   uint8 // since it was bound
+}
+
+func (g growth) status() corev1.PersistentVolumeClaimStatus {
+	s := corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: g.has.list()}
+	if g.state != noGrowth || g.allocated > 0 {
+		s.AllocatedResources = g.allocated.list()
+	}
+	if g.state != noGrowth {
+		s.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: resizings[g.state]}
+	}
+	return s
+}
+
+// growthOf is what the world keeps of a claim's sizes.
+func growthOf(c *corev1.PersistentVolumeClaim) (g growth) {
+	g.asks, g.has, g.allocated = moreOf(c.Spec.Resources.Requests), moreOf(c.Status.Capacity), moreOf(c.Status.AllocatedResources)
+	g.state = resizing(max(slices.Index(resizings, c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]), 0))
+	if version, err := strconv.Atoi(c.ResourceVersion); err == nil {
+		g.version = uint8(version - 2)
+	}
+	return g
+}
+
+// patched is what a claim has after a change of its status.
+func (g growth) patched(s plan.ClaimStatus) growth {
+	if s.Capacity != nil {
+		g.has = moreThanOne(s.Capacity.Value())
+	}
+	if s.Allocated != nil {
+		g.allocated = moreThanOne(s.Allocated.Value())
+	}
+	g.state = resizing(slices.Index(resizings, s.State))
+	return g
+}
+
+// PatchClaimStatus is part of controller.API.
+func (s server) PatchClaimStatus(_ context.Context, c *corev1.PersistentVolumeClaim, status plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+	cell := numberOf(c.Spec.VolumeName)
+	a, err := s.ask(op{kind: writeStatus, at: cell, grow: growthOf(c).patched(status)})
+	if err != nil {
+		return nil, err
+	}
+	return claimObject(cell/lives, a.claim), nil
+}
+
+// SetCapacity is part of controller.API.
+func (s server) SetCapacity(_ context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error {
+	given := volumeOf(pv)
+	given.size = moreThanOne(size.Value())
+	_, err := s.ask(op{kind: writeCapacity, at: numberOf(pv.Name), with: given})
+	return err
+}
+
+// grow is Client.PatchClaimStatus (daemon/kube) and what the API server does with its patch. One of a claim that is gone is
+// not told from one that was changed: the product does the same.
+func (e *etcd) grow(cell int, to growth) response {
+	c, exists := e.claimOf(cell)
+	if !exists || !c.bound || c.version != to.version {
+		return response{fault: conflict}
+	}
+	to.asks, to.version = c.asks, next(c.version)
+	c.growth = to
+	e.claims[cell/lives] = c
+	return response{claim: c}
+}
+
+// enlarge is Client.SetCapacity (daemon/kube) and what the API server does with its patch.
+func (e *etcd) enlarge(cell int, given object) response {
+	now := e.volumes[cell]
+	if !now.exists || now.version != given.version {
+		return response{fault: conflict}
+	}
+	if now.size != given.size { // else nothing is written
+		now.size, now.version = given.size, next(now.version)
+		e.volumes[cell] = now
+	}
+	return response{}
+}
+
+// requested is a change of what a claim requests by people. The API server takes more, and less as long as that is more than
+// the claim has (pkg/apis/core/validation, ValidatePersistentVolumeClaimUpdate).
+func requested(s *state, slot int, asks func(growth) more) bool {
+	c := &s.api.claims[slot]
+	to := asks(c.growth)
+	if !c.exists || !c.bound || to <= c.has || to > most || to == c.asks || !s.spend(sizes) {
+		return false
+	}
+	c.asks, c.version = to, next(c.version)
+	return true
+}
+
+func moreRequested(_ *worker, s *state, slot int) bool {
+	return requested(s, slot, func(g growth) more { return g.asks + 1 })
+}
+
+func lessRequested(_ *worker, s *state, slot int) bool {
+	return requested(s, slot, func(g growth) more { return g.asks - min(g.asks, 1) })
+}
+
+// sizeInRecord is the size in the text of a record.
+var sizeInRecord = regexp.MustCompile(`"requested": ?(\d+)`)
+
+func sizeIn(text string) more {
+	found := sizeInRecord.FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	bytes, err := strconv.ParseInt(found[1], 10, 64)
+	check(err)
+	return moreThanOne(bytes)
+}
+
+// promised is what the pool keeps for a volume, in units: as its account counts it (daemon/disk, promises).
+func (f files) promised(pv string, at record.Place) (sum uint8) {
+	text := cmp.Or(f[own+"/volumes/"+pv+".json"], f[own+"/volumes/"+pv+".json.new"])
+	if text != "" && at != nowhere {
+		sum = 1 + uint8(sizeIn(text))
+	}
+	for path, text := range f {
+		if strings.HasPrefix(path, own+"/archive/"+pv) && strings.HasSuffix(path, ".json") {
+			sum += 1 + uint8(sizeIn(text))
+		}
+	}
+	return sum
+}
+
+// total notes what the pool keeps for all its volumes.
+func (m *image) total() {
+	all := uint8(0)
+	for _, c := range m.cells {
+		all += c.promised
+	}
+	for cell := range m.cells {
+		m.cells[cell].all = all
+	}
+}
+
+// fits reports whether a pool has room for one more unit.
+func (s *state) fits(on onFile) bool {
+	room := s.daemons[0].room
+	return room == 0 || on.all < room
+}
+
+func sizeKept(s *state, on onFile, cell int) string {
+	c, exists := s.api.claimOf(cell)
+	v := s.api.volumes[cell]
+	switch {
+	case !exists || !c.bound || !v.exists || v.phase != bound || on.place != inPool:
+	case c.has > v.size:
+		return "its claim has more than its volume object says"
+	case v.size > on.size:
+		return "its volume object says more than its record"
+	}
+	return ""
+}
+
+// sizesRestored: a claim that is as it was when etcd was saved has the version of then, and every other one a version that
+// nothing in flight has.
+func (e *etcd) sizesRestored(was *etcd) {
+	for slot := range e.claims {
+		before, now := was.claims[slot], &e.claims[slot]
+		if now.version = before.version; *now != before {
+			now.version = (before.version + 8) % 16
+		}
+		if !now.exists || now.growth == (growth{version: now.version}) && before.growth == (growth{version: before.version}) {
+			now.version = 0 // it never grew
+		}
+	}
+}
+
+func growthSettles(s *state, on onFile, cell int) string {
+	c, exists := s.api.claimOf(cell)
+	v := s.api.volumes[cell]
+	if !exists || !c.bound || c.asks <= c.has || !v.exists || v.phase != bound || v.deleting || on.place != inPool {
+		return ""
+	}
+	room := s.daemons[0].room
+	switch {
+	case c.asks <= on.size || on.all+uint8(c.asks-on.size) <= room:
+		return "its claim has not what it requests, and there is room"
+	case c.state != infeasible || c.allocated != c.asks:
+		return "its claim is not told that there is no room"
+	}
+	return ""
+}

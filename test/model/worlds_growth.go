@@ -1,0 +1,9 @@
+package main
+
+// growing are worlds in which claims request more than they have, and pools have room for so many units.
+var growing = []world{
+	{name: "grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{sizes: 2, kills: 1, deletions: 1}},
+	{name: "grown-losses", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 2, losses: 1, unmounts: 1}},
+	{name: "grown-restored", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 1, restores: 1, kills: 1}},
+	{name: "last-space", names: 2, claims: 1, room: 2, steady: true, left: [budgets]uint8{sizes: 1, kills: 1}},
+}
