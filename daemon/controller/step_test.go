@@ -4,7 +4,9 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // What a process knows is given to another one, which knows nothing else then.
@@ -18,8 +20,11 @@ func TestMemory(t *testing.T) {
 	c.inFlight.made("uid-1", w.Name)
 	c.inFlight.published("uid-2")
 	c.inFlight.seen("uid-3")
+	account := capacity.Memory{Known: true, Of: mounts.Identity{Inode: 1}, Volumes: map[string]capacity.Promise{"pvc-1": {Volume: 5, Archived: 1}}}
+	w.disk.Account.Remember(account)
 	m := c.Memory()
-	want := Memory{Begun: []string{letGoKey("pvc-1")}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"}}
+	want := Memory{Begun: []string{letGoKey("pvc-1")}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},
+		Promised: map[string]capacity.Memory{w.Name: account}}
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("it knows %+v, want %+v", m, want)
 	}
@@ -27,9 +32,13 @@ func TestMemory(t *testing.T) {
 	defer other.End()
 	other.begun.Begin("more")
 	other.inFlight.made("uid-9", w.Name)
+	other.workers[w.Name].disk.Account.Remember(capacity.Memory{Known: true, Volumes: map[string]capacity.Promise{"pvc-9": {Volume: 7}}})
 	other.Remember(m)
 	if got := other.Memory(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the other one knows %+v, want %+v", got, want)
+	}
+	if promised, known := other.workers[w.Name].disk.Account.Promised(); promised != 6 || !known {
+		t.Errorf("%d bytes are promised, known: %t", promised, known)
 	}
 	if other.inFlight.awaited("uid-2") == 0 || !other.inFlight.busy("uid-1") {
 		t.Error("it does not act on it")
