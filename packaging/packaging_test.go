@@ -48,7 +48,8 @@ func TestConfig(t *testing.T) {
 	if !reflect.DeepEqual(asInstalled, want) {
 		t.Errorf("as installed\n%+v\nwant\n%+v", asInstalled, want)
 	}
-	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path"}, "Retain"
+	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path", "kubevirt.io.hostpath-provisioner"}, "Retain"
+	want.CSIDrivers = []string{"kubevirt.io.hostpath-provisioner"}
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
 	if !reflect.DeepEqual(allOn, want) {

@@ -8,7 +8,11 @@ var volumesPolicy = policy{
 	name: "volumes", resource: "persistentvolumes", operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
 		{"scope", `'hostpath-provisioner/scope' in variables.wasLabels ? string(variables.wasLabels['hostpath-provisioner/scope']) : 'node'`},
+		// A volume of kubevirt's CSI driver that was adopted as it is; nodes make none.
+		{"adopted", `has(variables.was.spec.csi) && variables.was.spec.csi.driver == 'kubevirt.io.hostpath-provisioner' && request.operation != 'CREATE' && ` +
+			`'hostpath-provisioner/path' in variables.wasAnnotations && variables.wasAnnotations['hostpath-provisioner/path'].endsWith('/' + variables.was.spec.csi.volumeHandle)`},
 		{"path", `has(variables.was.spec.hostPath) ? string(variables.was.spec.hostPath.path) : has(variables.was.spec.local) ? string(variables.was.spec.local.path) : ` +
+			`variables.adopted ? string(variables.wasAnnotations['hostpath-provisioner/path']) : ` +
 			`has(variables.was.spec.csi) && has(variables.was.spec.csi.volumeAttributes) && 'path' in variables.was.spec.csi.volumeAttributes ? string(variables.was.spec.csi.volumeAttributes['path']) : ''`},
 		{"inNode", `variables.paths.exists(p, variables.path.startsWith(p + '/'))`},
 		{"inShared", `variables.sharedPaths.exists(p, variables.path.startsWith(p + '/'))`},
@@ -21,7 +25,7 @@ var volumesPolicy = policy{
 		{`variables.provisioner != '' && (variables.provisioner in variables.provisioners || '*' in variables.provisioners)`, "the volume's provisioner is not in the list of the ConfigMap hostpath-provisioner-confinement"},
 		// A handle is the name of a record, of which each volume has its own; a Secret is what another driver would be given.
 		{`has(variables.was.spec.hostPath) || has(variables.was.spec.local) || has(variables.was.spec.csi) && variables.was.spec.csi.driver in variables.provisioners && ` +
-			`variables.was.spec.csi.volumeHandle == variables.was.metadata.name && dyn(variables.was.spec.csi).all(k, k in ['driver', 'volumeHandle', 'volumeAttributes'])`, "the volume's source is no directory of a pool"},
+			`variables.was.spec.csi.volumeHandle == variables.was.metadata.name && (variables.adopted || dyn(variables.was.spec.csi).all(k, k in ['driver', 'volumeHandle', 'volumeAttributes']))`, "the volume's source is no directory of a pool"},
 		{`variables.scope == 'node' ? variables.inNode || variables.ownLabel && variables.inShared : variables.scope == 'shared' ? variables.inShared : variables.scope == 'every-node' && variables.inEveryNode`,
 			"the volume's path is under none of the paths for its scope in the ConfigMap hostpath-provisioner-confinement"},
 		{`!variables.path.matches('(^|/)([.][.]?|[.]hostpath-provisioner)(/|$)') && !variables.path.contains('//')`, "the volume's path is no volume's"},

@@ -147,7 +147,7 @@ func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool conf
 	return adopt.Options{
 		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
 		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
-		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun,
+		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun, Served: cfg.CSIDrivers,
 		Driver: a.driver, Kubelet: kubeletDirectory,
 	}, nil
 }
@@ -225,7 +225,7 @@ var adoptReasonHints = []struct{ reason, hint string }{
 	{rules.ReasonOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
 	{rules.ReasonNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
 	{rules.ReasonReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
-	{rules.ReasonCSI, "stop the driver and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
+	{rules.ReasonCSI, "list the driver in csi_drivers, and pods go on; or stop it and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
 	{rules.ReasonDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
 	{rules.ReasonDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
 	{rules.ReasonUsed, "stop these pods, then run this again"},

@@ -25,24 +25,33 @@ func (p *program) csiNodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := csi.OnSockets(passed)
+			servers, err := csi.OnSockets(passed)
 			if err != nil {
 				return usageError{err}
 			}
-			s.Version, s.Log = p.version(), slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
-			s.Pools = csi.NewPools(func() (config.Config, error) { return config.Load(p.config, p.stateDir, p.runtimeDir) }, p.stateDir, csi.Within)
-			return s.Serve(c.Context(), passed[0], passed[1])
+			pools := csi.NewPools(func() (config.Config, error) { return config.Load(p.config, p.stateDir, p.runtimeDir) }, p.stateDir, csi.Within)
+			for _, s := range servers {
+				s.Version, s.Log, s.Pools = p.version(), slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)), pools
+			}
+			return csi.ServeAll(c.Context(), servers)
 		},
 	}
 }
 
-// notServed looks for the sockets on which kubelet finds the driver, where a pool's volumes are of it.
+// notServed looks for the sockets on which kubelet finds the drivers that a pool's volumes may be of.
 func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
 	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
-	if err != nil || pool.Source != config.SourceCSI {
+	if err != nil {
 		return hostcheck.Finding{}, false
 	}
-	for _, socket := range csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner) {
+	var wanted []string
+	if pool.Source == config.SourceCSI {
+		wanted = csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner)
+	}
+	for _, driver := range cfg.CSIDrivers {
+		wanted = append(wanted, csi.SocketPaths(cfg.KubeletRoot, driver)...)
+	}
+	for _, socket := range wanted {
 		if _, err := os.Lstat(filepath.Join(p.host, socket)); err != nil {
 			return hostcheck.Finding{Reason: plan.ReasonNotServed, Severity: hostcheck.Warn,
 				Message: "source \"csi\": pods with volumes of this pool do not start on this node: there is no socket " + socket}, true

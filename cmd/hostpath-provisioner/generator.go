@@ -49,7 +49,7 @@ const kept = "run/hostpath-provisioner-generator"
 // writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no other's.
 func (p *program) writeDropIns(dir string, cfg config.Config) (err error) {
 	for _, unit := range generatedUnits() {
-		text := systemd.ListenDropIn(csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner)...)
+		text := systemd.ListenDropIn(csiSockets(cfg)...)
 		if unit != systemd.CSISocket {
 			text = systemd.GeneratedDropIn(unit, daemon.UnitPools(cfg))
 		} else if !plan.DriverNamePossible(cfg.Provisioner) {
@@ -60,6 +60,15 @@ func (p *program) writeDropIns(dir string, cfg config.Config) (err error) {
 		}
 	}
 	return err
+}
+
+// csiSockets are those of all drivers that the node service is, its own first.
+func csiSockets(cfg config.Config) []string {
+	all := csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner)
+	for _, driver := range cfg.CSIDrivers {
+		all = append(all, csi.SocketPaths(cfg.KubeletRoot, driver)...)
+	}
+	return all
 }
 
 // generatedUnits are the units that get a drop-in. That of the CSI driver is last: an earlier version kept none of it.

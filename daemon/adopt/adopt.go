@@ -58,8 +58,9 @@ type Options struct {
 	API       API
 	Mounts    []mounts.Mount // of this host
 	Overrides rules.Overrides
-	Driver    string // FromCSI: the CSI driver's name
-	Kubelet   string // FromCSI: kubelet's directory, where drivers have their sockets
+	Served    []string // CSI drivers that this node's own service is: their volumes are adopted as they are
+	Driver    string   // FromCSI: the CSI driver's name
+	Kubelet   string   // FromCSI: kubelet's directory, where drivers have their sockets
 	DryRun    bool
 }
 
@@ -108,7 +109,7 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 			return rowOf(v, rules.Verdict{}).after(err)
 		}
 		verdict := rules.ForAdoption(facts)
-		row := rowOf(v, verdict)
+		row := rowOf(facts.Volume, verdict)
 		switch {
 		case s.DryRun:
 			return row
@@ -163,7 +164,9 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
 	if err != nil {
 		return err
 	}
-	if err := o.Store.Adopt(ctx, o.Identity, o.record(ours)); err != nil {
+	r := o.record(o.served(ours))
+	r.Source = plan.SourceOf(ours)
+	if err := o.Store.Adopt(ctx, o.Identity, r); err != nil {
 		return err
 	}
 	_, err = o.API.PatchVolume(ctx, ours, rules.AdoptedPatch(ours, o.Pool, o.Node))
@@ -268,14 +271,14 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 // known is what can be said of a volume without the disk.
 func (s *survey) known(v *corev1.PersistentVolume) rules.Facts {
 	return rules.Facts{
-		Volume: v, Pool: s.Pool, Self: s.Self, NodeLabels: s.labels,
+		Volume: s.served(v), Pool: s.Pool, Self: s.Self, NodeLabels: s.labels,
 		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Overrides: s.Overrides,
 	}
 }
 
 func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.Facts, error) {
 	f := s.known(v)
-	directory := rules.DirectoryOf(s.Pool, v)
+	directory := rules.DirectoryOf(s.Pool, f.Volume)
 	if directory == "" {
 		return f, nil
 	}

@@ -21,6 +21,15 @@ func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return v
 }
 
+// served is a volume of a CSI driver that this node's own service is as what it is on this host, and any other as it is. A
+// handle that begins with "csi" is one of an inline volume.
+func (o Options) served(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	if v.Spec.CSI == nil || !slices.Contains(o.Served, v.Spec.CSI.Driver) || v.Spec.CSI.VolumeHandle != v.Name || strings.HasPrefix(v.Name, "csi") {
+		return v
+	}
+	return rules.OfHost(v, o.Pool)
+}
+
 // has reports whether the pool has the directory of a CSI driver's volume, of which only that tells where its data is.
 // Of others the path does.
 func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {

@@ -74,7 +74,7 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 	}
 	var begun []*corev1.PersistentVolume
 	err := o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if !recorded[v.Name] && (rules.Begun(v, o.Pool, o.Node) || o.heldHere(ctx, v)) {
+		if !recorded[v.Name] && (o.begunHere(ctx, v) || o.heldHere(ctx, v)) {
 			begun = append(begun, v.DeepCopy())
 		}
 	})
@@ -95,6 +95,11 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// begunHere reports whether a call of this node was about to record the volume in this pool, with its object as it is.
+func (o Options) begunHere(ctx context.Context, v *corev1.PersistentVolume) bool {
+	return !rules.Held(v, o.Pool, o.Node) && rules.Begun(o.seen(v), o.Pool, o.Node) && o.has(ctx, v)
 }
 
 // heldHere reports whether a call of this node was about to replace a CSI driver's object whose data lies in the pool.

@@ -6,26 +6,31 @@ import (
 )
 
 // setAliases takes an array of provisioner names. An empty one is none.
-func setAliases(c *Config, v any) error {
+func setAliases(c *Config, v any) (err error) {
+	c.Aliases, err = provisioners(v, CheckProvisioner)
+	return err
+}
+
+// provisioners are the names in an array, each once.
+func provisioners(v any, check func(string) error) (all []string, err error) {
 	list, ok := v.([]any)
 	if !ok {
-		return fmt.Errorf("want an array of strings, got %s", typeName(v))
+		return nil, fmt.Errorf("want an array of strings, got %s", typeName(v))
 	}
-	c.Aliases = nil
 	for _, one := range list {
 		name, ok := one.(string)
 		if !ok {
-			return fmt.Errorf("want an array of strings, got one with %s", typeName(one))
+			return nil, fmt.Errorf("want an array of strings, got one with %s", typeName(one))
 		}
-		if err := CheckProvisioner(name); err != nil {
-			return err
+		if err := check(name); err != nil {
+			return nil, err
 		}
-		if slices.Contains(c.Aliases, name) {
-			return fmt.Errorf("%q is listed twice", name)
+		if slices.Contains(all, name) {
+			return nil, fmt.Errorf("%q is listed twice", name)
 		}
-		c.Aliases = append(c.Aliases, name)
+		all = append(all, name)
 	}
-	return nil
+	return all, nil
 }
 
 // checkAliases refuses an alias that is the provisioner's own name: one of the two is a mistake.

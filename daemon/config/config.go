@@ -73,8 +73,10 @@ type Config struct {
 	ActOnSelectedNode bool
 	// KubeletRoot is kubelet's --root-dir, absolute and clean. Its own configuration is not read.
 	KubeletRoot string
-	Confine     bool   // take from the daemon what it does not need
-	Pools       []Pool // at least one, sorted by name
+	// CSIDrivers are other provisioners' CSI drivers, each one of Aliases, in whose place the node service mounts their volumes.
+	CSIDrivers []string
+	Confine    bool   // take from the daemon what it does not need
+	Pools      []Pool // at least one, sorted by name
 	// Warnings are findings that do not stop the daemon, in the form of an error's line.
 	Warnings []string
 }

@@ -1,9 +1,34 @@
 package config
 
-import "k8s.io/apimachinery/pkg/util/validation"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
 
 // socketMax is the longest path of a socket (sun_path in unix(7)).
 const socketMax = 107
+
+// takenOver is the one CSI driver whose volumes the node service can mount in its place: kubevirt's, each of whose volumes is a
+// directory of the handle's name.
+const takenOver = "kubevirt.io.hostpath-provisioner"
+
+func setCSIDrivers(c *Config, v any) (err error) {
+	c.CSIDrivers, err = provisioners(v, func(name string) error { return oneOf(name, takenOver) })
+	return err
+}
+
+// checkCSIDrivers refuses a driver whose volumes are not this daemon's.
+func (l *loader) checkCSIDrivers() {
+	for _, driver := range l.config.CSIDrivers {
+		if !slices.Contains(l.config.Aliases, driver) {
+			l.refuse(l.whole("csi_drivers"), "%q is not one of aliases", driver)
+		}
+		if n := len(l.config.KubeletRoot) + len(driver) + len("/plugins_registry/-reg.sock"); n > socketMax {
+			l.refuse(l.whole("kubelet_root"), "the path of a socket of the CSI driver %s would have %d bytes, and %d is the most", driver, n, socketMax)
+		}
+	}
+}
 
 // checkCSI refuses what a pool with the source csi cannot have, and pools in kubelet's own directory.
 func (l *loader) checkCSI(d *draft) {

@@ -25,6 +25,7 @@ var (
 	rootKeys = map[string]func(*Config, any) error{
 		"provisioner":          text(func(c *Config, s string) error { c.Provisioner = s; return CheckProvisioner(s) }),
 		"aliases":              setAliases,
+		"csi_drivers":          setCSIDrivers,
 		"node":                 text(func(c *Config, s string) error { c.Node = s; return checkNode(s) }),
 		"kubeconfig":           text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
 		"namespace":            text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),

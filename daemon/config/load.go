@@ -183,6 +183,7 @@ func (l *loader) finish() {
 	l.checkOverlaps()
 	l.checkDefaults()
 	l.checkAliases()
+	l.checkCSIDrivers()
 	l.warnKubeconfig()
 	l.warnMetrics()
 }

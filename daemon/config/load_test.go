@@ -72,7 +72,7 @@ func TestEveryKey(t *testing.T) {
 	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
 	same(t, got, Config{
 		Provisioner:       "torchbox.com/hostpath",
-		Aliases:           []string{"hostpath", "microk8s.io/hostpath"},
+		Aliases:           []string{"hostpath", "microk8s.io/hostpath", "kubevirt.io.hostpath-provisioner"},
 		Node:              "node-a.example",
 		Kubeconfig:        "/nonexistent/kubeconfig",
 		Namespace:         "storage",
@@ -80,6 +80,7 @@ func TestEveryKey(t *testing.T) {
 		Confine:           false,
 		VolumeMetrics:     50,
 		KubeletRoot:       "/var/lib/k0s/kubelet",
+		CSIDrivers:        []string{"kubevirt.io.hostpath-provisioner"},
 		ActOnSelectedNode: true,
 		Pools: []Pool{bulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
@@ -88,7 +89,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:31: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:38: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:32: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:39: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -176,6 +177,8 @@ func TestRefusals(t *testing.T) {
 		{"long path", "node='n'\n[pool.p]\npath='" + strings.Repeat("/long", 1000) + "'\n",
 			`config.toml:3: pool.p.path: "` + strings.Repeat("/long", 7)[:32] + `"... has 5000 bytes, more than the kernel takes for a path`},
 		{"provisioner inside Kubernetes", "provisioner='kubernetes.io/host-path'\n" + minimal, `config.toml:1: provisioner: "kubernetes.io/host-path" begins with kubernetes.io/, which is reserved for provisioners inside Kubernetes`},
+		{"a driver that is no alias", "csi_drivers=['kubevirt.io.hostpath-provisioner']\n" + minimal, `config.toml:1: csi_drivers: "kubevirt.io.hostpath-provisioner" is not one of aliases`},
+		{"a driver that is not known", "csi_drivers=['rancher.io']\n" + minimal, `config.toml:1: csi_drivers: "rancher.io" is not one of kubevirt.io.hostpath-provisioner`},
 		{"alias inside Kubernetes", "aliases=['kubernetes.io/host-path']\n" + minimal, `config.toml:1: aliases: "kubernetes.io/host-path" begins with kubernetes.io/, which is reserved for provisioners inside Kubernetes`},
 		{"device with a space behind", pool("device='UUID=1234 '\n"), `config.toml:4: pool.p.device: "UUID=1234 " has a space at its edge`},
 		{"reserve beyond all", pool("reserve='100E'\n"), `config.toml:4: pool.p.reserve: "100E" is more than a filesystem can have`},

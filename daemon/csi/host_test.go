@@ -34,20 +34,26 @@ func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 // host is a node with two pools, on filesystems of their own, and the service on real sockets.
 type host struct {
 	*testing.T
-	dir     string // of everything
-	cfg     config.Config
-	bad     error // of the configuration
-	node    spec.NodeClient
-	ident   spec.IdentityClient
+	dir   string // of everything
+	cfg   config.Config
+	bad   error // of the configuration
+	node  spec.NodeClient
+	ident spec.IdentityClient
+
+	drivers []string
+	// of the driver in whose place the service is, if there is one
+	theirs     spec.NodeClient
+	theirIdent spec.IdentityClient
+
 	plugin  registration.RegistrationClient
 	sockets []*net.UnixListener
 	stop    func()
 	within  time.Duration
 }
 
-func newHost(t *testing.T) *host {
+func newHost(t *testing.T, inPlaceOf ...string) *host {
 	t.Helper()
-	h := &host{T: t, dir: hosttest.Dir(t), within: 20 * time.Second}
+	h := &host{T: t, dir: hosttest.Dir(t), within: 20 * time.Second, drivers: append([]string{"hostpath-provisioner"}, inPlaceOf...)}
 	h.cfg = config.Default()
 	h.cfg.Node = "node-a"
 	h.must(os.MkdirAll(h.at("state"), 0o700))
@@ -108,16 +114,24 @@ func (h *host) create(name, pv string) {
 	h.must(os.WriteFile(h.at(name+"/"+pv+"/of-"+pv), nil, 0o600))
 }
 
-// serve starts the service, on the sockets that there are.
-func (h *host) serve() {
+// listen makes the sockets of all drivers.
+func (h *host) listen() {
 	h.Helper()
-	if h.sockets == nil {
-		for _, path := range SocketPaths(h.at("kubelet"), "hostpath-provisioner") {
+	for _, driver := range h.drivers {
+		for _, path := range SocketPaths(h.at("kubelet"), driver) {
 			h.must(os.MkdirAll(filepath.Dir(path), 0o750))
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 			h.must(err)
 			h.sockets = append(h.sockets, l)
 		}
+	}
+}
+
+// serve starts the service, on the sockets that there are.
+func (h *host) serve() {
+	h.Helper()
+	if h.sockets == nil {
+		h.listen()
 		connection := func(i int) *grpc.ClientConn {
 			c, err := grpc.NewClient("unix://"+h.sockets[i].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			h.must(err)
@@ -125,6 +139,9 @@ func (h *host) serve() {
 			return c
 		}
 		h.node, h.ident, h.plugin = spec.NewNodeClient(connection(0)), spec.NewIdentityClient(connection(0)), registration.NewRegistrationClient(connection(1))
+		if len(h.drivers) > 1 {
+			h.theirs, h.theirIdent = spec.NewNodeClient(connection(2)), spec.NewIdentityClient(connection(2))
+		}
 	}
 	var passed []net.Listener
 	for _, socket := range h.sockets { // what the service gets is its own copy
@@ -135,13 +152,15 @@ func (h *host) serve() {
 		f.Close()
 		passed = append(passed, l)
 	}
-	s, err := OnSockets(passed)
+	servers, err := OnSockets(passed)
 	h.must(err)
-	s.Version, s.Log = "test", slog.New(slog.DiscardHandler)
-	s.Pools = NewPools(func() (config.Config, error) { return h.cfg, h.bad }, h.at("state"), h.within)
+	pools := NewPools(func() (config.Config, error) { return h.cfg, h.bad }, h.at("state"), h.within)
+	for _, s := range servers {
+		s.Version, s.Log, s.Pools = "test", slog.New(slog.DiscardHandler), pools
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, passed[0], passed[1]) }()
+	go func() { ended <- ServeAll(ctx, servers) }()
 	h.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

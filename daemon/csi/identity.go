@@ -5,6 +5,8 @@ import (
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // GetPluginInfo is part of spec.IdentityServer.
@@ -13,9 +15,15 @@ func (s *Server) GetPluginInfo(context.Context, *spec.GetPluginInfoRequest) (*sp
 }
 
 // GetPluginCapabilities is part of spec.IdentityServer. There is no controller service: the daemon makes volumes. Volumes carry
-// the node's own affinity, so the driver has no topology.
+// the node's own affinity, so the driver has no topology; those of kubevirt's driver have the driver's.
 func (s *Server) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
-	return &spec.GetPluginCapabilitiesResponse{}, nil
+	r := &spec.GetPluginCapabilitiesResponse{}
+	if s.Driver == plan.KubevirtCSI {
+		r.Capabilities = append(r.Capabilities, &spec.PluginCapability{Type: &spec.PluginCapability_Service_{Service: &spec.PluginCapability_Service{
+			Type: spec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+		}}})
+	}
+	return r, nil
 }
 
 // Probe is part of spec.IdentityServer. A closed pool is told of when a volume is published.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
@@ -36,7 +37,11 @@ func (s *Server) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.N
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &spec.NodeGetInfoResponse{NodeId: cfg.Node}, nil
+	r := &spec.NodeGetInfoResponse{NodeId: cfg.Node}
+	if s.Driver == plan.KubevirtCSI {
+		r.AccessibleTopology = &spec.Topology{Segments: map[string]string{plan.KubevirtNodeLabel: cfg.Node}}
+	}
+	return r, nil
 }
 
 // NodePublishVolume is part of spec.NodeServer. A crash leaves nothing, an empty directory, or the mount; the next call finds
@@ -55,7 +60,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 		return nil, failed(err)
 	}
 	defer t.Close()
-	dir, err := s.Pools.Open(ctx, r.VolumeId, r.VolumeContext)
+	dir, err := s.open(ctx, r)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -69,6 +74,14 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 		return nil, failed(err)
 	}
 	return &spec.NodePublishVolumeResponse{}, nil
+}
+
+// open opens the volume's directory. The object of a volume that another driver made names no pool of ours.
+func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest) (int, error) {
+	if s.Driver == plan.KubevirtCSI {
+		return s.Pools.OpenAdopted(ctx, s.Driver, r.VolumeId, r.VolumeContext[plan.KubevirtPool])
+	}
+	return s.Pools.Open(ctx, r.VolumeId, r.VolumeContext)
 }
 
 // checkPublish refuses what no volume of the driver can be.

@@ -93,8 +93,8 @@ func TestOnSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	csi, reg, other := listen("plugins/p/csi.sock"), listen("plugins_registry/p-reg.sock"), listen("plugins_registry/q-reg.sock")
-	if s, err := OnSockets([]net.Listener{csi, reg}); err != nil || s.Driver != "p" || string(s.Root) != dir {
-		t.Errorf("%+v, %v", s, err)
+	if all, err := OnSockets([]net.Listener{csi, reg}); err != nil || len(all) != 1 || all[0].Driver != "p" || string(all[0].Root) != dir {
+		t.Errorf("%+v, %v", all, err)
 	}
 	for _, wrong := range [][]net.Listener{nil, {csi}, {reg, csi}, {csi, other}, {csi, reg, other}, {csi, csi}} {
 		if _, err := OnSockets(wrong); err == nil || !strings.Contains(err.Error(), "socket") {

@@ -117,22 +117,8 @@ func (p *Pools) Open(ctx context.Context, handle string, attributes map[string]s
 	if !known {
 		return -1, fmt.Errorf("volume %q: %w: there is no pool %q", handle, ErrUnknown, attributes[plan.AttributePool])
 	}
-	store, report := p.check(ctx, cfg, of)
-	if why := closed(report); why != "" {
-		return -1, fmt.Errorf("pool %q %w: %s", of.Name, ErrClosed, why)
-	}
-	type opened struct {
-		fd int
-		r  record.Record
-	}
-	o, err := await(ctx, &p.wait, "pool "+of.Name, func(ctx context.Context) (o opened, err error) {
-		o.fd, o.r, err = store.Open(ctx, report.Identity, handle)
-		return o, err
-	}, func(o opened) { closeOpen(o.fd) })
-	switch {
-	case errors.Is(err, volume.ErrNotRecorded), errors.Is(err, volume.ErrPlace):
-		return -1, fmt.Errorf("%w: %w", ErrUnknown, err)
-	case err != nil:
+	o, err := p.openIn(ctx, cfg, of, handle)
+	if err != nil {
 		return -1, err
 	}
 	if at := of.Path + "/" + o.r.Directory; attributes[plan.AttributePath] != at {
@@ -140,6 +126,63 @@ func (p *Pools) Open(ctx context.Context, handle string, attributes map[string]s
 		return -1, fmt.Errorf("volume %q: %w: %q and %q", handle, ErrMismatch, attributes[plan.AttributePath], at)
 	}
 	return o.fd, nil
+}
+
+// OpenAdopted is Open for a volume that another CSI driver made and that was adopted as it is. Its object names no pool of this
+// configuration for certain: the record is looked for in each, and first in the one that its driver's pool would be.
+func (p *Pools) OpenAdopted(ctx context.Context, driver, handle, likely string) (int, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return -1, err
+	}
+	pools := slices.Clone(cfg.Pools)
+	if first := slices.IndexFunc(pools, func(of config.Pool) bool { return of.Name == likely }); first > 0 {
+		pools[0], pools[first] = pools[first], pools[0]
+	}
+	var shut error
+	for _, of := range pools {
+		o, err := p.openIn(ctx, cfg, of, handle)
+		switch {
+		case errors.Is(err, ErrUnknown):
+			continue
+		case errors.Is(err, ErrClosed):
+			shut = err
+			continue
+		case err != nil:
+			return -1, err
+		}
+		if o.r.Provisioner != driver || o.r.Directory != handle {
+			closeOpen(o.fd)
+			return -1, fmt.Errorf("volume %q: %w: it is directory %q of provisioner %q", handle, ErrMismatch, o.r.Directory, o.r.Provisioner)
+		}
+		return o.fd, nil
+	}
+	if shut != nil { // it may be in that one
+		return -1, shut
+	}
+	return -1, fmt.Errorf("volume %q: %w: it has to be adopted first", handle, ErrUnknown)
+}
+
+// opened is the open directory of a volume, and its record.
+type opened struct {
+	fd int
+	r  record.Record
+}
+
+// openIn opens the directory of a volume in a pool that is looked at now.
+func (p *Pools) openIn(ctx context.Context, cfg config.Config, of config.Pool, handle string) (opened, error) {
+	store, report := p.check(ctx, cfg, of)
+	if why := closed(report); why != "" {
+		return opened{}, fmt.Errorf("pool %q %w: %s", of.Name, ErrClosed, why)
+	}
+	o, err := await(ctx, &p.wait, "pool "+of.Name, func(ctx context.Context) (o opened, err error) {
+		o.fd, o.r, err = store.Open(ctx, report.Identity, handle)
+		return o, err
+	}, func(o opened) { closeOpen(o.fd) })
+	if errors.Is(err, volume.ErrNotRecorded) || errors.Is(err, volume.ErrPlace) {
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return o, err
 }
 
 func closeOpen(fd int) {

@@ -2,8 +2,10 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -25,7 +27,27 @@ type Server struct {
 	Pools   *Pools
 	Log     *slog.Logger
 
-	turns turns
+	sockets []net.Listener
+	turns   turns
+}
+
+// ServeAll has each of OnSockets's servers respond on its sockets, until ctx ends or one of them fails.
+func ServeAll(ctx context.Context, servers []*Server) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, s := range servers {
+		all.Go(func() {
+			if err := s.Serve(ctx, s.sockets[0], s.sockets[1]); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return nil
 }
 
 // ending is how long calls under way have when the service is stopped. kubelet repeats what was not done.

@@ -32,6 +32,13 @@ const (
 	RancherSelectedNode = "local.path.provisioner/selected-node"
 )
 
+// KubevirtNodeLabel is the key by which volumes of kubevirt's CSI driver name their node. kubelet puts the label on the node
+// when a driver that has it registers.
+const KubevirtNodeLabel = "topology.hostpath.csi/node"
+
+// KubevirtPool is the parameter of its classes, and the attribute of its volumes, that names a pool.
+const KubevirtPool = "storagePool"
+
 // System is how one of them speaks.
 type System struct {
 	Name string // as people call it
@@ -68,7 +75,7 @@ var systems = map[string]System{
 	},
 	KubevirtCSI: {
 		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver", "hostpath-provisioner-operator"}, directory: byVolume,
-		params: map[string]string{"storagePool": paramPool},
+		params: map[string]string{KubevirtPool: paramPool},
 	},
 	Kubeboost: {
 		Name: "kubeboost", Program: []string{"hostpath-multihost-provisioner", "hostpath-multihost-manager"}, directory: byClaim,

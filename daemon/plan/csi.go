@@ -33,8 +33,11 @@ func (f ClaimFacts) csiSource(pv, path string) corev1.PersistentVolumeSource {
 // csiPath is the path that a CSI volume of ours says, "" for one whose handle is not its own name: the record of another
 // volume would be found by it.
 func csiPath(v *corev1.PersistentVolume) string {
-	if v.Spec.CSI.VolumeHandle != v.Name {
+	switch {
+	case v.Spec.CSI.VolumeHandle != v.Name:
 		return ""
+	case v.Spec.CSI.Driver == KubevirtCSI:
+		return v.Annotations[PathAnnotation]
 	}
 	return v.Spec.CSI.VolumeAttributes[AttributePath]
 }

@@ -33,6 +33,9 @@ const (
 	// ScopeLabel is on volumes that are not one node's, in place of NodeLabel: every daemon that has
 	// their pool watches them.
 	ScopeLabel = "hostpath-provisioner/scope"
+	// PathAnnotation is ours, on volumes of a CSI driver that were adopted as they are: the path of the directory, which nothing
+	// else of the object says.
+	PathAnnotation = "hostpath-provisioner/path"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"
 )

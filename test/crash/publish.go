@@ -152,7 +152,7 @@ func (c *published) unmount() error { return unix.Unmount(c.pool, unix.MNT_DETAC
 // makeVolume makes the pool's marker and the volume, as the daemon does.
 func (c *published) makeVolume() {
 	pv := "pvc-00000000-0000-4000-8000-000000000001"
-	c.volume = csinode.Volume{PV: pv, Pool: name, Path: filepath.Join(c.pool, pv)}
+	c.volume = csinode.Of(pv, name, filepath.Join(c.pool, pv))
 	p, err := openLimited(c.pool)
 	c.Must(err, "opening the pool")
 	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(name, time.Now()))
@@ -162,7 +162,7 @@ func (c *published) makeVolume() {
 		PV: pv, Directory: pv, ClaimUID: pv, Namespace: name, Claim: pv, Source: plan.SourceCSI, Requested: firstMiB << 20,
 	}})
 	c.Must(err, "making a volume")
-	c.Must(os.WriteFile(filepath.Join(c.volume.Path, dataFile), []byte(pv), 0o600), "writing to the volume")
+	c.Must(os.WriteFile(filepath.Join(c.pool, pv, dataFile), []byte(pv), 0o600), "writing to the volume")
 }
 
 // prove records an operation's points, and kills at each of them.

@@ -115,8 +115,14 @@ func (s *Service) Close() error {
 
 // Volume is one as its object says.
 type Volume struct {
-	PV, Pool, Path string
-	ReadOnly       bool // for the pod
+	PV         string
+	Attributes map[string]string
+	ReadOnly   bool // for the pod
+}
+
+// Of returns a volume of our own driver.
+func Of(pv, pool, path string) Volume {
+	return Volume{PV: pv, Attributes: map[string]string{"pool": pool, "path": path}}
 }
 
 // Target is where a pod has a volume.
@@ -132,7 +138,7 @@ func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
 		return err
 	}
 	_, err := s.node.NodePublishVolume(ctx, &spec.NodePublishVolumeRequest{
-		VolumeId: v.PV, TargetPath: target, Readonly: v.ReadOnly, VolumeContext: map[string]string{"pool": v.Pool, "path": v.Path},
+		VolumeId: v.PV, TargetPath: target, Readonly: v.ReadOnly, VolumeContext: v.Attributes,
 		VolumeCapability: &spec.VolumeCapability{
 			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}},
 			AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},

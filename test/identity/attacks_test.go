@@ -125,6 +125,7 @@ func (w *world) setUp() {
 	for _, pv := range []*corev1.PersistentVolume{
 		volume("of-a", "node-a", held), volume("of-b", "node-b"), volume("others", "node-b", others),
 		volume("to-grow", "node-a"), volume("to-go", "node-a"), volume("shared", "", scoped("shared", "/srv/shared/pvc-shared")),
+		volume("adopted", "node-a", inPlaceOf("/srv/fast/pvc-adopted")), volume("elsewhere", "node-a", inPlaceOf("/etc/pvc-elsewhere")),
 	} {
 		_, err := w.admin.CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
 		w.must(err)

@@ -66,7 +66,7 @@ func (w *world) confine() {
 	for _, node := range []string{"node-a", "node-b"} {
 		w.must(w.AddNode(w.ctx, node, map[string]string{corev1.LabelHostname: "host-of-" + node}))
 	}
-	w.apply("--claim-index", "--pool-path", "/srv/fast", "--shared-pool-path", "/srv/shared", "--every-node-pool-path", "/srv/every", "--hostname", "node-a=host-of-node-a", "--hostname", "node-b=host-of-node-b")
+	w.apply("--claim-index", "--alias", "kubevirt.io.hostpath-provisioner", "--pool-path", "/srv/fast", "--shared-pool-path", "/srv/shared", "--every-node-pool-path", "/srv/every", "--hostname", "node-a=host-of-node-a", "--hostname", "node-b=host-of-node-b")
 	w.a = w.as("node-a")
 	// The API server takes policies up in the order of their making, up to a second later: with the last one all are in force.
 	for attempt := token(account, boundTo("node-b")); attempt(w) == nil; time.Sleep(20 * time.Millisecond) {

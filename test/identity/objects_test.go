@@ -53,6 +53,16 @@ func ofCSI(change func(*corev1.CSIPersistentVolumeSource)) func(*corev1.Persiste
 	}
 }
 
+// inPlaceOf makes it one of kubevirt's CSI driver that was adopted as it is, with a path.
+func inPlaceOf(path string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: "kubevirt.io.hostpath-provisioner", VolumeHandle: pv.Name, FSType: "ext4", VolumeAttributes: map[string]string{"storagePool": "local"},
+		}}
+		pv.Annotations["pv.kubernetes.io/provisioned-by"], pv.Annotations["hostpath-provisioner/path"] = "kubevirt.io.hostpath-provisioner", path
+	}
+}
+
 // scoped makes it a volume of a pool that is not one node's.
 func scoped(scope, path string) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) {

@@ -70,6 +70,10 @@ var attempts = []attempt{
 	{"delete a volume of another driver", func(w *world) error {
 		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, "others", metav1.DeleteOptions{})
 	}, notOwn, "the same"},
+	{"delete a volume of kubevirt's driver that was adopted elsewhere", func(w *world) error {
+		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, "pvc-elsewhere", metav1.DeleteOptions{})
+	}, notUnder, "its path is an annotation, which has to be a pool's"},
+	{"lead an adopted volume of kubevirt's driver elsewhere", patchVolume("pvc-adopted", `{"metadata":{"annotations":{"hostpath-provisioner/path":"/srv/fast/pvc-of-a"}}}`), "annotations stay as they are", "adopt writes it, by an administrator's right"},
 	{"delete all volumes at once", func(w *world) error {
 		return w.a.CoreV1().PersistentVolumes().DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	}, byRBAC, "the verb is not given"},
@@ -218,6 +222,7 @@ var needs = map[string]func(*world) error{
 	"a larger volume":      patchVolume("pvc-to-grow", `{"spec":{"capacity":{"storage":"2Gi"}}}`),
 	"a volume goes":        letGo("pvc-to-go"),
 	"a shared volume goes": letGo("pvc-shared"),
+	"a volume of kubevirt's driver that was adopted goes": letGo("pvc-adopted"),
 	"a claim is taken and given back": func(w *world) error {
 		if err := patchClaim("to-serve", `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`)(w); err != nil {
 			return err

@@ -8,9 +8,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// csiNodeLabel is the key of kubevirt's CSI driver, which a node loses with the driver.
-const csiNodeLabel = "topology.hostpath.csi/node"
-
 // named reports whether a volume's affinity names this node and no other: each of its terms has nothing but
 // single values that are this node's, one of them its name. That other nodes are excluded (NotIn), that a
 // label is there (Exists) or that some nodes may have it (several values) does not say where the data is.
@@ -39,7 +36,7 @@ func (f Facts) named() bool {
 	})
 }
 
-func namesNode(key string) bool { return key == plan.HostnameLabel || key == csiNodeLabel }
+func namesNode(key string) bool { return key == plan.HostnameLabel || key == plan.KubevirtNodeLabel }
 
 // values are what this node has for a key, as other systems mean it: kubevirt, microk8s and older versions
 // of rancher's write the node's name where Kubernetes compares the hostname label, and the node may have

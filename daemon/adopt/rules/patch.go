@@ -48,6 +48,10 @@ func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.
 	for key, value := range plan.VolumeLabels(pool, node) {
 		m.Labels[key] = &value
 	}
+	if v.Spec.CSI != nil {
+		at := pool.Path + "/" + v.Spec.CSI.VolumeHandle
+		m.Annotations[plan.PathAnnotation] = &at
+	}
 	if !slices.Contains(m.Finalizers, plan.Finalizer) {
 		m.Finalizers = append(m.Finalizers, plan.Finalizer)
 	}
@@ -70,6 +74,9 @@ func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 		Labels:      map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},
 		Annotations: map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil},
 		Finalizers:  slices.Clone(v.Finalizers),
+	}
+	if v.Spec.CSI != nil {
+		m.Annotations[plan.PathAnnotation] = nil
 	}
 	_, begun := v.Annotations[AdoptingAnnotation]
 	_, adopted := v.Annotations[plan.AdoptedAnnotation]

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+)
+
+// inPlace starts the node service in the place of kubevirt's driver.
+func (h *host) inPlace() *csinode.Service {
+	h.w.Helper()
+	root, err := os.MkdirTemp("", "k") // the path of a socket has 107 bytes at most
+	h.w.Must(err)
+	h.w.Cleanup(func() { os.RemoveAll(filepath.Join(root, "plugins")) })
+	h.configureFirst(fmt.Sprintf("csi_drivers = [%q]\nkubelet_root = %q", csiDriver, root))
+	s, err := csinode.New(csinode.Options{Root: root, Driver: csiDriver, Command: h.Command, Log: h.Path("csi.log")})
+	h.w.Must(err)
+	h.w.Must(s.Start())
+	h.w.Cleanup(func() { h.w.Must(s.Close()) })
+	return s
+}
+
+// reads wants a pod to have the volume's data.
+func (h *host) reads(s *csinode.Service, pod string, pv *corev1.PersistentVolume) {
+	h.w.Helper()
+	data, err := os.ReadFile(filepath.Join(s.Target(pod, pv.Name), "data"))
+	if err != nil || string(data) != pv.Spec.ClaimRef.Name {
+		h.w.Errorf("%s reads %q, %v", pod, data, err)
+	}
+}
+
+// A volume of kubevirt's CSI driver with its own object, which a pod uses all the time: adopted as it is, published for
+// another pod, removed with its claim by the daemon; and given back.
+func TestInPlaceOfKubevirt(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").aliased(csiDriver)
+	s := h.inPlace()
+	h.run()
+	one, two := h.madeByCSI(csiDriver, "one"), h.madeByCSI(csiDriver, "two")
+	inode := h.inode(one.Name)
+	w.Must(os.MkdirAll(s.Target("running", one.Name), 0o750)) // as the driver left it
+	w.Must(unix.Mount(filepath.Join(h.mount, one.Name), s.Target("running", one.Name), "", unix.MS_BIND, ""))
+	theirs := csinode.Volume{PV: one.Name, Attributes: one.Spec.CSI.VolumeAttributes}
+	if err := s.Publish(w.Soon(), "new", theirs); err == nil || !strings.Contains(err.Error(), "it has to be adopted first") {
+		t.Errorf("before it is adopted: %v", err)
+	}
+	h.adopts()
+	now, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, one.Name, metav1.GetOptions{})
+	w.Must(err)
+	if !reflect.DeepEqual(now.Spec, one.Spec) || now.UID != one.UID {
+		t.Errorf("the object became\n%s\nwas\n%s", now, one)
+	}
+	w.Must(s.Publish(w.Soon(), "new", theirs))
+	h.reads(s, "running", one)
+	h.reads(s, "new", one)
+	w.DeleteClaim("two")
+	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
+
+	h.adopts("--undo")
+	w.asBefore(one)
+	h.keepsData(one, inode)
+	h.wantTree(one.Name)
+	if err := s.Publish(w.Soon(), "late", theirs); err == nil || !strings.Contains(err.Error(), "it has to be adopted first") {
+		t.Errorf("once it is given back: %v", err)
+	}
+	h.reads(s, "running", one)
+	for _, pod := range []string{"running", "new"} {
+		w.Must(s.Unpublish(w.Soon(), pod, one.Name))
+	}
+	if left, err := s.Mounted(); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
