@@ -16,6 +16,7 @@ type Confinement struct {
 	SharedPaths    []string          // the same for scope shared
 	EveryNodePaths []string          // the same for scope every-node
 	Aliases        []string          // provisioner names beside Options.Provisioner, "*" for any
+	Audiences      []string          // for which a token may be renewed: those of the API server; none is any
 	Hostnames      map[string]string // the hostname label of each node that has another one than its name
 }
 
@@ -126,6 +127,7 @@ func (o Options) params() string {
 	list("paths", c.Paths)
 	list("shared-paths", c.SharedPaths)
 	list("every-node-paths", c.EveryNodePaths)
+	list("audiences", c.Audiences)
 	for _, node := range slices.Sorted(maps.Keys(c.Hostnames)) {
 		fmt.Fprintf(&b, "  %q: %q\n", "hostname."+node, c.Hostnames[node])
 	}

@@ -121,10 +121,13 @@ var capacitiesPolicy = policy{
 	rules: slices.Concat([]rule{
 		{`variables.manager == 'hostpath-provisioner' && variables.driver != '' && (variables.driver in variables.provisioners || '*' in variables.provisioners)`, "the capacity is another program's"},
 		{`variables.ownLabel || variables.nodeLabel == ''`, "the capacity is another node's"},
+		// Which nodes it names cannot be judged: CEL reads no other object.
+		{`request.operation == 'DELETE' || variables.nodeLabel != '' || has(object.capacity) && quantity(string(object.capacity)).compareTo(quantity('0')) == 0 && has(object.maximumVolumeSize) && ` +
+			`quantity(string(object.maximumVolumeSize)).compareTo(quantity('9223372036854775807')) == 0`, "the capacity for nodes that publish nothing is no hint to wait"},
 	}, atCreate(
-		rule{`variables.nodeLabel == '' || has(variables.now.nodeTopology) && has(variables.now.nodeTopology.matchExpressions) && variables.now.nodeTopology.matchExpressions.size() == 1 && variables.now.nodeTopology.matchExpressions[0].key == 'kubernetes.io/hostname' && ` +
-			`variables.now.nodeTopology.matchExpressions[0].values == [variables.hostname]`, "the capacity is for another node"},
-		rule{`variables.owners.all(o, o.kind == 'CSIDriver' || o.kind == 'Node' && o.name == variables.node)`, "the capacity has another owner"},
+		rule{`has(variables.now.nodeTopology) && has(variables.now.nodeTopology.matchExpressions) && variables.now.nodeTopology.matchExpressions.size() == 1 && variables.now.nodeTopology.matchExpressions[0].key == 'kubernetes.io/hostname' && ` +
+			`variables.now.nodeTopology.matchExpressions[0].operator == 'In' && (variables.nodeLabel == '' || variables.now.nodeTopology.matchExpressions[0].values == [variables.hostname])`, "the capacity is for another node"},
+		rule{`variables.owners.all(o, variables.nodeLabel == '' ? o.kind == 'CSIDriver' && o.name == variables.driver : o.kind == 'Node' && o.name == variables.node)`, "the capacity has another owner"},
 		rule{`variables.finalizers.size() == 0`, "a capacity has no finalizer"},
 	), atUpdate(append(unchanged("hostpath-provisioner/closed"),
 		rule{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
@@ -148,6 +151,9 @@ var tokensPolicy = policy{
 	rules: []rule{
 		{`request.name == 'hostpath-provisioner' && request.namespace == 'NAMESPACE'`, "the token is another identity's"},
 		{`has(object.spec.boundObjectRef) && dyn(object.spec.boundObjectRef) != null && object.spec.boundObjectRef.kind == 'Node' && object.spec.boundObjectRef.name == variables.node`, "the token is not bound to this node"},
+		// Where the request has none the API server has put in its own before this.
+		{`!('audiences' in variables.data) || has(object.spec.audiences) && object.spec.audiences.all(a, a in string(variables.data['audiences']).split('\n').map(l, l.trim()))`,
+			"the token's audience is not in the list of the ConfigMap hostpath-provisioner-confinement"},
 	},
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
@@ -81,7 +82,7 @@ func (p *program) gather(ctx context.Context, cfg config.Config) clustercheck.Fa
 		return f
 	}
 	is := client.Credential()
-	f.Credential = clustercheck.Credential{Issued: is.Issued, Expires: is.Expires}
+	f.Credential = clustercheck.Credential{Audiences: strings.Fields(is.Audiences), Issued: is.Issued, Expires: is.Expires}
 	f.API.Server = client.Server()
 	if f.API.Version, f.API.Err = client.ServerVersion(ctx); f.API.Err != nil {
 		f.API.Refusal = kube.Refusal(f.API.Err)

@@ -107,6 +107,7 @@ var clusterHints = map[string]string{
 	clustercheck.ReasonProvisionerNotListed: parametersHint,
 	clustercheck.ReasonPoolNotListed:        parametersHint,
 	clustercheck.ReasonHostnameNotListed:    parametersHint,
+	clustercheck.ReasonAudienceNotListed:    parametersHint,
 	clustercheck.ReasonIndexUnbound:         indexHint,
 	clustercheck.ReasonIndexDiffers:         indexHint,
 	clustercheck.ReasonIndexNotEnforced:     "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",

@@ -58,6 +58,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 	f.StringArrayVar(&confine.SharedPaths, "shared-pool-path", nil, "the same for pools of scope shared: `path`")
 	f.StringArrayVar(&confine.EveryNodePaths, "every-node-pool-path", nil, "the same for pools of scope every-node: `path`")
 	f.StringArrayVar(&confine.Aliases, "alias", nil, "the confined identities serve classes of this `provisioner`, too")
+	f.StringArrayVar(&confine.Audiences, "audience", nil, "the confined identities renew their tokens for this `audience` of the API server, and for no other")
 	f.StringArrayVar(&hostnames, "hostname", nil, "a `pair` NODE=LABEL, of a node whose label kubernetes.io/hostname is not its name")
 	return c
 }
@@ -94,6 +95,11 @@ func checkConfinement(o packaging.Options) error {
 	for _, alias := range c.Aliases {
 		if err := config.CheckProvisioner(alias); err != nil && alias != "*" {
 			return fmt.Errorf("--alias: %w", err)
+		}
+	}
+	for _, audience := range c.Audiences {
+		if audience == "" || strings.ContainsFunc(audience, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+			return fmt.Errorf("--audience: %q is none", audience)
 		}
 	}
 	for node, label := range c.Hostnames {

@@ -46,6 +46,7 @@ const RefusalKubeconfig = "Kubeconfig"
 
 // Credential is what the credential says of itself. A zero Expires is one that does not say when it ends.
 type Credential struct {
+	Audiences       []string // of a token
 	Issued, Expires time.Time
 }
 

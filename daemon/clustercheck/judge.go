@@ -47,7 +47,7 @@ var checks = []check{
 	{CheckNode, false, []rule{nodeMissing, hostnameMissing}, nodeGood},
 	{CheckRights, false, []rule{rightsMissing, tooManyRights}, rightsGood},
 	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
-	{CheckParameters, false, []rule{parametersNotRead, parametersMissing, provisionerNotListed, poolNotListed, hostnameNotListed}, parametersGood},
+	{CheckParameters, false, []rule{parametersNotRead, parametersMissing, provisionerNotListed, poolNotListed, hostnameNotListed, audienceNotListed}, parametersGood},
 	{CheckClaimIndex, false, []rule{indexAbsent, indexUnbound, indexDiffers, indexNotEnforced}, indexGood},
 }
 

@@ -66,8 +66,12 @@ var cases = []struct {
 	{"a token that is renewed", func(*Facts) {}, CheckToken, "ok  it ends 2027-11-13T12:00:00Z, in 355 days; the daemon renews it"},
 	{"a token that is not renewed", none, CheckToken, "ok  it ends 2027-11-13T12:00:00Z, in 355 days; nothing renews it"},
 	{"a token without a server", refused("Unreachable"), CheckToken, "ok  it ends 2027-11-13T12:00:00Z, in 355 days"},
-	{"exactly a quarter is left", func(f *Facts) { f.Credential = Credential{now.Add(-75 * time.Hour), now.Add(25 * time.Hour)} }, CheckToken, "ok  it ends 2026-11-24T13:00:00Z, in 25 hours; the daemon renews it"},
-	{"less than a quarter is left", func(f *Facts) { f.Credential = Credential{now.Add(-76 * time.Hour), now.Add(25 * time.Hour)} }, CheckToken, "warning CredentialEnds it ends 2026-11-24T13:00:00Z, in 25 hours, and the daemon has not renewed it"},
+	{"exactly a quarter is left", func(f *Facts) {
+		f.Credential = Credential{Issued: now.Add(-75 * time.Hour), Expires: now.Add(25 * time.Hour)}
+	}, CheckToken, "ok  it ends 2026-11-24T13:00:00Z, in 25 hours; the daemon renews it"},
+	{"less than a quarter is left", func(f *Facts) {
+		f.Credential = Credential{Issued: now.Add(-76 * time.Hour), Expires: now.Add(25 * time.Hour)}
+	}, CheckToken, "warning CredentialEnds it ends 2026-11-24T13:00:00Z, in 25 hours, and the daemon has not renewed it"},
 	{"little is left, and it is not renewed", func(f *Facts) { none(f); f.Credential.Expires = now.Add(90 * time.Minute) }, CheckToken, "warning CredentialEnds it ends 2026-11-23T13:30:00Z, in 90 minutes, and nothing renews it"},
 	{"little is left, and no server", func(f *Facts) { refused("Unreachable")(f); f.Credential.Expires = now.Add(49 * time.Hour) }, CheckToken, "warning CredentialEnds it ends 2026-11-25T13:00:00Z, in 2 days"},
 	{"it has ended", func(f *Facts) { f.Credential.Expires = now.Add(-3 * day) }, CheckToken, "wrong CredentialExpired it ended 2026-11-20T12:00:00Z, 3 days ago"},
@@ -116,6 +120,10 @@ var cases = []struct {
 		delete(f.Parameters.Data, "hostname.node-a")
 		f.Configured.Pools = f.Configured.Pools[1:]
 	}, CheckParameters, "ok  they list the provisioners, the paths of all 2 pools and the hostname of this node"},
+
+	{"its own audience", func(f *Facts) { f.Credential.Audiences = []string{"x"}; f.Parameters.Data["audiences"] = "x\ny" }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node"},
+	{"another audience", func(f *Facts) { f.Credential.Audiences = []string{"x"}; f.Parameters.Data["audiences"] = "y" }, CheckParameters, "wrong AudienceNotListed the ConfigMap hostpath-provisioner-confinement does not list x under audiences: the token is not renewed"},
+	{"any audience", func(f *Facts) { f.Credential.Audiences = []string{"x"} }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node; without the key audiences (x would be its list) the identity gets tokens for any"},
 
 	{"an index", func(*Facts) {}, CheckClaimIndex, "ok  there, bound and of this version; the API server labels claims"},
 	{"an index without a claim", func(f *Facts) { f.Index.Tried, f.Index.Labels = false, false }, CheckClaimIndex, "ok  there, bound and of this version; the cluster has no claim to try it with"},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // The policies.
@@ -108,8 +110,19 @@ func hostnameNotListed(f Facts) (Line, bool) {
 	return wrong(ReasonHostnameNotListed, "%s has for the key %s %q, and the Node's label is %q: no volume is made", policyParameters, key, listed, f.Node.Hostname), node && f.Node.Found && listed != f.Node.Hostname
 }
 
+func audienceNotListed(f Facts) (Line, bool) {
+	_, given := f.Parameters.Data["audiences"]
+	listed := f.Parameters.list("audiences")
+	lacks := slices.DeleteFunc(slices.Clone(f.Credential.Audiences), func(a string) bool { return slices.Contains(listed, a) })
+	return wrong(ReasonAudienceNotListed, "%s does not list %s under audiences: the token is not renewed", policyParameters, strings.Join(lacks, ", ")), given && len(lacks) > 0
+}
+
 func parametersGood(f Facts) string {
-	return fmt.Sprintf("they list the provisioners, the paths of all %d pools and the hostname of this node", len(f.Configured.Pools))
+	text := fmt.Sprintf("they list the provisioners, the paths of all %d pools and the hostname of this node", len(f.Configured.Pools))
+	if _, given := f.Parameters.Data["audiences"]; !given && len(f.Credential.Audiences) > 0 {
+		text += "; without the key audiences (" + words.Line(strings.Join(f.Credential.Audiences, ", "), errorMax) + " would be its list) the identity gets tokens for any"
+	}
+	return text
 }
 
 // The claim index.

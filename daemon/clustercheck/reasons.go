@@ -27,6 +27,7 @@ const (
 	ReasonProvisionerNotListed = "ProvisionerNotListed"
 	ReasonPoolNotListed        = "PoolNotListed"
 	ReasonHostnameNotListed    = "HostnameNotListed"
+	ReasonAudienceNotListed    = "AudienceNotListed"
 	ReasonIndexUnbound         = "IndexUnbound"
 	ReasonIndexDiffers         = "IndexDiffers"
 	ReasonIndexNotEnforced     = "IndexNotEnforced"

@@ -16,6 +16,7 @@ import (
 type Credential struct {
 	Namespace, Account, AccountUID string // of a ServiceAccount's token
 	Node, NodeUID                  string // that the token is bound to
+	Audiences                      string // of the token, one a line
 	Issued, Expires                time.Time
 }
 
@@ -77,8 +78,9 @@ func parseToken(token string) Credential {
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	type object struct{ Name, UID string }
 	var claims struct {
-		Issued     int64 `json:"iat"`
-		Expires    int64 `json:"exp"`
+		Audiences  []string `json:"aud"`
+		Issued     int64    `json:"iat"`
+		Expires    int64    `json:"exp"`
 		Kubernetes struct {
 			Namespace      string
 			Node           object
@@ -91,7 +93,7 @@ func parseToken(token string) Credential {
 	k := claims.Kubernetes
 	return Credential{
 		Namespace: k.Namespace, Account: k.ServiceAccount.Name, AccountUID: k.ServiceAccount.UID, Node: k.Node.Name, NodeUID: k.Node.UID,
-		Issued: time.Unix(claims.Issued, 0), Expires: time.Unix(claims.Expires, 0),
+		Audiences: strings.Join(claims.Audiences, "\n"), Issued: time.Unix(claims.Issued, 0), Expires: time.Unix(claims.Expires, 0),
 	}
 }
 
@@ -104,6 +106,6 @@ func (c Credential) renewable() bool {
 // the other is the newer one, an administrator put it there: the server may not accept the older one any more.
 func (c Credential) succeeds(other Credential) bool {
 	was, is := other, c
-	was.Issued, was.Expires, is.Issued, is.Expires = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	was.Issued, was.Expires, was.Audiences, is.Issued, is.Expires, is.Audiences = time.Time{}, time.Time{}, "", time.Time{}, time.Time{}, ""
 	return c.renewable() && is == was && !c.Issued.Before(other.Issued) && c.Expires.After(other.Expires)
 }

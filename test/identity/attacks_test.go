@@ -161,7 +161,7 @@ func (w *world) setUp() {
 		_, err := w.admin.CoordinationV1().Leases(account).Create(w.ctx, l, metav1.CreateOptions{})
 		w.must(err)
 	}
-	for _, c := range []*storagev1.CSIStorageCapacity{capacity("of-a", "node-a"), capacity("of-b", "node-b")} {
+	for _, c := range []*storagev1.CSIStorageCapacity{capacity("of-a", "node-a"), capacity("of-b", "node-b"), ofSilent("of-others", "0", "9223372036854775807")} {
 		_, err := w.admin.StorageV1().CSIStorageCapacities(account).Create(w.ctx, c, metav1.CreateOptions{})
 		w.must(err)
 	}

@@ -159,6 +159,7 @@ var breakages = []struct {
 	{"parameters", "ProvisionerNotListed", withParameter("provisioners", "other")},
 	{"parameters", "PoolNotListed", withParameter("paths", "/srv/other\n/srv/fas")},
 	{"parameters", "HostnameNotListed", withParameter("hostname.node-a", "other")},
+	{"parameters", "AudienceNotListed", withParameter("audiences", "vault")},
 }
 
 // withKubeconfig changes the node's kubeconfig.
@@ -295,14 +296,12 @@ func withParameter(key, value string) func(*world, *rig.Daemon) func() {
 		w.Helper()
 		is, err := w.admin.CoreV1().ConfigMaps(account).Get(w.ctx, parameters, metav1.GetOptions{})
 		w.must(err)
-		set := func(value string) {
-			patch, err := json.Marshal(map[string]any{"data": map[string]string{key: value}})
-			w.must(err)
-			_, err = w.admin.CoreV1().ConfigMaps(account).Patch(w.ctx, parameters, types.MergePatchType, patch, metav1.PatchOptions{})
-			w.must(err)
+		w.setParameter(key, &value)
+		before, had := is.Data[key]
+		if !had {
+			return func() { w.setParameter(key, nil) }
 		}
-		set(value)
-		return func() { set(is.Data[key]) }
+		return func() { w.setParameter(key, &before) }
 	}
 }
 

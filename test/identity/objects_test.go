@@ -111,7 +111,7 @@ func tombstone(name, node string) *coordinationv1.Lease {
 	}
 }
 
-// capacity is what a class can get on a node; on those that publish nothing with "".
+// capacity is what a class can get on a node.
 func capacity(name, node string) *storagev1.CSIStorageCapacity {
 	size := resource.MustParse("1Gi")
 	labels := map[string]string{"csi.storage.k8s.io/managed-by": "hostpath-provisioner", "csi.storage.k8s.io/drivername": "hostpath-provisioner"}
@@ -122,4 +122,12 @@ func capacity(name, node string) *storagev1.CSIStorageCapacity {
 		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name, Labels: labels}, StorageClassName: "hostpath-provisioner", Capacity: &size, MaximumVolumeSize: &size,
 		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{strings.TrimSuffix("host-of-"+node, "-of-")}}}},
 	}
+}
+
+// ofSilent is the capacity for nodes that publish nothing.
+func ofSilent(name, size, most string) *storagev1.CSIStorageCapacity {
+	c := capacity(name, "")
+	room, largest := resource.MustParse(size), resource.MustParse(most)
+	c.Capacity, c.MaximumVolumeSize = &room, &largest
+	return c
 }

@@ -1,10 +1,12 @@
 package identity
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -64,6 +66,7 @@ var attempts = []attempt{
 	})), "a volume has no owner", "the garbage collector would delete it"},
 	{"create a volume of scope shared outside of shared pools", create(volume("23", "node-a", scoped("shared", "/srv/fast/x"))), notUnder, "each scope has its own list of paths"},
 	{"create a volume of scope every-node outside of its pools", create(volume("24", "node-a", scoped("every-node", "/srv/shared/x"))), notUnder, "the same"},
+	{"create a volume of a class that is not listed, where classes are", volumeOfAnotherClass, "the volume's class is not in the list", "the key `classes` of the ConfigMap"},
 	{"delete a volume of node-b", func(w *world) error {
 		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, "pvc-of-b", metav1.DeleteOptions{})
 	}, notOwn, "the label has to be the node that the token is bound to"},
@@ -104,6 +107,7 @@ var attempts = []attempt{
 	{"set a claim's phase", patchClaim("to-grow", `{"status":{"phase":"Lost"}}`, "status"), "nothing but an expansion is written in a claim's status", "the binder writes that"},
 	{"get a token bound to node-b", token(account, boundTo("node-b")), "the token is not bound to this node", "a node renews its own"},
 	{"get a token bound to nothing", token(account, nil), "the token is not bound to this node", "the same"},
+	{"get a token for another audience, where audiences are listed", tokenForAnotherAudience, "the token's audience is not in the list", "another service would take it for this ServiceAccount's"},
 	{"get a token of another ServiceAccount", token("default", boundTo("node-a")), byRBAC, "the right names one ServiceAccount"},
 	{"report in node-b's name", createEvent(event("1", "node-b", "PersistentVolumeClaim", "pending")), "the event is another node's", "an event names the node that reports"},
 	{"report in kubelet's name", createEvent(func() *corev1.Event {
@@ -145,6 +149,19 @@ var attempts = []attempt{
 		c.Labels["csi.storage.k8s.io/drivername"] = "other.example"
 		return c
 	}()), "the capacity is another program's", "the driver is the provisioner"},
+	{"publish that nodes which publish nothing have no room", createCapacity(ofSilent("none", "0", "0")), "the capacity for nodes that publish nothing is no hint to wait", "no pod would be scheduled there"},
+	{"publish that nodes which publish nothing have the most room", createCapacity(ofSilent("most", "9Ti", "9223372036854775807")), "the capacity for nodes that publish nothing is no hint to wait", "a scheduler that scores takes them last"},
+	{"have nodes that publish nothing have no room", patchCapacity("of-others", `{"maximumVolumeSize":"1"}`), "the capacity for nodes that publish nothing is no hint to wait", "the same"},
+	{"publish a capacity for all nodes", createCapacity(func() *storagev1.CSIStorageCapacity {
+		c := ofSilent("all", "0", "9223372036854775807")
+		c.NodeTopology = &metav1.LabelSelector{}
+		return c
+	}()), "the capacity is for another node", "it names nodes"},
+	{"have the capacity of all others deleted with node-b", createCapacity(func() *storagev1.CSIStorageCapacity {
+		c := ofSilent("owned", "0", "9223372036854775807")
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-b", UID: "x"}}
+		return c
+	}()), "the capacity has another owner", "the CSIDriver owns it"},
 	{"have the CSIDriver deleted with an owner", patchDriver(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), "owner references stay as they are", "the garbage collector would do it"},
 	{"change the CSIDriver's fields", patchDriver(`{"spec":{"fsGroupPolicy":"File","requiresRepublish":true}}`), "nothing but storageCapacity of a CSIDriver changes", "one field is the daemons'"},
 	{"read Secrets", func(w *world) error {
@@ -195,6 +212,57 @@ func statusWithoutSharedPools(w *world) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// setParameter gives a key of the policies' ConfigMap a value, or takes it away with nil.
+func (w *world) setParameter(key string, value *string) {
+	w.Helper()
+	patch, err := json.Marshal(map[string]any{"data": map[string]*string{key: value}})
+	w.must(err)
+	_, err = w.admin.CoreV1().ConfigMaps(account).Patch(w.ctx, parameters, types.MergePatchType, patch, metav1.PatchOptions{})
+	w.must(err)
+}
+
+// whileSet tries it with a key of the ConfigMap until that counts.
+func (w *world) whileSet(key, value string, try func() error) error {
+	w.Helper()
+	w.setParameter(key, &value)
+	defer w.setParameter(key, nil)
+	for {
+		if err := try(); err != nil || w.ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// volumeOfAnotherClass also sees that a volume of a class that is listed is made.
+func volumeOfAnotherClass(w *world) error {
+	return w.whileSet("classes", "one\nlisted", func() error {
+		listed := volume("25", "node-a", func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "listed" })
+		_, another := w.a.CoreV1().PersistentVolumes().Create(w.ctx, volume("25", "node-a"), dryRun)
+		if _, err := w.a.CoreV1().PersistentVolumes().Create(w.ctx, listed, dryRun); err != nil && another != nil {
+			w.Errorf("of a class that is listed: %v", err)
+		}
+		return another
+	})
+}
+
+// tokenForAnotherAudience also sees that the next token for the API server is given.
+func tokenForAnotherAudience(w *world) error {
+	request := func(audiences ...string) error {
+		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.ctx, account, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, BoundObjectRef: boundTo("node-a")}}, dryRun)
+		return err
+	}
+	return w.whileSet("audiences", "https://kubernetes.default.svc", func() error {
+		if err := request(); err != nil {
+			w.Errorf("for the API server: %v", err)
+		}
+		return request("vault")
+	})
 }
 
 // letGo takes the provisioner's finalizer off a volume, and deletes it.
@@ -258,11 +326,12 @@ var needs = map[string]func(*world) error{
 		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "pvc-gone", metav1.DeleteOptions{})
 	},
 	"capacities": func(w *world) error {
-		for _, c := range []*storagev1.CSIStorageCapacity{capacity("need-a", "node-a"), capacity("need-others", "")} {
+		for _, c := range []*storagev1.CSIStorageCapacity{capacity("need-a", "node-a"), ofSilent("need-others", "0", "9223372036854775807")} {
 			if err := createCapacity(c)(w); err != nil {
 				return err
 			}
-			if err := patchCapacity(c.Name, `{"maximumVolumeSize":"2Gi","metadata":{"annotations":{"hostpath-provisioner/closed":"LowSpace"}}}`)(w); err != nil {
+			size := map[bool]string{true: `"capacity":"2Gi","maximumVolumeSize":"2Gi"`, false: `"capacity":"0","maximumVolumeSize":"9223372036854775807"`}[c.Labels[nodeLabel] != ""]
+			if err := patchCapacity(c.Name, `{`+size+`,"metadata":{"annotations":{"hostpath-provisioner/closed":"LowSpace"}}}`)(w); err != nil {
 				return err
 			}
 			if err := w.a.StorageV1().CSIStorageCapacities(account).Delete(w.ctx, c.Name, metav1.DeleteOptions{}); err != nil {
