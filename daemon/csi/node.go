@@ -145,6 +145,7 @@ func failed(err error) error {
 		{target.ErrOccupied, codes.AlreadyExists},
 		{ErrClosed, codes.FailedPrecondition},
 		{volume.ErrMoved, codes.Unavailable},
+		{target.ErrChanged, codes.Unavailable},
 		{ErrHangs, codes.DeadlineExceeded},
 	} {
 		if errors.Is(err, one.is) {

@@ -179,8 +179,9 @@ func (c *checker) settle(ctx context.Context, patience time.Duration) (*harness.
 const (
 	wrongPlace  = "entries made in a wrong place"
 	wrongVolume = "claims bound to a wrong directory"
+	wrongMount  = "volumes of pods that were wrong, refused for no reason or left"
 	gateLate    = "gates that closed too late"
 )
 
-var kinds = []string{gateLate, wrongPlace, wrongVolume, harness.Unsettled, harness.VolumesLeft, harness.EntriesLeft, harness.EntriesMissing,
+var kinds = []string{gateLate, wrongPlace, wrongVolume, wrongMount, harness.Unsettled, harness.VolumesLeft, harness.EntriesLeft, harness.EntriesMissing,
 	harness.FilesLost, harness.DaemonEnded, harness.NothingProven}

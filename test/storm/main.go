@@ -11,6 +11,10 @@
 // bound and have one directory and one record, and nothing else may be anywhere; then all are deleted,
 // and nothing at all may be left. What was lost is printed, and the exit code is 1.
 //
+// Pods begin and end meanwhile, with volumes from before the storm and the node service, as kubelet has it do: each has the data of
+// its volume or is refused, and in the end nothing of them is mounted. A pool that was unmounted in the middle of such a
+// call was told as an internal error before this.
+//
 // First it measures the time from an unmount to the closed gate, on a machine that does nothing else: of
 // 99 % of all unmounts it has to be below 20 ms. The short form prints it and does not judge it. What the
 // storm has to have shown it waits for, so that a slow machine is no milder than a fast one: now and then
@@ -32,6 +36,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
@@ -62,7 +67,9 @@ func (e *environment) storm(ctx context.Context, r *result) {
 	checker, err := newChecker(watching, e, load)
 	e.Must(err, "watching the cluster")
 	kept := e.writeBefore(ctx, load)
-	e.changeMounts(ctx, r, load, checker)
+	pods := newPods(e, kept)
+	e.changeMounts(ctx, r, load, checker, pods)
+	pods.end()
 	e.compareAfterwards(ctx, r, load, checker, kept)
 	for place, what := range watcher.close() {
 		for _, one := range what {
@@ -92,7 +99,7 @@ func (e *environment) measure(ctx context.Context, r *result) {
 }
 
 // changeMounts is the storm itself.
-func (e *environment) changeMounts(ctx context.Context, r *result, load *harness.Load, checker *checker) {
+func (e *environment) changeMounts(ctx context.Context, r *result, load *harness.Load, checker *checker, pods *pods) {
 	e.Say("the storm begins, seed %d", e.opt.seed)
 	before, began := e.reasons(), len(e.Daemon.Log())
 	limited, over := context.WithTimeout(ctx, e.opt.time)
@@ -104,11 +111,14 @@ func (e *environment) changeMounts(ctx context.Context, r *result, load *harness
 	go func() {
 		created <- load.RunUnpaced(loaded, e.opt.workers, func() bool { return checker.claimCount() > e.opt.live+goingMax })
 	}()
+	var mounting sync.WaitGroup
+	mounting.Go(func() { pods.run(loaded) })
 	r.changes = newMountChanges(e.opt.seed)
 	begin := time.Now()
 	err := r.changes.run(limited, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Patience) })
 	r.lasted = time.Since(begin)
 	end()
+	mounting.Wait()
 	e.Must(err, "changing mounts")
 	e.Must(<-created, "creating and deleting claims")
 	e.Must(e.fixture.restore(), "mounting the pool for good")

@@ -52,7 +52,7 @@ func locate(table []mounts.Mount, dir int) (mounts.Location, error) {
 	}
 	m, known := mounts.Covering(table, at)
 	if !known || m.ID != id {
-		return mounts.Location{}, fmt.Errorf("%q: %w", at, mounts.ErrTableChanged)
+		return mounts.Location{}, fmt.Errorf("%q: %w", at, ErrChanged)
 	}
 	return m.Locate(at), nil
 }
@@ -87,7 +87,7 @@ func (t *Target) mount(dir int, o Options) (err error) {
 	defer unix.Close(point)
 	tree, err := clone(dir, o.ReadOnly)
 	if err != nil {
-		return err
+		return changed(dir, err)
 	}
 	defer unix.Close(tree)
 	err = openat.Retry(func() error {
@@ -97,6 +97,22 @@ func (t *Target) mount(dir int, o Options) (err error) {
 		return fmt.Errorf("mounting on %s: %w", t.at, err)
 	}
 	return nil
+}
+
+// changed is why a directory could not be cloned: one whose mount has left the table meanwhile cannot (check_mnt in the kernel's
+// fs/namespace.c: EINVAL).
+func changed(dir int, err error) error {
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	table, wrong := mounts.Read()
+	if wrong != nil {
+		return err
+	}
+	if _, wrong = locate(table, dir); errors.Is(wrong, ErrChanged) {
+		return wrong
+	}
+	return err
 }
 
 // clone is a mount of a directory that is attached nowhere yet.

@@ -21,6 +21,8 @@ var (
 	ErrAbsent = errors.New("the pod's directory is not there")
 	// ErrOccupied: something else is mounted on the target.
 	ErrOccupied = errors.New("something else is mounted there")
+	// ErrChanged: what the volume lies on was unmounted, or covered, while it was being mounted for the pod.
+	ErrChanged = errors.New("its storage was unmounted or covered meanwhile")
 	// ErrInUse: the volume is mounted for another pod, and may be for one alone.
 	ErrInUse = errors.New("the volume is mounted for another pod")
 )

@@ -314,8 +314,33 @@ func TestSourceGone(t *testing.T) {
 	k.mkdir(k.volume)
 	k.fd = k.open(k.volume)
 	k.run("mount", "-t", "tmpfs", "over", filepath.Dir(k.volume))
-	if err := k.publish(target, Options{}); !errors.Is(err, mounts.ErrTableChanged) {
+	if err := k.publish(target, Options{}); !errors.Is(err, ErrChanged) {
 		t.Errorf("a hidden directory: %v, %q", err, k.mounted())
 	}
 	k.want(k.unpublish(target), nil)
+}
+
+// The pool may be unmounted at any moment after its directory was opened. What lies on a mount that left the table cannot be
+// cloned, and a directory that had none under it looks as if it lay elsewhere: kubelet is to ask again.
+func TestUnmountedMeanwhile(t *testing.T) {
+	k := newKubelet(t)
+	k.run("umount", "-l", filepath.Dir(k.volume))
+	k.want(k.publish(k.at(inPod+"/mount"), Options{}), ErrChanged)
+	k.want(changed(k.fd, unix.EINVAL), ErrChanged)
+	if _, err := clone(k.fd, false); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a clone of what is mounted nowhere: %v", err)
+	}
+	if all := k.mounted(); len(all) != 0 {
+		t.Errorf("%q", all)
+	}
+}
+
+// What the kernel refuses for another reason is told as it is: the pool may be unbindable.
+func TestUnbindable(t *testing.T) {
+	k := newKubelet(t)
+	k.run("mount", "--make-unbindable", filepath.Dir(k.volume))
+	k.want(k.publish(k.at(inPod+"/mount"), Options{}), unix.EINVAL)
+	if left, err := os.ReadDir(k.at(inPod)); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// podPause is between two pods at most: each call opens the pool's directory for a moment, and keeps a plain unmount from it.
+const podPause = 20 * time.Millisecond
+
+// pods are those that begin and end while mounts change, with volumes from before the storm, by the node service.
+type pods struct {
+	*environment
+	service *csinode.Service
+	volumes []string // names
+
+	mounted int // volumes that were mounted for pods
+	refused map[codes.Code]int
+	wrong   []string
+}
+
+func newPods(e *environment, kept map[string]string) *pods {
+	p := &pods{environment: e, refused: map[codes.Code]int{}}
+	for pv := range kept {
+		p.volumes = append(p.volumes, pv)
+	}
+	slices.Sort(p.volumes)
+	var err error
+	p.service, err = csinode.New(csinode.Options{Root: filepath.Join(hosttest.Dir(e), "k"), Driver: name, Command: e.Daemon.Command, Log: e.Daemon.Path("csi.log")})
+	e.Must(err, "making the sockets of the node service")
+	e.Cleanup(p.service.Close)
+	e.Must(p.service.Start(), "starting the node service")
+	return p
+}
+
+// run begins and ends pods until ctx ends.
+func (p *pods) run(ctx context.Context) {
+	random := rand.New(rand.NewPCG(p.opt.seed, 1))
+	for n := 0; ctx.Err() == nil; n++ {
+		p.pod(fmt.Sprintf("pod-%d", n), p.volumes[random.IntN(len(p.volumes))])
+		time.Sleep(time.Duration(random.Int64N(int64(podPause))))
+	}
+}
+
+// pod begins once and ends.
+func (p *pods) pod(pod, pv string) {
+	err := p.service.Publish(p.Soon(), pod, csinode.Of(pv, name, filepath.Join(p.fixture.mount, pv)))
+	p.judge(pod, pv, err)
+	if err := p.service.Unpublish(p.Soon(), pod, pv); err != nil {
+		p.blame("the end of %s: %v", pod, err)
+	}
+	p.Must(os.RemoveAll(filepath.Join(p.service.Root, "pods", pod)), "removing a pod's directory")
+}
+
+// judge: a pod has the data of its volume, or is refused because its pool is closed or was changed during the call.
+func (p *pods) judge(pod, pv string, err error) {
+	code := status.Code(err)
+	switch {
+	case code == codes.OK:
+		data, err := os.ReadFile(filepath.Join(p.service.Target(pod, pv), "data-from-before"))
+		if err != nil || string(data) != pv {
+			p.blame("%s has %q in place of %s, %v", pod, data, pv, err)
+		}
+	case code != codes.FailedPrecondition && code != codes.Unavailable:
+		p.blame("%s: %v", pod, err)
+	}
+	if code == codes.OK {
+		p.mounted++
+	} else {
+		p.refused[code]++
+	}
+}
+
+func (p *pods) blame(format string, args ...any) {
+	if p.wrong = append(p.wrong, fmt.Sprintf(format, args...)); len(p.wrong) > 20 {
+		p.wrong = p.wrong[:20]
+	}
+}
+
+// end compares: with the pool mounted each volume is there for a pod, and then nothing is mounted any more.
+func (p *pods) end() {
+	refused := p.refusals()
+	p.Say("%d volumes were mounted for pods, %d pods were refused %v", p.mounted, refused, p.refused)
+	if p.mounted == 0 || refused == 0 {
+		p.Fault(harness.NothingProven, "%d volumes were mounted for pods, and %d refused", p.mounted, refused)
+	}
+	for _, pv := range p.volumes {
+		p.pod("after-"+pv, pv)
+	}
+	if p.refusals() != refused {
+		p.Fault(wrongMount, "pods are refused once the pool is mounted: %v", p.refused)
+	}
+	for _, one := range p.wrong {
+		p.Fault(wrongMount, "%s", one)
+	}
+	left, err := p.service.Mounted()
+	p.Must(err, "reading the mount table")
+	for _, m := range left {
+		p.Fault(wrongMount, "%s is left", m.Point)
+	}
+}
+
+func (p *pods) refusals() (all int) {
+	for _, n := range p.refused {
+		all += n
+	}
+	return all
+}
