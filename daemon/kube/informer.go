@@ -132,11 +132,16 @@ func (s *Informer[T]) takeSelector() (other bool) {
 		return false
 	}
 	s.selector, s.listLength = *next, 0 // the length of another list
+	return true
+}
+
+// takeRelist is called before a list, which is the one that was requested until then: by the last selector, too.
+func (s *Informer[T]) takeRelist() {
 	select {
-	case <-s.relist: // it is what comes next
+	case <-s.relist:
 	default:
 	}
-	return true
+	s.takeSelector()
 }
 
 // Watched reports whether a watch is under way. While none is, the kept objects may be stale: the server

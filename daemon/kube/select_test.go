@@ -46,6 +46,23 @@ func TestSelect(t *testing.T) {
 	d.expect(t, "+a 1", "+b 1", "-a 1", "+a 1", "~a 2", "-a 2")
 }
 
+// What is selected before the first list is not a reason for a second one. A daemon that finds no index did that, and read all claims of the
+// cluster twice.
+func TestSelectBeforeTheFirstList(t *testing.T) {
+	ns, d := namespace(t), &changeLog{}
+	newClaim(t, plane, ns, "a", "1")
+	c, w := newClient(t, Options{})
+	s := c.Claims(in(ns), d.told)
+	s.Select("")
+	running(t, s)
+	d.expect(t, "+a 1")
+	setMark(t, ns, "a", "2")
+	d.expect(t, "+a 1", "~a 2")
+	if n := w.count("GET /api/v1/persistentvolumeclaims"); n != 2 {
+		t.Errorf("%d requests, want a list and a watch: %q", n, w.requests())
+	}
+}
+
 // asked is a source that records what is asked of it, and ends each watch at once.
 type asked struct{ did []string }
 

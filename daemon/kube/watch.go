@@ -82,6 +82,7 @@ func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy 
 		return s.watch(ctx, healthy, fromLastChange)
 	}
 	if s.useWatchList() && (!resumable || s.mustVerify) {
+		s.takeRelist()
 		again, err = s.watch(ctx, healthy, withInitialEvents)
 		if s.failedWatchLists++; !errors.Is(err, errNoResponse) && !errors.Is(err, errCutShort) {
 			s.failedWatchLists = 0
@@ -102,6 +103,7 @@ func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy 
 
 // list reads all pages. Objects are stored as they come; those that are gone are removed after the last page.
 func (s *Informer[T]) list(ctx context.Context) error {
+	s.takeRelist()
 	listed := map[string]bool{}
 	s.lastChange, s.listed = change{}, 0
 	for options := (metav1.ListOptions{Limit: s.timings.pageSize, LabelSelector: s.selector}); ; {
