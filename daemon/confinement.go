@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -58,7 +59,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	slices.Sort(r.Work)
 	r.Work = slices.Compact(r.Work)
 	files, plugin := kube.Files(cfg.Kubeconfig)
-	for _, file := range files {
+	for _, file := range append(files, webconfig.Files(cfg.MetricsWebConfig)...) {
 		r.Read = append(r.Read, around(file)...)
 	}
 	if plugin != "" { // it and what it runs are programs that nothing is known of
@@ -118,7 +119,7 @@ func around(file string) []string {
 	for _, one := range []string{file, real} {
 		switch dir := filepath.Dir(one); {
 		case one == "" || err != nil && one != file:
-		case crowded(dir) || dir == "/etc/kubernetes" || dir == "/etc/kubernetes/pki":
+		case crowded(dir) || slices.Contains(keyDirectories, dir):
 			all = append(all, one)
 		default:
 			all = append(all, dir)
@@ -126,6 +127,9 @@ func around(file string) []string {
 	}
 	return all
 }
+
+// keyDirectories hold the keys of several programs.
+var keyDirectories = []string{"/etc/kubernetes", "/etc/kubernetes/pki", "/etc/pki", "/etc/pki/tls", "/etc/pki/tls/private", "/etc/ssl", "/etc/ssl/private"}
 
 // crowded reports whether a directory itself, or what is around it, holds files of others.
 func crowded(dir string) bool {
@@ -207,7 +211,11 @@ func (d *daemon) replaced() {
 	if d.confined == nil {
 		return
 	}
-	if file := d.confined.Replaced(append([]string{d.RuntimeDir, state.PoolLocks}, resolver...)...); file != "" && d.warned.CompareAndSwap(false, true) {
+	needed := slices.Concat([]string{d.RuntimeDir, state.PoolLocks}, resolver)
+	if g := d.now.get(); g != nil {
+		needed = append(needed, webconfig.Files(g.cfg.MetricsWebConfig)...)
+	}
+	if file := d.confined.Replaced(needed...); file != "" && d.warned.CompareAndSwap(false, true) {
 		d.startAgain(&RestartError{file + " was replaced, and Landlock allows the old one"})
 	}
 }

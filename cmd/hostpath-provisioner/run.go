@@ -290,10 +290,14 @@ func (p *program) load() (config.Config, error) {
 	}
 	p.node = c.Node
 	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
-		fmt.Fprintf(p.stderr, "%s%s: warning: %s\n", systemd.LinePrefix(p.stderr, slog.LevelWarn), name, warning)
+		p.warn(warning)
 	}
 	p.loaded = c
 	return c, nil
+}
+
+func (p *program) warn(text string) {
+	fmt.Fprintf(p.stderr, "%s%s: warning: %s\n", systemd.LinePrefix(p.stderr, slog.LevelWarn), name, text)
 }
 
 // tokenFile is where the daemon keeps the token that it renewed.

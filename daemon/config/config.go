@@ -1,6 +1,6 @@
 // Package config turns TOML files into a Config, and says everything that is wrong with them at once.
 //
-// It reads the configuration files, the user database and the permissions of the kubeconfig. It does
+// It reads the configuration files, that of the metrics' server, the user database and the permissions of the kubeconfig. It does
 // not look at a pool's disk (hostcheck does), does not contact the API, does not log, and has no
 // advice: an error is a fact with its file, line and key.
 package config
@@ -64,6 +64,10 @@ type Config struct {
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
+	// MetricsWebConfig is the web configuration file of the metrics (package webconfig), "" for none.
+	MetricsWebConfig string
+	// WebError is why that file cannot be used, nil if it can or there is none. Without it everything but the metrics works.
+	WebError error
 	// VolumeMetrics is how many volumes have metrics of their own at most, 0 for none.
 	VolumeMetrics int
 	// PublishCapacity: the scheduler is told what each class can still get on this node.

@@ -30,6 +30,7 @@ var (
 		"kubeconfig":           text(func(c *Config, s string) error { c.Kubeconfig = s; return checkPath(s) }),
 		"namespace":            text(func(c *Config, s string) error { c.Namespace = s; return checkNamespace(s) }),
 		"metrics":              text(func(c *Config, s string) error { c.Metrics = s; return checkListen(s) }),
+		"metrics_web_config":   text(func(c *Config, s string) error { c.MetricsWebConfig = s; return checkPath(s) }),
 		"volume_metrics":       number(mostMetrics, func(c *Config, n int64) { c.VolumeMetrics = int(n) }),
 		"kubelet_root":         text(func(c *Config, s string) error { c.KubeletRoot = s; return checkKubeletRoot(s) }),
 		"confine":              truth(func(c *Config, b bool) { c.Confine = b }),

@@ -185,7 +185,7 @@ func (l *loader) finish() {
 	l.checkAliases()
 	l.checkCSIDrivers()
 	l.warnKubeconfig()
-	l.warnMetrics()
+	l.checkMetrics()
 }
 
 func (l *loader) warn(s setting, format string, args ...any) {

@@ -77,6 +77,7 @@ func TestEveryKey(t *testing.T) {
 		Kubeconfig:        "/nonexistent/kubeconfig",
 		Namespace:         "storage",
 		Metrics:           "[::1]:9812",
+		MetricsWebConfig:  "/dev/null",
 		Confine:           false,
 		VolumeMetrics:     50,
 		KubeletRoot:       "/var/lib/k0s/kubelet",
@@ -89,7 +90,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:32: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:39: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{`testdata/full/config.toml:33: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:40: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -391,8 +392,8 @@ func TestWarnings(t *testing.T) {
 		{"mode without writing", minimal + "mode='2555'\n", "config.toml:5: pool.p.mode: 0555 lets no user but root write to a volume", 0o600},
 		{"reserve in bytes", minimal + "reserve='5'\n", `config.toml:5: pool.p.reserve: "5" is 5 bytes; a percentage is written as "5%", an amount as "10Gi"`, 0o600},
 		{"reserve of little", minimal + "reserve='10k'\n", `config.toml:5: pool.p.reserve: "10k" is 10000 bytes; a percentage is written as "5%", an amount as "10Gi"`, 0o600},
-		{"metrics everywhere", "metrics=':9812'\n" + minimal, `config.toml:2: metrics: ":9812" is reachable from other machines`, 0o600},
-		{"metrics on a name", "metrics='node-a:9812'\n" + minimal, `config.toml:2: metrics: "node-a:9812" is reachable from other machines`, 0o600},
+		{"metrics everywhere", "metrics=':9812'\n" + minimal, `config.toml:2: metrics: ":9812" is reachable from other machines, without a password or a certificate`, 0o600},
+		{"metrics on a name", "metrics='node-a:9812'\n" + minimal, `config.toml:2: metrics: "node-a:9812" is reachable from other machines, without a password or a certificate`, 0o600},
 		{"metrics on localhost", "metrics='localhost:9812'\n" + minimal, ``, 0o600},
 		{"plain directory", minimal + "require_mount=false\nmount_point='/srv'\n", "config.toml:5: pool.p.require_mount: false: /srv/p may be a plain directory on the host's own filesystem, which volumes can fill\n" +
 			"config.toml:6: pool.p.mount_point: means nothing while require_mount is false", 0o600},

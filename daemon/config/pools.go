@@ -1,8 +1,9 @@
 package config
 
 import (
-	"net"
 	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
 // finishPool fills in what follows from other keys and checks the pool as a whole.
@@ -79,13 +80,21 @@ func (l *loader) checkDefaults() {
 	}
 }
 
-// warnMetrics says so where other machines can read the metrics, which name namespaces' pools.
-func (l *loader) warnMetrics() {
-	host, _, err := net.SplitHostPort(l.config.Metrics)
-	if err != nil || host == "localhost" {
+// checkMetrics warns where others can read the metrics, which name namespaces' claims, or the secrets of their server.
+func (l *loader) checkMetrics() {
+	const key = "metrics_web_config"
+	file := l.config.MetricsWebConfig
+	if risk := webconfig.Risk(l.config.Metrics, file); risk != "" {
+		l.warn(l.whole("metrics"), "%s", risk)
+	}
+	if file == "" {
 		return
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		l.warn(l.whole("metrics"), "%q is reachable from other machines", l.config.Metrics)
+	for _, exposed := range webconfig.Exposed(file) {
+		l.warn(l.whole(key), "%s", exposed)
+	}
+	if err := webconfig.Check(file); err != nil {
+		at := l.whole(key)
+		l.config.WebError = Errors{{File: at.file, Line: at.line, Key: key, Text: err.Error()}}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
 // grace is how long requests that are in flight may take when the server ends, so that a reload does not fail a scrape.
@@ -19,14 +21,14 @@ const grace = time.Second
 
 // Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then the requests in flight.
 // healthy returns an error that a restart may remove, usable an error that keeps claims waiting. names are the names
-// of this host that a request may have in Host, in addition to those of the loopback. The limits are small: there is
-// one scraper, on the same host.
-func (m *Metrics) Serve(ctx context.Context, l net.Listener, healthy, usable func() error, names ...string) error {
+// of this host that a request may have in Host, in addition to those of the loopback. web says whom it serves and with which
+// certificate; nil is everybody, in plain text. The limits are small: there is one scraper.
+func (m *Metrics) Serve(ctx context.Context, l net.Listener, web *webconfig.File, healthy, usable func() error, names ...string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", page(healthy))
 	mux.HandleFunc("GET /readyz", page(usable))
-	return serve(ctx, l, ownHost(names, mux))
+	return serve(ctx, l, web, ownHost(names, mux))
 }
 
 // Refuse responds to every request with an error. A daemon that cannot start calls it on a socket that systemd
@@ -38,9 +40,13 @@ func Refuse(ctx context.Context, l net.Listener, why error) error {
 	defer cancel()
 	quiet := time.AfterFunc(quietFor, cancel)
 	var asked sync.Once
-	return serve(ctx, l, ownHost(nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return serve(ctx, l, nil, ownHost(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Do(func() { quiet.Reset(refuseFor) })
-		http.Error(w, why.Error(), http.StatusServiceUnavailable)
+		text := why.Error()
+		if !local(r) { // whom the configuration lets read that is not known
+			text = "the daemon has not started"
+		}
+		http.Error(w, text, http.StatusServiceUnavailable)
 	})))
 }
 
@@ -51,7 +57,7 @@ const (
 	refuseFor = 10 * time.Second
 )
 
-func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+func serve(ctx context.Context, l net.Listener, web *webconfig.File, handler http.Handler) error {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -62,7 +68,11 @@ func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 			server.Close()
 		}
 	})
-	err := server.Serve(&limited{Listener: l}) // returns when Shutdown begins
+	l = &limited{Listener: l}
+	if web != nil {
+		l = web.Apply(server, l)
+	}
+	err := server.Serve(l) // returns when Shutdown begins
 	if !stop() {
 		<-ended
 	}
@@ -88,8 +98,7 @@ func page(wrong func() error) http.HandlerFunc {
 // that other machines can reach, a check of Host would protect nothing.
 func ownHost(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if loopback(local) && !own(r.Host, names) {
+		if local(r) && !own(r.Host, names) {
 			http.Error(w, fmt.Sprintf("%q is not a name of this host", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
@@ -97,8 +106,9 @@ func ownHost(names []string, next http.Handler) http.Handler {
 	})
 }
 
-func loopback(a net.Addr) bool {
-	tcp, is := a.(*net.TCPAddr)
+// local reports whether a request came over the loopback.
+func local(r *http.Request) bool {
+	tcp, is := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return is && tcp.IP.IsLoopback()
 }
 
