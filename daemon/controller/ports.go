@@ -75,7 +75,7 @@ type ClaimWriter interface {
 
 // Tombstones are what stays of volumes of scope every-node.
 type Tombstones interface {
-	// WriteTombstone writes one; one that is there already stays, and first is false.
+	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain replaces Delete.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
 	// ReadTombstone returns nil without an error for a volume that has none.
 	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)

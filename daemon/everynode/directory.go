@@ -21,7 +21,7 @@ import (
 // API is the part of Kubernetes that is used. An object that does not exist is nil without an error.
 type API interface {
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
-	// WriteTombstone writes one; one that is there already stays, and first is false.
+	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain replaces Delete.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
 	// ReleaseFinalizer takes our finalizer off an object, RemoveVolume deletes it besides.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)

@@ -29,8 +29,28 @@ const (
 )
 
 // WriteTombstone creates the tombstone of a volume, which tells every node what to do with the data. One that exists
-// stays as it is, and first is false. RunTombstoneGC deletes surplus ones.
+// stays as it is, and first is false. But Retain replaces Delete: that was written before an administrator changed the
+// policy. RunTombstoneGC deletes surplus ones.
+//
+// A crash between the two leaves no tombstone, by which every node keeps its data; the next try writes one.
 func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
+	first, err = c.createTombstone(ctx, t)
+	if first || err != nil || t.Data != plan.Retain {
+		return first, err
+	}
+	lease, err := c.readLease(ctx, t.PV, callTimeout)
+	if err != nil || lease != nil && lease.Labels[tombstoneLabel] != string(plan.Delete) {
+		return false, err
+	}
+	if lease != nil {
+		if err := c.deleteTombstones(ctx, []tombstone{{name: lease.Name, uid: lease.UID}}); err != nil {
+			return false, fmt.Errorf("take back that volume %s goes with its data: %w", t.PV, err)
+		}
+	}
+	return c.createTombstone(ctx, t)
+}
+
+func (c *Client) createTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
 	made, group := &coordinationv1.Lease{}, groupOf(t)
 	err = c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").Body(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{

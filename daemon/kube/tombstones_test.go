@@ -36,6 +36,10 @@ func TestTombstones(t *testing.T) {
 	if got, err := c.ReadTombstone(ctx, want.PV); err != nil || got == nil || *got != want {
 		t.Errorf("read %+v, %v; the first one stays", got, err)
 	}
+	w.forget()
+	if first, err := c.WriteTombstone(ctx, want); first || err != nil {
+		t.Errorf("Retain again: %v, %v: %q", first, err, w.requests())
+	}
 	for range 2 { // the second on the same day
 		w.forget()
 		if _, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "pvc-" + strings.ToLower(rand.Text()), Data: plan.Delete}); err != nil {
@@ -45,6 +49,28 @@ func TestTombstones(t *testing.T) {
 	}
 	if n := w.count("limit"); n != 1 { // no page of all
 		t.Errorf("%d lists, want that of the group: %q", n, w.requests())
+	}
+}
+
+// That the data is kept replaces that it goes, and nothing else is replaced.
+func TestTombstoneOfAPolicyThatChanged(t *testing.T) {
+	ctx := t.Context()
+	ownNamespace(t)
+	c, _ := newClient(t, Options{})
+	goes := plan.Tombstone{PV: "pvc-changed", ClaimUID: "changed", Claim: "default/data", Class: "c", Node: "node-a", Data: plan.Delete}
+	kept := goes
+	kept.Data, kept.Node = plan.Retain, "node-b"
+	for i, step := range []struct {
+		write, want plan.Tombstone
+		first       bool
+	}{{goes, goes, true}, {goes, goes, false}, {kept, kept, true}, {kept, kept, false}, {goes, kept, false}} {
+		first, err := c.WriteTombstone(ctx, step.write)
+		if first != step.first || err != nil {
+			t.Errorf("step %d: first %t, %v", i, first, err)
+		}
+		if got, err := c.ReadTombstone(ctx, goes.PV); err != nil || got == nil || *got != step.want {
+			t.Errorf("step %d: read %+v, %v", i, got, err)
+		}
 	}
 }
 

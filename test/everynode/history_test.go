@@ -248,12 +248,9 @@ func copyTree(w *environment, from, to string) {
 	}
 }
 
-// A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
-// the claim lives no daemon acts on it, and when the claim goes the others finish.
-func TestWriterDied(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	pv := w.written(hosts, "data", w.Class("c", immediate))
+// tombstone writes the one of a volume whose data is to go.
+func (w *environment) tombstone(pv string) {
+	w.Helper()
 	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
@@ -261,6 +258,15 @@ func TestWriterDied(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	w.Must(err)
+}
+
+// A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
+// the claim lives no daemon acts on it, and when the claim goes the others finish.
+func TestWriterDied(t *testing.T) {
+	w := newEnvironment(t)
+	hosts := w.three()
+	pv := w.written(hosts, "data", w.Class("c", immediate))
+	w.tombstone(pv)
 	for _, h := range hosts {
 		h.Kill()
 		h.run()

@@ -130,7 +130,7 @@ func TestOff(t *testing.T) {
 		h.wantTree(pool.Of(during, again)...)
 	}
 	w.Eventually("the log says that a volume was removed because it was deleted meanwhile", func() bool {
-		return strings.Contains(off.Log(), "DeletedLate")
+		return strings.Contains(off.Log(), "reason=DeletedLate")
 	})
 }
 
@@ -252,7 +252,33 @@ func TestRetainedWhileOff(t *testing.T) {
 	w.deleteVolume(pv)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	off.run()
-	w.Eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "Retained") })
+	w.Eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "reason=Retained") })
+	for _, h := range []*host{a, off} {
+		h.wantTree(pool.Of(pv)...)
+		h.wantData(pv)
+	}
+}
+
+// A tombstone that says that the data goes, of a daemon that died before it let the object go. Then the policy became Retain:
+// a node that was off keeps its data as the others do.
+func TestRetainedAfterItsTombstone(t *testing.T) {
+	w := newEnvironment(t)
+	a, off := w.host("a").run(), w.host("b").run()
+	pv := w.written([]*host{a, off}, "data", w.Class("c", immediate))
+	off.Kill()
+	a.Kill()
+	w.tombstone(pv)
+	w.retain(pv)
+	w.DeleteClaim("data")
+	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
+	w.Must(err)
+	a.run()
+	w.deleteVolume(pv)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	off.run()
+	w.Eventually("the daemon has looked at its records", func() bool {
+		return strings.Contains(off.Log(), "reason=Retained") || strings.Contains(off.Log(), "reason=DeletedLate")
+	})
 	for _, h := range []*host{a, off} {
 		h.wantTree(pool.Of(pv)...)
 		h.wantData(pv)
