@@ -32,6 +32,16 @@ func (s *Set) Begin(key string) bool {
 	return true
 }
 
+// Resume notes that it was begun so long ago, in place of what is known of it.
+func (s *Set) Resume(key string, ago time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.times == nil {
+		s.times = map[string]time.Time{}
+	}
+	s.times[key] = time.Now().Add(-ago)
+}
+
 // Has reports whether it was begun and has not ended.
 func (s *Set) Has(key string) bool {
 	s.mu.Lock()

@@ -74,3 +74,18 @@ func TestSetBeginsAnew(t *testing.T) {
 		}
 	})
 }
+
+// What began long ago counts from then, also if it is known already.
+func TestSetResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Set
+		s.Resume("k", time.Minute)
+		if s.Begin("k") || s.Since("k") != time.Minute {
+			t.Errorf("begun %s ago, want a minute", s.Since("k"))
+		}
+		s.Resume("k", 0)
+		if s.Since("k") != 0 {
+			t.Errorf("begun %s ago, want now", s.Since("k"))
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 // Kind is a kind of work that the controllers do.
@@ -77,12 +78,15 @@ type Memory struct {
 	Unpublished map[string]string          // claims by UID whose directory has no object yet, and its pool
 	Published   []string                   // claims by UID whose object was made just now, sorted
 	Promised    map[string]capacity.Memory // by pool: the accounts that were counted
+	// Detached has the UIDs of volume objects whose directory on this node was taken away (everynode.Directory.Memory).
+	Detached map[string]bool
 }
 
 // Memory returns what the process knows.
 func (c *Controller) Memory() Memory {
-	m := Memory{Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}}
+	m := Memory{Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}, Detached: map[string]bool{}}
 	for name, w := range c.workers {
+		maps.Copy(m.Detached, w.everyNode.Memory())
 		if account := w.disk.Account.Memory(); account.Known {
 			m.Promised[name] = account
 		}
@@ -119,6 +123,9 @@ func (c *Controller) Remember(m Memory) {
 		c.inFlight.made(uid, pool)
 	}
 	for name, w := range c.workers {
+		if w.Scope == plan.ScopeEveryNode {
+			w.everyNode.Remember(m.Detached)
+		}
 		w.disk.Account.Remember(m.Promised[name])
 	}
 	c.expander = c.newExpander()

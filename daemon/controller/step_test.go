@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -13,7 +14,7 @@ import (
 func TestMemory(t *testing.T) {
 	c, w := stand(&api{}, &shelf{})
 	defer c.End()
-	if m := c.Memory(); len(m.Begun)+len(m.Unpublished)+len(m.Published) > 0 {
+	if m := c.Memory(); len(m.Begun)+len(m.Unpublished)+len(m.Published)+len(m.Detached) > 0 {
 		t.Errorf("at first it knows %+v", m)
 	}
 	c.begun.Begin(letGoKey("pvc-1"))
@@ -22,14 +23,16 @@ func TestMemory(t *testing.T) {
 	c.inFlight.seen("uid-3")
 	account := capacity.Memory{Known: true, Of: mounts.Identity{Inode: 1}, Volumes: map[string]capacity.Promise{"pvc-1": {Volume: 5, Archived: 1}}}
 	w.disk.Account.Remember(account)
+	w.everyNode.Remember(map[string]bool{"uid-4": true})
 	m := c.Memory()
 	want := Memory{Begun: []string{letGoKey("pvc-1")}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},
-		Promised: map[string]capacity.Memory{w.Name: account}}
+		Promised: map[string]capacity.Memory{w.Name: account}, Detached: map[string]bool{"uid-4": true}}
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("it knows %+v, want %+v", m, want)
 	}
-	other, _ := stand(&api{}, &shelf{})
+	other, its := stand(&api{}, &shelf{})
 	defer other.End()
+	its.Scope = plan.ScopeEveryNode
 	other.begun.Begin("more")
 	other.inFlight.made("uid-9", w.Name)
 	other.workers[w.Name].disk.Account.Remember(capacity.Memory{Known: true, Volumes: map[string]capacity.Promise{"pvc-9": {Volume: 7}}})

@@ -63,6 +63,26 @@ func (d *Directory) ApplyTombstone(h disk.Handle, rec record.Record, v plan.Verd
 	return nil
 }
 
+// Memory returns the UIDs of the objects whose directory this process took away and which it still knows, with whether that
+// is so long ago that it helps another node which began to remove the object.
+func (d *Directory) Memory() map[string]bool {
+	known := map[string]bool{}
+	for _, uid := range d.detached.Under("") {
+		known[uid] = d.detached.Since(uid) >= plan.HelpAfter
+	}
+	return known
+}
+
+// Remember puts this in the place of what the process knows.
+func (d *Directory) Remember(detached map[string]bool) {
+	for _, uid := range d.detached.Under("") {
+		d.detached.End(uid)
+	}
+	for uid, long := range detached {
+		d.detached.Resume(uid, map[bool]time.Duration{true: plan.HelpAfter}[long])
+	}
+}
+
 // removalDelay is how long this node still leaves the object to others, once its own directory is away.
 func (d *Directory) removalDelay(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
 	if !d.detached.Has(string(pv.UID)) {

@@ -3,6 +3,7 @@ package everynode
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -125,4 +126,26 @@ func TestApplyTombstone(t *testing.T) {
 			t.Errorf("%s: the disk fails: %v", action, err)
 		}
 	}
+}
+
+// What a process knows is given to another one, with how long ago it was.
+func TestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, other := newNode(), newNode()
+		n.release()
+		h, _ := n.Disk.Open(t.Context())
+		if _, err := n.Detach(t.Context(), h, n.object, deleted); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Memory(); !maps.Equal(got, map[string]bool{"v": false}) {
+			t.Errorf("right after it: %v", got)
+		}
+		time.Sleep(plan.HelpAfter) // of the bubble's clock
+		known := n.Memory()
+		other.Remember(map[string]bool{"another": false})
+		other.Remember(known)
+		if got := other.Memory(); !maps.Equal(got, map[string]bool{"v": true}) {
+			t.Errorf("remembered: %v", got)
+		}
+	})
 }

@@ -40,7 +40,7 @@ func (w *worker) account(s *state, node, pool int) (units uint64, known bool) {
 func promisedByRecords(w *worker, s *state, node, pool int) string {
 	units, known := w.account(s, node, pool)
 	switch {
-	case known && units < w.promises(s, pool):
+	case known && units < w.promises(s, storeOf(pool, node)):
 		return "it counts less than the records promise"
 	case known && s.daemons[node].steady && s.daemons[node].task == 0:
 		return exactly(w, s, node, pool)
@@ -49,21 +49,21 @@ func promisedByRecords(w *worker, s *state, node, pool int) string {
 }
 
 func exactly(w *worker, s *state, node, pool int) string {
-	if units, known := w.account(s, node, pool); known && units != w.promises(s, pool) {
+	if units, known := w.account(s, node, pool); known && units != w.promises(s, storeOf(pool, node)) {
 		return "it does not count what the records promise"
 	}
 	return ""
 }
 
 func inRoom(w *worker, s *state, node, pool int) string {
-	if w.promises(s, pool) > uint64(s.daemons[node].room) {
+	if w.promises(s, storeOf(pool, node)) > uint64(s.daemons[node].room) {
 		return "the records promise more than there is"
 	}
 	return ""
 }
 
-// promises is what the records of a pool promise, in units.
-func (w *worker) promises(s *state, pool int) uint64 { return uint64(w.image(s, pool).cells[0].all) }
+// promises is what the records of a filesystem promise, in units.
+func (w *worker) promises(s *state, store int) uint64 { return uint64(w.image(s, store).cells[0].all) }
 
 // overdrawn is the first of these that does not hold, "" if all do.
 func (w *worker) overdrawn(s *state, all []standard) string {

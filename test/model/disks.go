@@ -174,7 +174,7 @@ func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 // changes are the calls that return an error alone.
 var changes = map[string]func(*volume.Pool, context.Context, mounts.Identity, string) error{
 	"Undo": (*volume.Pool).Undo, "Trash": (*volume.Pool).Trash, "Discard": (*volume.Pool).Discard,
-	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain,
+	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain, "Published": (*volume.Pool).Published,
 }
 
 // identity of a directory.

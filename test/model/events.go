@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
@@ -33,6 +34,7 @@ var events = []event{
 	{"pv-protection lets %s go", cells, nameOf, unprotects, true},
 	{"pv-protection keeps %s", cells, nameOf, protects, true},
 	{"a pod writes to %s", cells, nameOf, podWrites, false},
+	{"a pod on the other node writes to %s", cells, nameOf, otherPodWrites, false},
 	{"people delete volume object %s", cells, nameOf, objectDeleted, false},
 	{"people change the policy of %s", cells, nameOf, policyChanged, false},
 	{"people take the finalizers off %s", cells, nameOf, finalizersForced, false},
@@ -72,7 +74,7 @@ func claimMade(_ *worker, s *state, slot int) bool {
 	if s.api.claims[slot].exists || s.used[slot] == lives {
 		return false
 	}
-	s.api.claims[slot] = claim{exists: true, life: s.used[slot], shared: s.shared[slot]}
+	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot]}
 	s.used[slot]++
 	return true
 }
@@ -130,27 +132,30 @@ func protects(_ *worker, s *state, cell int) bool {
 	return true
 }
 
-func podWrites(w *worker, s *state, cell int) bool {
+func podWrites(w *worker, s *state, cell int) bool { return w.podWrites(s, 0, cell) }
+
+// podWrites has a pod write to a volume, on a node if each has a directory of it.
+func (w *worker) podWrites(s *state, node, cell int) bool {
 	c, exists := s.api.claimOf(cell)
 	pool := s.poolOf(cell)
-	v, on := s.api.volumes[cell], w.on(s, cell)
-	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(pool) || on.place != record.InPool || on.data != "" {
+	v, on := s.api.volumes[cell], w.part(s, node, cell)
+	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(node, pool) || on.place != record.InPool || on.data != "" {
 		return false
 	}
 	w.meanwhile(s, pool, run{wrote: cell})
-	f := maps.Clone(w.image(s, pool).files)
+	f := maps.Clone(w.image(s, storeOf(pool, node)).files)
 	name := nameOf(cell)
 	if v.pattern {
 		name = otherPattern + name
 	}
 	f[name+"/data"] = uidOf(cell)
-	s.disks[pool], s.wrote[cell] = w.tree.disks.image(f), true
+	s.disks[storeOf(pool, node)], s.wrote[node][cell] = w.tree.disks.image(f), true
 	return true
 }
 
-// reachable reports whether a pool is mounted on a node.
-func (s *state) reachable(pool int) bool {
-	return s.mounted[0][pool] || s.mounted[1][pool]
+// reachable reports whether pods can reach a pool: on a node, or on any if each has the same.
+func (s *state) reachable(node, pool int) bool {
+	return s.mounted[node][pool] || pool != everyPool && s.mounted[1][pool]
 }
 
 // changed is a change of a volume object by people.
@@ -212,6 +217,7 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	was := s.api
 	s.api = w.tree.etcds.value(s.saved)
 	for cell := range s.api.volumes {
+		s.off[cell] = s.off[cell] && s.poolOf(cell) != everyPool
 		s.api.volumes[cell].version = next(was.volumes[cell].version)
 	}
 	s.api.sizesRestored(&was)
@@ -275,7 +281,7 @@ func (s *state) has(node, pool int) bool {
 	if pool == nodePool {
 		return node == 0
 	}
-	return s.daemons[node].exists && s.shared != [slots]bool{}
+	return s.daemons[node].exists && slices.Contains(s.in[:], uint8(pool))
 }
 
 func unmounted(_ *worker, s *state, i int) bool {

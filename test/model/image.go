@@ -61,6 +61,8 @@ type onFile struct {
 	begun    bool // a record that has not its name yet
 	archived bool // a record in the archive
 	retained bool
+	unnoted  bool         // the record says that there is no object yet
+	node     int          // that has it, of those with a directory each
 	place    record.Place // of its directory
 	promised uint8        // units by its records
 	size     more         // by the record of the volume
@@ -104,6 +106,7 @@ func parseImage(f files) *image {
 		_, c.archived = f[own+"/archive/"+pv+".json"]
 		c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
 		c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
+		c.unnoted = strings.Contains(text, `"unpublished": true`)
 	}
 	m.total()
 	return m

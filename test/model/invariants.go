@@ -25,7 +25,7 @@ var invariants = []invariant{
 func (f onFile) whole() bool { return f.place == inPool || f.place == inTrash || f.place == inArchive }
 
 func dataStays(s *state, on onFile, cell int) string {
-	if s.wrote[cell] && !s.consent[cell] && (!on.whole() || on.data == "") {
+	if s.wrote[on.node][cell] && !s.consent[on.node][cell] && (!on.whole() || on.data == "") {
 		return "the data is " + on.place.Describe()
 	}
 	return ""
@@ -34,7 +34,7 @@ func dataStays(s *state, on onFile, cell int) string {
 func boundStays(s *state, on onFile, cell int) string {
 	c, exists := s.api.claimOf(cell)
 	v := s.api.volumes[cell]
-	if exists && c.bound && v.exists && v.phase == bound && !s.consent[cell] && !on.whole() {
+	if exists && c.bound && v.exists && v.phase == bound && !s.consent[on.node][cell] && !on.whole() && !s.making(on, cell) {
 		return "the directory is " + on.place.Describe()
 	}
 	return ""
@@ -72,8 +72,10 @@ func foreignStays(s *state, on onFile, cell int) string {
 func (w *worker) broken(s *state) string {
 	for _, i := range invariants {
 		for cell := range cells {
-			if wrong := i.broken(s, w.on(s, cell), cell); wrong != "" {
-				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+			for node := range s.parts(cell) {
+				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
+					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+				}
 			}
 		}
 	}

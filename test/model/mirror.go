@@ -25,7 +25,7 @@ func (w *worker) canonical(s *state) uint64 {
 }
 
 // symmetric reports whether the two names are of claims in the same pool, and there are claims of both.
-func (s *state) symmetric() bool { return s.names == slots && s.shared[0] == s.shared[1] }
+func (s *state) symmetric() bool { return s.names == slots && s.in[0] == s.in[1] }
 
 func mirrorCell(cell int) int {
 	if cell < 0 {
@@ -33,6 +33,9 @@ func mirrorCell(cell int) int {
 	}
 	return (cell + lives) % cells
 }
+
+// mirrorCells is a set of cells, one bit each, with the names changed.
+func mirrorCells(all uint8) uint8 { return all>>lives | all<<(cells-lives)&(1<<cells-1) }
 
 // renamed changes the names in a text.
 var renamed = strings.NewReplacer(slotName(0), slotName(1), slotName(1), slotName(0))
@@ -50,21 +53,22 @@ func (w *worker) mirror(s state) state {
 	s.api = s.api.mirror()
 	s.saved = w.mirrorEtcd(s.saved)
 	s.used[0], s.used[1] = s.used[1], s.used[0]
-	s.wrote, s.off, s.consent = swapped(s.wrote), swapped(s.off), swapped(s.consent)
-	for pool, id := range s.disks {
-		s.disks[pool] = w.mirrorImage(id)
+	s.off, s.kept = swapped(s.off), swapped(s.kept)
+	for store, id := range s.disks {
+		s.disks[store] = w.mirrorImage(id)
 	}
 	for node := range s.daemons {
+		s.wrote[node], s.consent[node] = swapped(s.wrote[node]), swapped(s.consent[node])
 		d := &s.daemons[node]
 		d.memory, d.task, d.cache, d.run = w.mirrorMemory(d.memory), w.mirrorPlace(d.task), w.mirrorEtcd(d.cache), w.mirrorRun(d.run)
-		d.stays = d.stays>>lives | d.stays<<(cells-lives)&(1<<cells-1)
+		d.stays, d.going = mirrorCells(d.stays), mirrorCells(d.going)
 	}
 	return s
 }
 
 func (e etcd) mirror() etcd {
 	e.claims[0], e.claims[1] = e.claims[1], e.claims[0]
-	e.volumes = swapped(e.volumes)
+	e.volumes, e.tombs = swapped(e.volumes), swapped(e.tombs)
 	return e
 }
 
@@ -103,9 +107,13 @@ func (w *worker) mirrorImage(id uint32) uint32 {
 func (w *worker) mirrorMemory(id uint32) uint32 {
 	return known(&w.mirrors.memories, id, func() uint32 {
 		was := w.tree.memories.value(id)
-		m := controller.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published), Promised: mirrorPromised(was.Promised)}
+		m := controller.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published),
+			Promised: mirrorPromised(was.Promised), Detached: map[string]bool{}}
 		for uid, pool := range was.Unpublished {
 			m.Unpublished[renamed.Replace(uid)] = pool
+		}
+		for uid, long := range was.Detached {
+			m.Detached[renamed.Replace(uid)] = long
 		}
 		return w.tree.remember(m)
 	})
@@ -128,7 +136,7 @@ func (w *worker) mirrorPlace(id uint32) uint32 {
 		m := w.tree.begin(r, w.product)
 		for _, given := range at.responses {
 			given.etcd, given.disk = w.mirrorEtcd(given.etcd), w.mirrorResult(given.disk)
-			given.stays = given.stays>>lives | given.stays<<(cells-lives)&(1<<cells-1)
+			given.stays = mirrorCells(given.stays)
 			m = w.tree.responded(m, given, w.product)
 		}
 		return m.id

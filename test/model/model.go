@@ -23,11 +23,11 @@ func newWorker(t *tree, dir string) (*worker, error) {
 	return &worker{tree: t, product: newProduct(t), workshop: w, elections: map[uint8]*election{}, elected: map[electing]elected{}}, nil
 }
 
-// image is what a pool has in a state.
-func (w *worker) image(s *state, pool int) *image { return w.tree.disks.images.value(s.disks[pool]) }
+// image is what a filesystem has in a state.
+func (w *worker) image(s *state, store int) *image { return w.tree.disks.images.value(s.disks[store]) }
 
-// on is what a cell's pool has of it.
-func (w *worker) on(s *state, cell int) onFile { return w.image(s, s.poolOf(cell)).cells[cell] }
+// on is what a cell's pool has of it, that of the first node if each has one.
+func (w *worker) on(s *state, cell int) onFile { return w.part(s, 0, cell) }
 
 // view is what a daemon's watches have.
 func (w *worker) view(s *state, node int) etcd {
@@ -79,7 +79,7 @@ func (w *worker) advance(s *state, node int, at *place) {
 		d.task = at.id
 		return
 	}
-	d.task, d.memory, d.fenced, d.elsewhere = 0, at.memory, false, at.elsewhere
+	d.task, d.memory, d.fenced, d.going, d.elsewhere = 0, at.memory, false, 0, at.elsewhere
 	w.idle(s)
 }
 
@@ -93,7 +93,7 @@ func (w *worker) idle(s *state) {
 		}
 		d.stays = 0
 		for cell, v := range w.view(s, node).volumes {
-			if v.exists && s.concerns(node, cell) {
+			if s.concerns(node, cell) {
 				d.memory = w.tree.sees(d.memory, cell, v, w.product)
 			}
 		}
@@ -133,17 +133,19 @@ func (w *worker) serve(s *state, node int, o op) response {
 	switch o.kind {
 	case onDisk:
 		pool := int(o.disk.pool)
+		store := storeOf(pool, node)
 		done := w.calls(s, node, o.disk)
 		if done == nil {
 			return response{disk: w.tree.disks.result(moved)}
 		}
-		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[pool] && !s.daemons[node].fenced
-		w.put(s, pool, done.image)
+		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[store] && !s.daemons[node].fenced
+		w.put(s, store, done.image)
 		return response{disk: done.result}
 	case readLease:
 		return response{yes: w.fence(s, node)}
 	case eachVolume:
 		now := s.reached().unversioned()
+		now.tombs = [cells]tomb{}
 		return response{etcd: w.tree.etcds.of(now, now)}
 	}
 	if s.other {
@@ -153,6 +155,7 @@ func (w *worker) serve(s *state, node int, o op) response {
 	before := s.api
 	r := s.api.serve(o)
 	w.letGo(s, &before, node)
+	s.decides(node, o, r)
 	return r
 }
 
@@ -166,8 +169,8 @@ func (w *worker) calls(s *state, node int, c call) *outcome {
 	if !s.mounted[node][pool] {
 		return nil
 	}
-	done := w.tree.disks.do(s.disks[pool], c, w.workshop)
-	if done.image != s.disks[pool] {
+	done := w.tree.disks.do(s.disks[storeOf(pool, node)], c, w.workshop)
+	if done.image != s.disks[storeOf(pool, node)] {
 		w.meanwhile(s, pool, run{other: c})
 	}
 	return done
@@ -175,21 +178,24 @@ func (w *worker) calls(s *state, node int, c call) *outcome {
 
 // put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and one that was put back is to
 // stay. One that was empty and had neither object nor claim may go.
-func (w *worker) put(s *state, pool int, id uint32) {
-	if id == s.disks[pool] {
+func (w *worker) put(s *state, store int, id uint32) {
+	if id == s.disks[store] {
 		return
 	}
-	was := w.image(s, pool)
-	s.disks[pool] = id
-	for cell, now := range w.image(s, pool).cells {
-		switch before := was.cells[cell].place; {
-		case before == nowhere && now.place != nowhere:
-			s.off[cell], s.consent[cell], s.wrote[cell] = false, false, false
-		case before != inPool && before != emptying && now.place == inPool:
-			s.off[cell], s.consent[cell] = false, false
-		case before == inPool && now.place == nowhere && was.cells[cell].data == "":
+	was, node := w.image(s, store), max(0, store-everyPool)
+	s.disks[store] = id
+	for cell, now := range w.image(s, store).cells {
+		consent := &s.consent[node][cell]
+		switch before := was.cells[cell]; {
+		case before.place == nowhere && now.place != nowhere:
+			s.off[cell], *consent, s.wrote[node][cell] = false, false, false
+		case before.place != inPool && before.place != emptying && now.place == inPool:
+			s.off[cell], *consent = false, false
+		case before.place == inPool && now.place == nowhere && before.data == "":
 			_, claimed := s.api.claimOf(cell)
-			s.consent[cell] = s.consent[cell] || !claimed && !s.api.volumes[cell].exists
+			*consent = *consent || !claimed && !s.api.volumes[cell].exists
+		case store >= everyPool && before.whole() && !now.whole():
+			*consent = s.daemons[node].going>>cell&1 == 1
 		}
 	}
 }
@@ -204,7 +210,8 @@ const others = -1
 func (w *worker) letGo(s *state, was *etcd, by int) {
 	for cell, before := range was.volumes {
 		now := s.api.volumes[cell]
-		if before == now {
+		if before == now || s.poolOf(cell) == everyPool {
+			s.keeps(cell, before, now, by)
 			continue
 		}
 		if now.exists && w.tree.stays(now) {
@@ -214,7 +221,7 @@ func (w *worker) letGo(s *state, was *etcd, by int) {
 		decided := by != others && !before.retain && !(claimed && before.ref)
 		gone := !now.exists || now.deleting && !now.finalizer
 		s.off[cell] = s.off[cell] && !now.finalizer || decided && before.finalizer && !now.finalizer
-		s.consent[cell] = s.consent[cell] || gone && (decided && !before.deleting ||
+		s.consent[0][cell] = s.consent[0][cell] || gone && (decided && !before.deleting ||
 			s.off[cell] && !before.retain || w.removes(s, cell) && (s.off[cell] || !claimed && !before.finalizer))
 	}
 }

@@ -88,15 +88,16 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 		if w.claimsWork(s, node, &view, cell) {
 			do(job{controller.WorkClaim, pool, cell}, "takes up the claim of %s")
 		}
-		if volumesWork(view.volumes[cell], w.on(s, cell)) {
+		on := w.part(s, node, cell)
+		if volumesWork(view.volumes[cell], on) || pool == everyPool && partsWork(view.volumes[cell], on) {
 			do(job{controller.WorkVolume, pool, cell}, "takes up volume %s")
 		}
-		if purgesWork(w.on(s, cell)) {
+		if purgesWork(on) {
 			do(job{controller.WorkPurge, pool, cell}, "takes up the purge of %s")
 		}
 	}
-	for pool, image := range s.disks {
-		if (image != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
+	for pool := range pools {
+		if (s.disks[storeOf(pool, node)] != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
 			do(job{controller.WorkRecords, pool, -1}, recordsWords(pool))
 		}
 	}
@@ -161,19 +162,21 @@ func (w *worker) goOn(s state, node int, visit func(move, state)) {
 
 // killed is a daemon's death before a step, and in it.
 func (w *worker) killed(s state, node int, o op, visit func(move, state)) {
-	dead := s
-	if !dead.spend(kills) {
+	if !s.spend(kills) {
 		return
 	}
+	dead := s
 	dead.die(node)
 	visit(move{event: -1, i: -1, node: node, what: "is killed before it " + o.String()}, dead)
 	pool := int(o.disk.pool)
+	store := storeOf(pool, node)
 	if o.kind != onDisk || !s.mounted[node][pool] || s.daemons[node].run != 0 {
 		return
 	}
-	for _, d := range w.tree.disks.do(s.disks[pool], o.disk, w.workshop).died {
-		after := dead
-		w.put(&after, pool, d.image)
+	for _, d := range w.tree.disks.do(s.disks[store], o.disk, w.workshop).died {
+		after := s
+		w.put(&after, store, d.image)
+		after.die(node)
 		visit(move{event: -1, node: node, op: o, what: ", and is killed after the step " + fmt.Sprintf("%q", d.step)}, after)
 	}
 }

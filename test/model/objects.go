@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +24,9 @@ const (
 
 // By pool.
 var (
-	poolNames  = [pools]string{"p", "q"}
-	scopes     = [pools]string{plan.ScopeNode, plan.ScopeShared}
-	classNames = [pools]string{"local", "common"}
+	poolNames  = [pools]string{"p", "q", "r"}
+	scopes     = [pools]string{plan.ScopeNode, plan.ScopeShared, plan.ScopeEveryNode}
+	classNames = [pools]string{"local", "common", "each"}
 )
 
 // chosen is the node that the scheduler chose for each claim. Nothing tells the nodes apart otherwise, so that it stands
@@ -36,17 +37,9 @@ func selfOf(node int) plan.Self {
 	return plan.Self{Provisioner: plan.DefaultProvisioner, Node: nodeName(node)}
 }
 
-// poolOf is the pool of what is of scope shared, or of scope node.
-func poolOf(shared bool) int {
-	if shared {
-		return sharedPool
-	}
-	return nodePool
-}
-
 // claimObject is a claim as the API server returns it.
 func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
-	class := classNames[poolOf(c.shared)]
+	class := classNames[c.in]
 	made := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: slotName(slot), UID: types.UID(uidOf(cellOf(slot, c))), ResourceVersion: "1", // a claim changes once
@@ -71,11 +64,11 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 // volumeObject is a volume object as the API server returns it: as the product makes it (plan.NewVolume), with what
 // changed since.
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
-	c := claim{exists: true, life: uint8(cell % lives), shared: v.shared}
+	c := claim{exists: true, life: uint8(cell % lives), in: v.in}
 	c.asks = v.size
-	made := newVolume(claimObject(cell/lives, c), poolOf(v.shared))
+	made := newVolume(claimObject(cell/lives, c), int(v.in))
 	if v.pattern {
-		made.Spec.HostPath.Path = pathOf(poolOf(v.shared)) + "/" + otherPattern + nameOf(cell)
+		made.Spec.HostPath.Path = pathOf(int(v.in)) + "/" + otherPattern + nameOf(cell)
 	}
 	made.UID, made.ResourceVersion = types.UID("pv-"+uidOf(cell)), fmt.Sprint(1+v.version)
 	made.Finalizers = nil
@@ -112,7 +105,7 @@ func volumeOf(of *corev1.PersistentVolume) object {
 	v := object{
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
-		shared: plan.ScopeOf(of) == plan.ScopeShared, size: moreOf(of.Spec.Capacity),
+		in:     uint8(slices.Index(scopes[:], plan.ScopeOf(of))), size: moreOf(of.Spec.Capacity),
 	}
 	if of.Spec.HostPath != nil {
 		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)

@@ -19,6 +19,8 @@ const (
 	deleteVolume              // if it is unchanged
 	writeStatus               // of a claim, if it is unchanged
 	writeCapacity             // of a volume object, if it is unchanged
+	writeTomb                 // if there is none
+	readTomb                  // from the API server
 	readLease                 // from the API server
 	onDisk                    // a call of daemon/volume
 )
@@ -29,12 +31,13 @@ func (k kind) local() bool {
 }
 
 // writes reports whether a step changes the API server's data.
-func (k kind) writes() bool { return k >= createVolume && k <= writeCapacity }
+func (k kind) writes() bool { return k >= createVolume && k <= writeTomb }
 
 var kindNames = map[kind]string{
 	getClaim: "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects", readLease: "reads the lease",
 	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
 	writeStatus: "writes the status of the claim of", writeCapacity: "writes the size of volume object",
+	writeTomb: "writes the tombstone of", readTomb: "reads the tombstone of",
 }
 
 // op is one step that the product's work asks for.

@@ -51,18 +51,19 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
 	"the API server writes more than before it was restored": "only the lease of a shared pool tells it",
-	"node %s goes":                           "one daemon is played, and its node stays",
-	"node %s is back":                        "one daemon is played, and its node stays",
-	"the API server is another cluster's":    "a second API server would be needed",
-	"the API server is the pools' own again": "a second API server would be needed",
+	"a pod on the other node writes to %s":                   "one node is played",
+	"node %s goes":                                           "one daemon is played, and its node stays",
+	"node %s is back":                                        "one daemon is played, and its node stays",
+	"the API server is another cluster's":                    "a second API server would be needed",
+	"the API server is the pools' own again":                 "a second API server would be needed",
 }
 
 // byItself is what the real kube-controller-manager has done already, or does.
 func byItself(*stage, state, int) error { return nil }
 
 func (st *stage) claimMade(before state, slot int) error {
-	if before.shared[slot] {
-		return errors.New("no claim of a shared pool is played on a real daemon")
+	if before.in[slot] != nodePool {
+		return errors.New("no claim of this pool is played on a real daemon")
 	}
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
 	c.Annotations = map[string]string{plan.SelectedNode: st.node}

@@ -23,7 +23,7 @@ import (
 // listers are what the watches brought.
 func (p *product) listers(self plan.Self) controller.Listers {
 	return controller.Listers{Claims: claims{p, self}, Classes: few[*storagev1.StorageClass]{
-		classNames[nodePool]: classObject(nodePool), classNames[sharedPool]: classObject(sharedPool),
+		classNames[nodePool]: classObject(nodePool), classNames[sharedPool]: classObject(sharedPool), classNames[everyPool]: classObject(everyPool),
 	}, Volumes: volumes{p}, Nodes: few[*corev1.Node]{self.Node: nodeObject(self.Node)}}
 }
 
@@ -43,7 +43,7 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 			return nil, false
 		}
 		object := claimObject(slot, a.claim)
-		return object, l.self.KeepClaim(object) || a.claim.shared && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object)
+		return object, l.self.KeepClaim(object) || a.claim.in != nodePool && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object)
 	}
 	return nil, false
 }

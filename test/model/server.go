@@ -18,6 +18,10 @@ func (e *etcd) serve(o op) response {
 		return e.grow(o.at, o.grow)
 	case writeCapacity:
 		return e.enlarge(o.at, o.with)
+	case writeTomb:
+		return response{yes: e.bury(o.at, o.with.retain)}
+	case readTomb:
+		return response{yes: e.tombs[o.at].exists, volume: object{retain: e.tombs[o.at].retain}}
 	}
 	return response{}
 }

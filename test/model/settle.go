@@ -16,12 +16,12 @@ var settlements = []invariant{
 
 func claimSettles(s *state, on onFile, cell int) string {
 	c, exists := s.api.claimOf(cell)
-	if !exists || s.consent[cell] || on.people { // of which the claim is told
+	if !exists || s.consent[on.node][cell] || on.people { // of which the claim is told
 		return ""
 	}
 	v := s.api.volumes[cell]
 	switch {
-	case !c.bound && !v.exists && s.fits(on):
+	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool:
 		return "its claim is bound, and its directory is " + on.place.Describe()
@@ -30,7 +30,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 }
 
 func keptInPlace(s *state, on onFile, cell int) string {
-	if v := s.api.volumes[cell]; v.exists && v.retain && s.wrote[cell] && !s.consent[cell] && on.place != inPool {
+	if v := s.api.volumes[cell]; v.exists && v.retain && s.wrote[on.node][cell] && !s.consent[on.node][cell] && on.place != inPool {
 		return "its policy is Retain, and its directory is " + on.place.Describe()
 	}
 	return ""
@@ -55,7 +55,7 @@ func nothingLeft(s *state, on onFile, cell int) string {
 		return "it is half removed"
 	case on.recorded && on.place == nowhere && !v.exists && !(claimed && c.bound):
 		return "a record has no directory"
-	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && (on.data == "" || s.off[cell] && s.consent[cell]):
+	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && s.unwanted(on, cell):
 		return "a directory that nothing wants is left"
 	}
 	return ""
@@ -140,19 +140,24 @@ func (w *worker) finish(s *state, node int, j job) {
 func (w *worker) unsettled(s *state) string {
 	for _, i := range settlements {
 		for cell := range cells {
-			if s.abandoned(s.poolOf(cell)) {
-				continue // until a node is back
-			}
-			if wrong := i.broken(s, w.on(s, cell), cell); wrong != "" {
-				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+			for node := range s.parts(cell) {
+				if s.abandoned(node, s.poolOf(cell)) {
+					continue // until a node is back
+				}
+				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
+					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+				}
 			}
 		}
 	}
 	return w.overdrawn(s, settledAccounts)
 }
 
-// abandoned reports whether each node that has a pool is gone.
-func (s *state) abandoned(pool int) bool {
+// abandoned reports whether each node is gone that has a pool, or a node with a pool's filesystem of its own.
+func (s *state) abandoned(part, pool int) bool {
+	if pool == everyPool {
+		return s.daemons[part].off
+	}
 	for node := range s.daemons {
 		if s.has(node, pool) && !s.daemons[node].off {
 			return false

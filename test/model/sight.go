@@ -14,8 +14,11 @@ type sight struct {
 
 // sees returns what a daemon knows after the watch brought a volume object.
 func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
-	if len(t.memories.value(memory).Begun) == 0 {
+	switch m := t.memories.value(memory); {
+	case v.exists && len(m.Begun) == 0:
 		return memory // nothing that an object could end
+	case !v.exists && !detached(m, cell):
+		return memory
 	}
 	v.version = 0
 	key := sight{memory, cell, v}
@@ -28,7 +31,11 @@ func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
 	c := p.controller(setting{})
 	p.stopped = true
 	c.Remember(t.memories.value(memory))
-	c.VolumeChanged(nil, volumeObject(cell, v))
+	if v.exists {
+		c.VolumeChanged(nil, volumeObject(cell, v))
+	} else {
+		c.VolumeChanged(volumeObject(cell, object{in: everyPool}), nil)
+	}
 	after = t.remember(c.Memory())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,5 +62,5 @@ func (t *tree) stays(v object) bool {
 // later returns what a daemon knows after a while: what it made just now it made long ago.
 func (t *tree) later(memory uint32) uint32 {
 	m := t.memories.value(memory)
-	return t.remember(controller.Memory{Begun: m.Begun, Unpublished: m.Unpublished, Promised: m.Promised})
+	return t.remember(controller.Memory{Begun: m.Begun, Unpublished: m.Unpublished, Promised: m.Promised, Detached: longDetached(m)})
 }

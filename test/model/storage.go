@@ -83,6 +83,10 @@ func (s storage) Retain(_ context.Context, _ mounts.Identity, pv string) error {
 	return s.ask("Retain", pv).err
 }
 
+func (s storage) Published(_ context.Context, _ mounts.Identity, pv string) error {
+	return s.ask("Published", pv).err
+}
+
 func (s storage) Purge(_ context.Context, _ mounts.Identity, pv string) (volume.Purged, error) {
 	return valueOf[volume.Purged](s.ask("Purge", pv))
 }

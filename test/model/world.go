@@ -13,11 +13,13 @@ const (
 	nodes = 2             // each with a daemon, as far as a world has them
 )
 
-// The pools: one of scope node, which only the first node has, and one of scope shared.
+// The pools: one of scope node, which only the first node has, one of scope shared, and one of scope every-node.
 const (
 	nodePool = iota
 	sharedPool
+	everyPool
 	pools
+	stores = pools + nodes - 1 // filesystems: the last pool has one on each node
 )
 
 // phase is a volume object's status.phase.
@@ -34,7 +36,7 @@ const (
 type claim struct {
 	exists bool
 	bound  bool
-	shared bool  // its class leads to the shared pool
+	in     uint8 // the pool that its class leads to
 	life   uint8 // which of those of its name
 	growth
 }
@@ -43,12 +45,12 @@ type claim struct {
 type object struct {
 	exists    bool
 	deleting  bool
-	finalizer bool // the product's
-	protected bool // the finalizer of pv-protection
-	retain    bool // the policy is Retain, else it is Delete
-	ref       bool // it names its claim
-	shared    bool // it is of scope shared
-	pattern   bool // its path has the other pattern
+	finalizer bool  // the product's
+	protected bool  // the finalizer of pv-protection
+	retain    bool  // the policy is Retain, else it is Delete
+	ref       bool  // it names its claim
+	in        uint8 // its pool
+	pattern   bool  // its path has the other pattern
 	phase     phase
 	size      more
 	version   uint8
@@ -58,6 +60,7 @@ type object struct {
 type etcd struct {
 	claims  [slots]claim
 	volumes [cells]object
+	tombs   [cells]tomb
 }
 
 // setting is what a process is started with.
@@ -85,14 +88,15 @@ type daemon struct {
 	run     uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
 	stays   uint8       // of which cells the watch brought that the volume is to stay, while it works
 	fenced  bool        // in that work the API server said that it leads
+	going   uint8       // cells of scope every-node of which it said in that work that their data is to go
 	elector elector
 }
 
 // state is the whole world at one moment.
 type state struct {
 	api     etcd
-	saved   uint32        // a backup of etcd (tree.etcds), 0 for none
-	disks   [pools]uint32 // what is on the pools' filesystems (disks.images)
+	saved   uint32         // a backup of etcd (tree.etcds), 0 for none
+	disks   [stores]uint32 // what is on the pools' filesystems (disks.images)
 	mounted [nodes][pools]bool
 	daemons [nodes]daemon
 	other   bool // the API server that daemons reach is another cluster's, which has nothing
@@ -101,14 +105,15 @@ type state struct {
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
 	revision uint8
-	rogue    bool         // a directory in the shared pool was moved or removed by work for which no lease was confirmed
-	last     uint8        // the node whose daemon moved last, while one is in the middle of its work
-	names    uint8        // that claims have in this world
-	shared   [slots]bool  // the class of a name's claims leads to the shared pool
-	used     [slots]uint8 // how many claims of each name there were
-	wrote    [cells]bool  // a pod wrote to the volume
-	off      [cells]bool  // the daemon took its finalizer off the object, with policy Delete and without its claim
-	consent  [cells]bool  // and then the object was deleted
+	rogue    bool               // a directory in the shared pool was moved or removed by work for which no lease was confirmed
+	last     uint8              // the node whose daemon moved last, while one is in the middle of its work
+	names    uint8              // that claims have in this world
+	in       [slots]uint8       // the pool that the class of a name's claims leads to
+	used     [slots]uint8       // how many claims of each name there were
+	wrote    [nodes][cells]bool // a pod wrote to the volume, on this node if each has a directory of it
+	off      [cells]bool        // the daemon took its finalizer off the object, with policy Delete and without its claim
+	consent  [nodes][cells]bool // and then the object was deleted; of scope every-node as decides has it
+	kept     [cells]bool        // of scope every-node: the finalizer went with policy Retain
 	left     [budgets]uint8
 }
 
@@ -190,15 +195,12 @@ func numberOf(pv string) int {
 
 // poolOf is the pool of a cell.
 func (s *state) poolOf(cell int) int {
-	if s.shared[cell/lives] {
-		return sharedPool
-	}
-	return nodePool
+	return int(s.in[cell/lives])
 }
 
 // concerns reports whether a node's daemon has to do with a cell.
 func (s *state) concerns(node, cell int) bool {
-	return s.daemons[node].exists && (node == 0 || s.poolOf(cell) == sharedPool)
+	return s.daemons[node].exists && (node == 0 || s.poolOf(cell) != nodePool)
 }
 
 // busy reports whether a daemon is at work.

@@ -10,6 +10,7 @@ type world struct {
 	names   int
 	archive bool  // on_delete, when it begins
 	shared  int   // how many of the names are of claims in the shared pool, which two nodes have then
+	every   int   // how many of the others are of claims in the pool of scope every-node, which two nodes have then
 	people  bool  // there is a directory of people under a volume's name
 	room    uint8 // how many units each pool can promise, 0: any number
 	steady  bool  // no call to the disk fails
@@ -21,9 +22,9 @@ func (w world) first() state {
 	s.mounted[0][nodePool] = true
 	for node := range s.daemons {
 		d := &s.daemons[node]
-		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.shared > 0, w.archive, w.room
+		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.shared+w.every > 0, w.archive, w.room
 		d.steady = w.steady
-		s.mounted[node][sharedPool] = w.shared > 0
+		s.mounted[node][sharedPool], s.mounted[node][everyPool] = w.shared > 0, w.every > 0
 		if d.exists {
 			d.starts(s.mounted[node])
 		}
@@ -32,7 +33,12 @@ func (w world) first() state {
 		s.people, s.disks[nodePool] = true, takenImage
 	}
 	for slot := range slots {
-		s.shared[slot] = slot < w.shared
+		switch {
+		case slot < w.shared:
+			s.in[slot] = sharedPool
+		case slot < w.shared+w.every:
+			s.in[slot] = everyPool
+		}
 		s.used[slot] = uint8(lives)
 		if slot < w.names {
 			s.used[slot] = uint8(lives - w.claims)
@@ -42,7 +48,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, twoNodes, largest)
+var worlds = slices.Concat(oneNode, growing, twoNodes, everyNode, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{
