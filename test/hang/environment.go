@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
@@ -19,10 +20,13 @@ const fast = "fast"
 type environment struct {
 	*harness.Environment
 	pools  []*pool
+	fast   string // directory of the pool that goes on
 	doomed hosttest.Image
 	dir    string // of the pool to be yanked
 	number int    // of rounds
 	slack  time.Duration
+
+	service *csinode.Service
 }
 
 // pool is one that hangs.
@@ -37,6 +41,7 @@ type pool struct {
 func build(ctx context.Context, p *harness.Program, slack time.Duration) *environment {
 	e := &environment{Environment: harness.Start(ctx, p, harness.Options{Metrics: true}), slack: slack}
 	at := filepath.Join(hosttest.Dir(p), fast)
+	e.fast = at
 	e.add(ctx, fast, at, func() { hosttest.Mkfs(p, "ext4", 512).Mount(p, at) })
 	e.dir = filepath.Join(hosttest.Dir(p), "yanked")
 	e.doomed = hosttest.Mkfs(p, "ext4", 32)
@@ -52,6 +57,7 @@ func build(ctx context.Context, p *harness.Program, slack time.Duration) *enviro
 	}
 	p.Say("starting the daemon with %d pools", len(calls)+2)
 	p.Must(e.Run(p.Soon()), "starting the daemon")
+	e.serve()
 	p.Cleanup(func() error { // before the daemon is stopped, which could not end else
 		for _, hung := range e.pools {
 			hung.fs.Stop(hung.dir)

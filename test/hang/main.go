@@ -11,6 +11,10 @@
 // and every claim and every removal that waited goes through, and nothing else is there. One second is
 // given on top of what is promised; in the short form, which runs beside whatever else a machine does, 15.
 //
+// Kubelet's calls of the node service come at the same time: those for the statistics of a volume that a pod has in each hung pool
+// get a response within the deadline and leave no thread each, pods of the other pool begin, those of the hung ones end, and
+// the service is stopped and started. Once the storage responds pods begin there again.
+//
 // First the calls hang all at once, in a pool each, and a process that waits can be killed, as on NFS. Then,
 // unless -short, one after the other, and in the end in a way that no signal ends, as a disk's driver
 // does: then the daemon's own threads are all gone after SIGTERM, and what the kernel holds is not.

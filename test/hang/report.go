@@ -29,6 +29,9 @@ type round struct {
 	stuck   int // threads that the kernel held at the end
 	back    time.Duration
 	settled time.Duration
+
+	threads    int           // that the node service has more after kubelet's calls
+	serviceEnd time.Duration // of the node service
 }
 
 func (r *report) print(p *harness.Program) {
@@ -40,10 +43,10 @@ func (r *report) print(p *harness.Program) {
 		}
 	}
 	fmt.Printf("\nbeside the hang; the other pool's claims took %.2f s without it\n", r.alone.Seconds())
-	fmt.Printf("  %-52s %8s %6s %6s %7s %8s %6s %6s %8s\n", "hangs", "claims", "ratio", "beats", "pause", "SIGTERM", "stuck", "back", "settled")
+	fmt.Printf("  %-52s %8s %6s %6s %7s %8s %6s %6s %8s %12s\n", "hangs", "claims", "ratio", "beats", "pause", "SIGTERM", "stuck", "back", "settled", "csi: threads")
 	for _, rd := range r.rounds {
-		fmt.Printf("  %-52s %7.2fs %6.2f %6d %6.1fs %7.2fs %6d %5.1fs %7.1fs\n", rd.what, rd.beside.Seconds(),
-			rd.beside.Seconds()/r.alone.Seconds(), rd.beats, rd.pause.Seconds(), rd.end.Seconds(), rd.stuck, rd.back.Seconds(), rd.settled.Seconds())
+		fmt.Printf("  %-52s %7.2fs %6.2f %6d %6.1fs %7.2fs %6d %5.1fs %7.1fs %+12d\n", rd.what, rd.beside.Seconds(),
+			rd.beside.Seconds()/r.alone.Seconds(), rd.beats, rd.pause.Seconds(), rd.end.Seconds(), rd.stuck, rd.back.Seconds(), rd.settled.Seconds(), rd.threads)
 	}
 	if r.looked > 0 {
 		r.printLooks()

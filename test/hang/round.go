@@ -18,21 +18,22 @@ import (
 
 // Kinds of faults.
 const (
-	notClosed   = "gates that were not closed within the deadline"
-	notTold     = "claims that were not told"
-	otherPool   = "claims of the other pool that were not made"
-	notFed      = "times when the watchdog was not fed"
-	grown       = "things that grew over the looks"
-	slowEnd     = "shutdowns that took too long"
-	noStart     = "starts beside the hang that failed"
-	notBack     = "pools that did not come back by themselves"
-	notSettled  = "claims and removals that did not go through"
-	wrongPools  = "pools with too much or too little in them"
-	notNoticed  = "yanked disks that were not noticed"
-	nothingDone = "rounds in which nothing hung"
+	notClosed     = "gates that were not closed within the deadline"
+	notTold       = "claims that were not told"
+	otherPool     = "claims of the other pool that were not made"
+	notFed        = "times when the watchdog was not fed"
+	grown         = "things that grew over the looks"
+	slowEnd       = "shutdowns that took too long"
+	noStart       = "starts beside the hang that failed"
+	notBack       = "pools that did not come back by themselves"
+	notSettled    = "claims and removals that did not go through"
+	wrongPools    = "pools with too much or too little in them"
+	notNoticed    = "yanked disks that were not noticed"
+	podsNotServed = "pods with volumes that the node service did not serve in time"
+	nothingDone   = "rounds in which nothing hung"
 )
 
-var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongPools, notNoticed, nothingDone}
+var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noStart, notBack, notSettled, wrongPools, notNoticed, podsNotServed, nothingDone}
 
 // warmUp makes claims in the other pool while nothing hangs.
 func (e *environment) warmUp(ctx context.Context, r *report, claims int) {
@@ -57,6 +58,7 @@ func (e *environment) round(ctx context.Context, r *report, pools []*pool, killa
 		e.make(ctx, p, e.claim(p, "goner"))
 		e.fill(p, e.claim(p, "goner"))
 	}
+	e.begin(ctx, pools)
 	rd := &round{what: what}
 	beats := e.Daemon.Beats()
 	var beside sync.WaitGroup
@@ -70,12 +72,17 @@ func (e *environment) round(ctx context.Context, r *report, pools []*pool, killa
 	if o.looks > 0 {
 		e.look(ctx, r, pools, o.looks)
 	}
+	e.pods(rd, pools)
+	if killable {
+		e.restart(rd)
+	}
 	rd.beats, rd.pause = e.Daemon.Beats()-beats, e.Daemon.LongestPause()
 	if rd.pause >= rig.WatchdogInterval {
 		e.Fault(notFed, "%s: not for %s", what, rd.pause)
 	}
 	e.end(rd, pools, killable)
 	e.recover(ctx, rd, pools)
+	e.again(pools)
 	r.rounds = append(r.rounds, rd)
 }
 

@@ -56,8 +56,15 @@ func (p *pods) run(ctx context.Context) {
 
 // pod begins once and ends.
 func (p *pods) pod(pod, pv string) {
-	err := p.service.Publish(p.Soon(), pod, csinode.Of(pv, name, filepath.Join(p.fixture.mount, pv)))
-	p.judge(pod, pv, err)
+	p.judge(pod, pv, p.begin(pod, pv))
+	p.finish(pod, pv)
+}
+
+func (p *pods) begin(pod, pv string) error {
+	return p.service.Publish(p.Soon(), pod, csinode.Of(pv, name, filepath.Join(p.fixture.mount, pv)))
+}
+
+func (p *pods) finish(pod, pv string) {
 	if err := p.service.Unpublish(p.Soon(), pod, pv); err != nil {
 		p.blame("the end of %s: %v", pod, err)
 	}
@@ -73,7 +80,7 @@ func (p *pods) judge(pod, pv string, err error) {
 		if err != nil || string(data) != pv {
 			p.blame("%s has %q in place of %s, %v", pod, data, pv, err)
 		}
-	case code != codes.FailedPrecondition && code != codes.Unavailable:
+	case code != codes.FailedPrecondition && code != codes.Unavailable && code != codes.DeadlineExceeded: // the last on a busy machine
 		p.blame("%s: %v", pod, err)
 	}
 	if code == codes.OK {
@@ -96,11 +103,14 @@ func (p *pods) end() {
 	if p.mounted == 0 || refused == 0 {
 		p.Fault(harness.NothingProven, "%d volumes were mounted for pods, and %d refused", p.mounted, refused)
 	}
-	for _, pv := range p.volumes {
-		p.pod("after-"+pv, pv)
-	}
-	if p.refusals() != refused {
-		p.Fault(wrongMount, "pods are refused once the pool is mounted: %v", p.refused)
+	for _, pv := range p.volumes { // kubelet asks again
+		var err error
+		late := harness.Eventually(p.Soon(), func() bool { err = p.begin("after", pv); return err == nil })
+		if late != nil {
+			p.Fault(wrongMount, "a pod is refused once the pool is mounted: %v", err)
+		}
+		p.judge("after", pv, err)
+		p.finish("after", pv)
 	}
 	for _, one := range p.wrong {
 		p.Fault(wrongMount, "%s", one)
