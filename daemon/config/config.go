@@ -73,7 +73,7 @@ type Config struct {
 	// PublishCapacity: the scheduler is told what each class can still get on this node.
 	PublishCapacity bool
 	// ActOnSelectedNode: a claim is provisioned as soon as the scheduler chose this node for it, before
-	// kube-controller-manager asks a provisioner.
+	// kube-controller-manager asks a provisioner, if no volume is kept for it.
 	ActOnSelectedNode bool
 	// KubeletRoot is kubelet's --root-dir, absolute and clean. Its own configuration is not read.
 	KubeletRoot string
@@ -137,14 +137,15 @@ type Pool struct {
 // and the pools, for which there is no default.
 func Default() Config {
 	return Config{
-		Provisioner:     "hostpath-provisioner",
-		Kubeconfig:      "/etc/hostpath-provisioner/kubeconfig",
-		Namespace:       "hostpath-provisioner",
-		Metrics:         "127.0.0.1:9812",
-		Confine:         true,
-		KubeletRoot:     "/var/lib/kubelet",
-		VolumeMetrics:   1000,
-		PublishCapacity: true,
+		Provisioner:       "hostpath-provisioner",
+		Kubeconfig:        "/etc/hostpath-provisioner/kubeconfig",
+		Namespace:         "hostpath-provisioner",
+		Metrics:           "127.0.0.1:9812",
+		Confine:           true,
+		KubeletRoot:       "/var/lib/kubelet",
+		VolumeMetrics:     1000,
+		PublishCapacity:   true,
+		ActOnSelectedNode: true,
 	}
 }
 

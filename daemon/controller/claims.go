@@ -51,6 +51,9 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Dur
 		if wait := c.inFlight.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
 		}
+		if may, err := c.mayProvision(ctx, claim); err != nil || !may {
+			return 0, err
+		}
 		return c.provision(ctx, h, facts)
 	case plan.Wait:
 		if wait := w.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {

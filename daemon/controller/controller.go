@@ -74,6 +74,7 @@ type Controller struct {
 	nodes    nodeCount
 	classes  classOwners
 	driver   driver
+	kept     *keptVolumes
 	stagger  stagger
 	binding  *binding.Warner
 	expander *expansion.Expander
@@ -109,7 +110,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2}}
+	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2}, kept: newKeptVolumes()}
 	c.binding = binding.New(binding.Options{
 		API: o.API, Events: o.Events, Log: o.Log, Allow: c.mayWarn,
 		Classes: func() []*storagev1.StorageClass { return c.Listers.Classes.List() },

@@ -43,6 +43,8 @@ type Reader interface {
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	// EachVolume reads all volume objects of the cluster.
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
+	// FewVolumes reads the volume objects of the cluster, of more than limit only some. all reports whether these were all.
+	FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error)
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
 	// EventLastWritten returns when an event was written last, by any daemon, and its message; the zero time is never.

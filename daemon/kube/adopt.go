@@ -24,6 +24,14 @@ func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVo
 	return each(ctx, source, visit)
 }
 
+// FewVolumes reads the volume objects of the cluster as they are at the time of the call or later, in one page: of more than limit only
+// some. It reports whether visit was called with all.
+func (c *Client) FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error) {
+	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
+	next, err := eachOfPage(ctx, source, metav1.ListOptions{Limit: limit}, visit)
+	return err == nil && next == "", err
+}
+
 // EachPod reads the pods that a field selector leaves, a page at a time: of one namespace, or of all
 // if it is empty.
 func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error {
@@ -68,26 +76,32 @@ func (r *leaderRecord) spec() coordinationv1.LeaseSpec {
 
 func each[T any](ctx context.Context, from *source, visit func(T)) error {
 	for options := (metav1.ListOptions{Limit: defaultTimings.pageSize}); ; {
-		page, err := from.List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", from.resource, err)
-		}
-		if err := meta.EachListItem(page, func(o runtime.Object) error {
-			if item, ok := o.(T); ok {
-				visit(item)
-			}
-			return nil
-		}); err != nil {
-			return fmt.Errorf("list %s: %w", from.resource, err)
-		}
-		about, err := meta.ListAccessor(page)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", from.resource, err)
-		}
-		if options.Continue = about.GetContinue(); options.Continue == "" {
-			return nil
+		next, err := eachOfPage(ctx, from, options, visit)
+		if options.Continue = next; err != nil || next == "" {
+			return err
 		}
 	}
+}
+
+// eachOfPage reads one page. next is where the next one begins, "" if there is none.
+func eachOfPage[T any](ctx context.Context, from *source, options metav1.ListOptions, visit func(T)) (next string, err error) {
+	page, err := from.List(ctx, options)
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", from.resource, err)
+	}
+	if err := meta.EachListItem(page, func(o runtime.Object) error {
+		if item, ok := o.(T); ok {
+			visit(item)
+		}
+		return nil
+	}); err != nil {
+		return "", fmt.Errorf("list %s: %w", from.resource, err)
+	}
+	about, err := meta.ListAccessor(page)
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", from.resource, err)
+	}
+	return about.GetContinue(), nil
 }
 
 // GetNode requests a node from the API server. It returns nil without an error if the node does not exist.

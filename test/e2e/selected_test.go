@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,9 +43,6 @@ func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	return pv
 }
 
-// early has the daemon act on selected-node, before it starts.
-func (h *host) early() *host { return h.configureFirst("act_on_selected_node = true") }
-
 // replaceClass puts a class of this provisioner in the place of another one of the same name.
 func (w *environment) replaceClass(name, provisioner string) {
 	w.Helper()
@@ -53,11 +52,10 @@ func (w *environment) replaceClass(name, provisioner string) {
 	w.Must(err)
 }
 
-// Where the daemon was not told to act on selected-node, nothing is made before kube-controller-manager asks: it would bind the
-// claim to a volume that is kept for it, and no provisioner.
+// Where the daemon was told not to act on selected-node, nothing is made before kube-controller-manager asks.
 func TestNothingBeforeItIsAskedFor(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").run()
+	h := w.newHost("a").configureFirst("act_on_selected_node = false").run()
 	class, here := w.Class("c", wait), annotate(selectedNode, h.node)
 	const asked = "volume.kubernetes.io/storage-provisioner"
 	waits := w.claim("waits", class, "1Mi", here)
@@ -78,7 +76,7 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 // to have in it, whoever wrote the node on it. They get theirs, or a refusal, when they are asked for.
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	ours, others, atOnce := w.Class("ours", wait), w.Class("others", wait, func(c *storagev1.StorageClass) { c.Provisioner = "example.com/other" }), w.Class("at-once", immediate)
 	replaced := w.Class("replaced", wait)
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
@@ -131,8 +129,8 @@ func TestSelectedNode(t *testing.T) {
 	t.Logf("class %s came after its claim", late)
 }
 
-// onlyVolumes wants these volumes and no others, in the cluster and in the pool.
-func (w *environment) onlyVolumes(h *host, want []string) {
+// onlyVolumes wants these volumes and no others, in the cluster and, but for those of no provisioner, in the pool.
+func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	w.Helper()
 	all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{})
 	w.Must(err)
@@ -141,9 +139,9 @@ func (w *environment) onlyVolumes(h *host, want []string) {
 		names = append(names, pv.Name)
 	}
 	slices.Sort(names)
-	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		w.Errorf("the volumes are %q, want %q", names, want)
+	expected := slices.Sorted(slices.Values(slices.Concat(want, byHand)))
+	if !slices.Equal(names, expected) {
+		w.Errorf("the volumes are %q, want %q", names, expected)
 	}
 	for _, name := range want {
 		tree = append(tree, pool.Of(name)...)
@@ -162,7 +160,7 @@ func (w *environment) get(claim string) *corev1.PersistentVolumeClaim {
 // directory of another one.
 func TestSelectedNodeChanges(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	a, b := w.newHost("a").early().run(), w.newHost("b").early().run()
+	a, b := w.newHost("a").run(), w.newHost("b").run()
 	class := w.Class("c", wait)
 	trees := map[string][]string{}
 	var claims []*corev1.PersistentVolumeClaim
@@ -188,7 +186,7 @@ func TestSelectedNodeChanges(t *testing.T) {
 // is done by hand here.
 func TestClaimBoundElsewhere(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	class := w.Class("c", wait)
 	full := w.boundElsewhere(h, "full", class, func(pv *corev1.PersistentVolume) {
 		w.Must(os.WriteFile(filepath.Join(h.mount, pv.Name, "data"), nil, 0o600))
@@ -223,7 +221,7 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 // claim has one volume, and of the daemon's only those are left that a claim has.
 func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	class := w.Class("c", wait)
 	directory := corev1.HostPathDirectory
 	for i := range 12 {
@@ -253,4 +251,55 @@ func TestPreBound(t *testing.T) {
 		w.Must(err)
 		return len(all.Items) == len(ours)
 	})
+}
+
+// A volume is kept for a claim of a StatefulSet, on another node than the scheduler chose before kube-controller-manager bound
+// the two: there is no second volume, which the claim could get in place of the one with its data.
+func TestVolumeKeptForAClaim(t *testing.T) {
+	w := newEnvironmentUnbound(t)
+	h := w.newHost("a").run()
+	class, here := w.Class("c", wait), annotate(selectedNode, h.node)
+	var byHand []string
+	var kept []*corev1.PersistentVolumeClaim
+	for i, phase := range []corev1.PersistentVolumePhase{corev1.VolumePending, corev1.VolumeAvailable, corev1.VolumeReleased} {
+		name := fmt.Sprint("data-", i)
+		byHand = append(byHand, w.keptFor(name, class, phase).Name)
+		kept = append(kept, w.claim(name, class, "1Mi", here))
+	}
+	first := w.made(w.claim("other", class, "1Mi", here))
+	w.made(w.claim("last", class, "1Mi", here)) // what came before it was looked at
+	want := []string{first.Name, w.made(w.get("last")).Name}
+	_, _, err := h.Stop(w.Soon())
+	w.Must(err)
+	w.onlyVolumes(h, want, byHand...)
+
+	h.run()
+	w.made(w.claim("after", class, "1Mi", here))
+	for _, c := range kept {
+		if _, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, "pvc-"+string(c.UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("claim %s, after a start: %v", c.Name, err)
+		}
+	}
+	w.annotateClaim("data-0", "volume.kubernetes.io/storage-provisioner", w.Provisioner) // the kept one does not fit it, say
+	w.made(kept[0])
+}
+
+// keptFor makes a volume of no provisioner, on no node of the test, for the claim of this name.
+func (w *environment) keptFor(claim, class string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	w.Helper()
+	volumes := w.Client().CoreV1().PersistentVolumes()
+	pv, err := volumes.Create(w.Ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-kept-" + claim},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: class, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: claim},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/kept"}},
+		},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	pv.Status.Phase = phase
+	pv, err = volumes.UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{})
+	w.Must(err)
+	return pv
 }
