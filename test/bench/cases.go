@@ -20,12 +20,12 @@ const (
 	caseBurst   = "burst"   // all claims are annotated as fast as the driver can, while the process runs
 )
 
-// Of these the first three watch the daemon's own part.
-var allCases = []string{caseBacklog, caseSingle, caseBurst, caseCluster}
+// Of these the first four watch the daemon's own part.
+var allCases = []string{caseBacklog, caseSingle, caseBurst, casePurge, caseCluster}
 
-// ownCases are those of the chosen cases in which kube-controller-manager binds nothing.
+// ownCases are those of the chosen cases in which there are claims, and kube-controller-manager binds none.
 func (b *bench) ownCases() []string {
-	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool { return kase == caseCluster })
+	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool { return kase == caseCluster || kase == casePurge })
 }
 
 // measure runs every contender and case, interleaved, so that what changes on the machine meanwhile

@@ -54,11 +54,11 @@ func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpo
 	return f, a.namespace(ctx, name)
 }
 
-// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize.
-func (b *bench) mkfs(dir string) hosttest.Image {
+// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize. ext4 are further arguments for that one.
+func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
 	var args []string
 	if b.fs == "ext4" {
-		args = []string{"-E", "lazy_itable_init=0,lazy_journal_init=0"}
+		args = append([]string{"-E", "lazy_itable_init=0,lazy_journal_init=0"}, ext4...)
 	}
 	if b.disk == "" {
 		return hosttest.Mkfs(b, b.fs, poolMiB, args...)

@@ -21,6 +21,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == floorCommand {
 		os.Exit(floorMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == purgeCommand {
+		os.Exit(purgeMain(os.Args[2:]))
+	}
 	os.Exit(harness.Main("bench", parseOptions, run))
 }
 
@@ -37,6 +40,11 @@ func run(ctx context.Context, p *harness.Program, o options) {
 func (b *bench) all(ctx context.Context) error {
 	if len(b.ownCases()) > 0 {
 		if err := b.ownPart(ctx); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(b.cases, casePurge) {
+		if err := b.measurePurge(ctx); err != nil {
 			return err
 		}
 	}
