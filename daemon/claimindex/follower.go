@@ -16,6 +16,8 @@ type API interface {
 	WatchClaimIndex(ctx context.Context, seen func(identity string))
 	// AuditClaims reads all claims, labels those that were missed, and reports whether the index is whole then.
 	AuditClaims(ctx context.Context, selection Selection) (whole bool, labelled int, err error)
+	// TryClaimPolicy reports whether the API server labels claims, for which it reads a few of them.
+	TryClaimPolicy(ctx context.Context) (labels bool, err error)
 	NodeCount(ctx context.Context) (int, error)
 }
 
@@ -32,6 +34,8 @@ type Follower struct {
 	Keep  func(identity string)                     // is called with the identity of an index that was found whole
 	Use   func(index bool)                          // is called for each change, and once at the start: whether the claims are to be had by their label
 	Told  func(whole bool, labelled int, err error) // is called with what an audit found
+
+	full time.Time // when all claims are to be read; before that a few of them tell whether the API server labels them
 }
 
 const (
@@ -43,6 +47,9 @@ const (
 	auditSoon   = 15 * time.Minute // after a start with an index that was whole before
 	auditAgain  = 2 * time.Hour
 	auditFailed = 10 * time.Minute
+	// nodesOfPace: in a larger cluster each daemon reads all claims less often, so that what its API server does for that grows with the
+	// claims and not with claims times nodes. A claim without its label is found by whichever daemon reads it first.
+	nodesOfPace = 100
 )
 
 // Run follows until ctx ends.
@@ -74,24 +81,24 @@ func (f *Follower) Run(ctx context.Context) {
 			use(false)
 			continue
 		}
-		whole, labelled, err := f.AuditClaims(ctx, SelectionOf(f.Self))
+		whole, labelled, err := f.audit(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		f.Told(whole, labelled, err)
-		due.Reset(f.judge(seen, identity, whole && !(using && labelled > 0), err, use))
+		due.Reset(f.judge(ctx, seen, identity, whole && !(using && labelled > 0), err, use))
 	}
 }
 
 // judge uses what an audit found, and returns when the next is due.
-func (f *Follower) judge(seen chan string, identity string, whole bool, err error, use func(bool)) time.Duration {
+func (f *Follower) judge(ctx context.Context, seen chan string, identity string, whole bool, err error, use func(bool)) time.Duration {
 	switch {
 	case err != nil:
 		return retryAfter
 	case len(seen) > 0: // the index changed meanwhile
 		return settle
 	case !whole:
-		f.Whole = ""
+		f.Whole, f.full = "", time.Time{}
 		f.Keep("")
 		use(false)
 		return auditFailed
@@ -101,19 +108,45 @@ func (f *Follower) judge(seen chan string, identity string, whole bool, err erro
 		f.Keep(identity)
 	}
 	use(true)
-	return auditAgain/2 + rand.N(auditAgain/2)
+	return f.again(ctx, auditAgain)
+}
+
+// audit reads all claims if that is due, and else tries whether the API server labels them.
+func (f *Follower) audit(ctx context.Context) (whole bool, labelled int, err error) {
+	if time.Now().Before(f.full) {
+		whole, err = f.TryClaimPolicy(ctx)
+		return whole, 0, err
+	}
+	return f.AuditClaims(ctx, SelectionOf(f.Self))
+}
+
+// again returns when the next audit is due: between half of a time and the whole.
+func (f *Follower) again(ctx context.Context, most time.Duration) time.Duration {
+	wait := most/2 + rand.N(most/2)
+	if !time.Now().Before(f.full) {
+		_, pace := f.cluster(ctx)
+		f.full = time.Now().Add(wait * pace)
+	}
+	return min(wait, time.Until(f.full))
+}
+
+// cluster returns how many nodes there are, and how many times longer the pauses of the full audits are for that.
+func (f *Follower) cluster(ctx context.Context) (nodes int, pace time.Duration) {
+	nodes, err := f.NodeCount(ctx)
+	if err != nil {
+		nodes = nodesOfPace
+	}
+	return nodes, time.Duration(max(1, nodes/nodesOfPace))
 }
 
 // firstAudit is when an index is audited first. The daemons of a cluster do not do that all at once.
 func (f *Follower) firstAudit(ctx context.Context, identity string) time.Duration {
+	f.full = time.Time{}
 	if identity == f.Whole {
-		return auditSoon/2 + rand.N(auditSoon/2)
+		return f.again(ctx, auditSoon)
 	}
-	nodes, err := f.NodeCount(ctx)
-	if err != nil {
-		nodes = 100
-	}
-	return settle + plan.StaggerDelay(identity, f.Self.Node, nodes, auditSpan)
+	nodes, pace := f.cluster(ctx)
+	return settle + plan.StaggerDelay(identity, f.Self.Node, nodes, auditSpan*pace)
 }
 
 // watch returns a channel with the last identity that was seen, which begins with "" if there is no policy.

@@ -55,6 +55,13 @@ func (s *server) AuditClaims(context.Context, Selection) (bool, int, error) {
 	return s.whole, s.missed, s.down
 }
 
+func (s *server) TryClaimPolicy(context.Context) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprint(&s.did, " try")
+	return s.whole, s.down
+}
+
 func (s *server) NodeCount(context.Context) (int, error) { return s.nodes, nil }
 
 // following runs a Follower, and returns what it did since it was asked last.
@@ -105,6 +112,12 @@ func TestFollower(t *testing.T) {
 		{"an audit that fails", "", &server{policy: true, whole: true}, []step{
 			{nil, 0, "look use(false)"}, {func(s *server) { s.down = errors.New("down") }, settle, "audit"},
 			{func(s *server) { s.down = nil }, retryAfter, "audit keep(one) use(true)"}}},
+		{"500 nodes", "one", &server{policy: true, whole: true, nodes: 500}, []step{
+			{nil, 0, "look use(true)"}, {nil, auditSoon, "try"}, {nil, 4 * auditSoon, "audit"}}},
+		{"500 nodes, not in force", "one", &server{policy: true, nodes: 500}, []step{
+			{nil, 0, "look use(true)"}, {nil, auditSoon, "try keep() use(false)"}, {nil, auditFailed, "audit keep()"}}},
+		{"500 nodes, a new index", "", &server{policy: true, whole: true, nodes: 500}, []step{
+			{nil, 0, "look use(false)"}, {nil, 50*auditSpan + settle, "audit keep(one) use(true)"}}},
 		{"removed during an audit", "", &server{policy: true, whole: true}, []step{
 			{nil, 0, "look use(false)"}, {func(s *server) { s.during = func() { s.during = nil; s.seen("") } }, settle, "audit"}, {nil, auditAgain, ""}}},
 	} {
@@ -131,19 +144,20 @@ type step struct {
 	want   string
 }
 
-// The daemons of a cluster do not all read its claims at once.
+// The daemons of a cluster do not all read its claims at once, and in a large one each does so less often.
 func TestFirstAuditsAreSpread(t *testing.T) {
+	const span = 5 * auditSpan // 500 nodes are five times nodesOfPace
 	early := 0
 	for i := range 500 {
 		f := Follower{API: &server{nodes: 500}, Self: plan.Self{Node: fmt.Sprint("node-", i)}}
 		switch wait := f.firstAudit(t.Context(), "one"); {
-		case wait < settle || wait > settle+10*auditSpan:
+		case wait < settle || wait > settle+10*span:
 			t.Fatalf("node %d waits %s", i, wait)
-		case wait < settle+auditSpan:
+		case wait < settle+span:
 			early++
 		}
 	}
 	if early < 1 || early > 20 {
-		t.Errorf("%d of 500 in the first %s", early, auditSpan)
+		t.Errorf("%d of 500 in the first %s", early, span)
 	}
 }

@@ -76,6 +76,12 @@ func claimObjects[T Object](c *Client, resource string, empty runtime.Object, on
 // examples is how many claims are tried: one of them is probably still there.
 const examples = 8
 
+// TryClaimPolicy reports whether the API server labels claims, of which it reads a few. It is false where there is none.
+func (c *Client) TryClaimPolicy(ctx context.Context) (labels bool, err error) {
+	labels, _, err = c.triesLabels(ctx)
+	return labels, err
+}
+
 // AuditMost is how many claims one audit labels.
 const AuditMost = 10000
 
@@ -111,11 +117,11 @@ func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection
 // gone reports whether an error says that a claim does not exist any more, or is another one now.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// labelsClaims reports whether the API server writes the policy's value over another one, in a request that changes nothing. Claims of
-// examples may be gone.
-func (c *Client) labelsClaims(ctx context.Context, examples []*corev1.PersistentVolumeClaim) (bool, error) {
+// labelsClaims reports whether the API server writes the policy's value over another one, in a request that changes nothing. Some of the
+// claims may be gone.
+func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolumeClaim) (bool, error) {
 	const forged = "forged"
-	for _, claim := range examples {
+	for _, claim := range of {
 		now, err := c.labelClaim(ctx, claim, forged, metav1.DryRunAll)
 		switch {
 		case gone(err):

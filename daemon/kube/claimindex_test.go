@@ -37,7 +37,14 @@ func TestAuditClaims(t *testing.T) {
 			t.Errorf("whole %t, %d labelled, %v; want %t and %d", whole, labelled, err, wantWhole, wantLabelled)
 		}
 	}
+	try := func(want bool) {
+		t.Helper()
+		if labels, err := c.TryClaimPolicy(ctx); labels != want || err != nil {
+			t.Errorf("a try: %t, %v; want %t", labels, err, want)
+		}
+	}
 	audit(false, 0) // there is no claim
+	try(false)
 	ns, err := own.NewNamespace(ctx, "audit")
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +58,7 @@ func TestAuditClaims(t *testing.T) {
 		}
 	}
 	audit(false, 0)
+	try(false)
 	if has, err := c.HasClaimPolicy(ctx); has || err != nil {
 		t.Errorf("a policy: %t, %v", has, err)
 	}
@@ -78,6 +86,7 @@ func TestAuditClaims(t *testing.T) {
 		}
 	}
 	audit(true, 0)
+	try(true)
 	want := map[string]string{"a": "", "b": "ours"}
 	all, err := claims.List(ctx, metav1.ListOptions{LabelSelector: claimindex.Label})
 	if err != nil || len(all.Items) != len(want) {
@@ -96,6 +105,9 @@ func TestAuditClaims(t *testing.T) {
 	})
 	if _, _, err := c.AuditClaims(ctx, selection); err == nil {
 		t.Error("what could not be tried is found whole")
+	}
+	if _, err := c.TryClaimPolicy(ctx); err == nil {
+		t.Error("what could not be tried labels claims")
 	}
 	if err := own.Client().AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(ctx, claimindex.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
