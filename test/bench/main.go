@@ -49,7 +49,7 @@ func (b *bench) all(ctx context.Context) error {
 		}
 	}
 	if slices.Contains(b.cases, caseCluster) {
-		fmt.Fprintf(b.out, "\n%s, pools on loop %s in %s, the control plane's components with their own limits,\none control plane for each run\n\n", machine(), b.fs, b.place())
+		fmt.Fprintf(b.out, "\n%s, pools on loop %s in %s, the control plane's components with their own limits,\none control plane for each run\n\n", harness.Machine(), b.fs, b.place())
 		if err := b.measureCluster(ctx); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (b *bench) all(ctx context.Context) error {
 
 // ownPart measures what is left of the time when kube-controller-manager binds nothing.
 func (b *bench) ownPart(ctx context.Context) error {
-	fmt.Fprintf(b.out, "%s, pools on loop %s in %s, kube-controller-manager's volume binder off,\nno garbage collected by the control plane within a case: its rates are higher than a user's, the ratios are what counts\n\n", machine(), b.fs, b.place())
+	fmt.Fprintf(b.out, "%s, pools on loop %s in %s, kube-controller-manager's volume binder off,\nno garbage collected by the control plane within a case: its rates are higher than a user's, the ratios are what counts\n\n", harness.Machine(), b.fs, b.place())
 	if err := b.measure(ctx); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -28,7 +29,7 @@ const purgeCreates = 1000
 
 // measurePurge removes the same volume by a purge and by rm -rf, in turn, and makes volumes beside both.
 func (b *bench) measurePurge(ctx context.Context) error {
-	fmt.Fprintf(b.out, "\n%s, a volume of %d files on loop %s in %s\n\n", machine(), b.files, b.fs, b.place())
+	fmt.Fprintf(b.out, "\n%s, a volume of %d files on loop %s in %s\n\n", harness.Machine(), b.files, b.fs, b.place())
 	var ratios []float64
 	for repeat := range b.purgeRepeats {
 		took := map[string]purged{}

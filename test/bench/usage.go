@@ -1,14 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
@@ -61,14 +57,4 @@ func processCPU(pid int) time.Duration {
 func peakMemory(pid int) int64 {
 	status, _ := process.Status(pid)
 	return int64(status["VmHWM"]) << 10
-}
-
-// machine says where the numbers come from.
-func machine() string {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return err.Error()
-	}
-	load, _ := os.ReadFile("/proc/loadavg")
-	return fmt.Sprintf("%d processors, Linux %s, load %s at the start", runtime.NumCPU(), unix.ByteSliceToString(name.Release[:]), strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
 }
