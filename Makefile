@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi
+.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi
 
 include test/controlplane/build.mk
 
@@ -80,6 +80,13 @@ bench: deps build $(BUILD)/controlplane ## beside a bare client and a tuned prov
 
 footprint: build $(BUILD)/controlplane ## memory and bytes beside 20,000 claims of other nodes
 	@$(GO) test $(GOFLAGS) ./test/footprint -run '^$$' -bench . -timeout 30m -args -pairs 20000
+
+bench-scale: deps build $(BUILD)/controlplane ## what a node takes beside 100,000 claims of other nodes: memory, bytes, the first volume
+	@cd test/bench/peer && $(GO) build $(GOFLAGS) -ldflags '-s -w' -o $(abspath $(BUILD))/bench-peer .
+	@$(GO) run $(GOFLAGS) ./test/scale -build $(abspath $(BUILD)) $(SCALEFLAGS)
+
+pictures: ## those of the README, from what make bench and make bench-scale measured
+	@$(GO) run $(GOFLAGS) ./test/pictures
 
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh

@@ -42,7 +42,7 @@ func (b *bench) measureCluster(ctx context.Context) error {
 		}
 	}
 	fmt.Fprint(b.out, "\n", b.clusterReport())
-	return nil
+	return b.writeCluster()
 }
 
 // inCluster are the contenders of this case: the library as shipped limits itself.

@@ -38,6 +38,7 @@ type options struct {
 	purgeRepeats int    // how often that is removed in each way
 	verbose      bool
 	keepLogs     string
+	json         string // a file for the results of the case cluster
 	daemon       string // its binary
 	against      string // another build of it
 	peer         string
@@ -80,6 +81,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.purgeRepeats, "purge-repeats", 3, "how often it is removed in each way")
 	flags.BoolVar(&o.verbose, "v", false, "print each run in full")
 	flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
+	flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
 	flags.StringVar(&o.daemon, "daemon", filepath.Join(build, "hostpath-provisioner"), "the daemon's binary")
 	flags.StringVar(&o.against, "against", "", "another build of the daemon, which takes part as well")
 	flags.StringVar(&o.peer, "peer", filepath.Join(build, "bench-peer"), "the library's provisioner")

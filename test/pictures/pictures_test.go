@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const measured = "../../docs/measured"
+
+// The README shows each picture, and each is drawn from the measurements that are kept beside it.
+func TestPicturesOfTheReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pictures {
+		if !strings.Contains(string(readme), "](docs/measured/"+p.file+")") {
+			t.Errorf("README.md does not show %s", p.file)
+		}
+		want, err := p.draw(measured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(measured, p.file)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what %s says (%v); run: make pictures", p.file, p.json, err)
+		}
+	}
+}
+
+// A picture has each of its numbers and is XML.
+func TestDraw(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"cluster.json": `{"machine": "2 < 3 processors", "rows": [{"contender": "floor", "podsPerSecond": 598, "floor": true}, {"contender": "library", "podsPerSecond": 3.83}, {"contender": "hostpath-provisioner", "podsPerSecond": 6.19}]}`,
+		"scale.json":   `{"machine": "m", "rows": [{"foreign": 0, "contender": "a & b", "residentMiB": 30}, {"foreign": 7, "contender": "a & b", "residentMiB": 1234}]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := run(dir); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for name, words := range map[string][]string{
+		"pods.svg":   {">library<", ">3.83<", ">6.19<", oursColour, "2 &lt; 3 processors"},
+		"memory.svg": {">7 claims<", ">30<", ">1234<", "a &amp; b"},
+	} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range words {
+			if !bytes.Contains(data, []byte(word)) {
+				t.Errorf("%s has no %q:\n%s", name, word, data)
+			}
+		}
+		if bytes.Contains(data, []byte(">598<")) {
+			t.Errorf("%s has the floor", name)
+		}
+		wellFormed(t, data)
+	}
+}
+
+func wellFormed(t *testing.T, data []byte) {
+	t.Helper()
+	for decoder := xml.NewDecoder(bytes.NewReader(data)); ; {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNothingMeasured(t *testing.T) {
+	if code := run(t.TempDir()); code != 1 {
+		t.Errorf("exit code %d without measurements", code)
+	}
+}
