@@ -54,7 +54,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	for _, p := range cfg.Pools {
 		r.Work = append(r.Work, workIn(p))
 		r.SetGroupID = r.SetGroupID || setsGroupID(p)
-		r.Copy = r.Copy || p.MakesClones()
+		r.Copy = r.Copy || p.MakesCopies()
 	}
 	slices.Sort(r.Work)
 	r.Work = slices.Compact(r.Work)

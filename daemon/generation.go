@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
@@ -50,9 +52,11 @@ type generation struct {
 	volumes *kube.Informer[*corev1.PersistentVolume]
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
-	filter  *claimfilter.Filter                   // of the claims
-	indexed chan struct{}                         // is closed when it is known how the claims are to be read
-	leases  *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
+	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes snapshots.
+	contents *kube.Informer[*snapshotapi.Content]
+	filter   *claimfilter.Filter                   // of the claims
+	indexed  chan struct{}                         // is closed when it is known how the claims are to be read
+	leases   *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
@@ -104,13 +108,18 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		g.publisher.Changed()
 	})
 	g.publisher = g.newPublisher()
-	g.controller = controller.New(controller.Options{
+	options := controller.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node),
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:     g.client, Events: g.client, Published: published{g.publisher, g.client}, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
-	})
+	}
+	if slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
+		g.contents = g.client.Contents(func(was, now *snapshotapi.Content) { g.controller.ContentChanged(was, now) })
+		options.Contents, options.Snapshots = g.contents, g.client
+	}
+	g.controller = controller.New(options)
 	return g, nil
 }
 
@@ -126,6 +135,9 @@ func (g *generation) run(ctx context.Context) {
 	}
 	if g.leases != nil {
 		runs = append(runs, g.leases.Run)
+	}
+	if g.contents != nil {
+		runs = append(runs, func(ctx context.Context) { kube.RunOptional(ctx, g.contents) })
 	}
 	for _, run := range runs {
 		all.Go(func() { run(ctx) })

@@ -66,7 +66,7 @@ func TestPoolOfTheRules(t *testing.T) {
 		t.Errorf("directory %q, %v, named by the configuration: %t", name, err, got.Named)
 	}
 	got.Directory = nil
-	if text, want := fmt.Sprintf("%+v", got), "{Name:p Path:/srv/p Scope:every-node Source:local Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Reclaim:Retain Named:true Quota:project Clones:off Directory:<nil>}"; text != want {
+	if text, want := fmt.Sprintf("%+v", got), "{Name:p Path:/srv/p Scope:every-node Source:local Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Reclaim:Retain Named:true Quota:project Clones:off Snapshots:off Directory:<nil>}"; text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }

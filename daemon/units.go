@@ -80,7 +80,7 @@ func UnitPool(p config.Pool) systemd.Pool {
 // setsGroupID reports whether files of a pool may get that bit: by the mode of its volumes, or because what is cloned has it,
 // as every directory has that kubelet gave an fsGroup.
 func setsGroupID(p config.Pool) bool {
-	return p.Mode&fs.ModeSetgid != 0 || p.MakesClones()
+	return p.Mode&fs.ModeSetgid != 0 || p.MakesCopies()
 }
 
 // LookedUnder are the mount points of the pools that are looked under.

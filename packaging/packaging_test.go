@@ -53,6 +53,7 @@ func TestConfig(t *testing.T) {
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
 	want.MetricsWebConfig, allOn.WebError = "/etc/hostpath-provisioner/web.yml", nil // it is not there
+	want.Pools[0].Snapshots = "live"
 	if !reflect.DeepEqual(allOn, want) {
 		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)
 	}
@@ -132,7 +133,7 @@ func TestManifestsDelete(t *testing.T) {
 
 func TestManifests(t *testing.T) {
 	var policies string
-	for _, p := range []string{"volumes", "claims", "claimstatus", "events", "leases", "capacities", "drivers", "tokens"} {
+	for _, p := range []string{"volumes", "claims", "claimstatus", "events", "leases", "capacities", "drivers", "snapshotcontents", "snapshotstatus", "tokens"} {
 		policies += "ValidatingAdmissionPolicy " + p + ".c.hostpath-provisioner, ValidatingAdmissionPolicyBinding " + p + ".c.hostpath-provisioner, "
 	}
 	for _, c := range []struct {
@@ -203,6 +204,10 @@ func TestLeastPrivileges(t *testing.T) {
 		"[admissionregistration.k8s.io] [mutatingadmissionpolicies] [hostpath-provisioner-claims] [] [get list watch]",
 		"[admissionregistration.k8s.io] [mutatingadmissionpolicybindings] [hostpath-provisioner-claims] [] [list watch]",
 		"[storage.k8s.io] [csinodes] [] [] [get]", // of the driver whose volumes are adopted
+		"[snapshot.storage.k8s.io] [volumesnapshotcontents] [] [] [get list watch patch]",
+		"[snapshot.storage.k8s.io] [volumesnapshotcontents/status] [] [] [patch]",
+		"[snapshot.storage.k8s.io] [volumesnapshots] [] [] [get]",
+		"[snapshot.storage.k8s.io] [volumesnapshotclasses] [] [] [get]",
 		"[storage.k8s.io] [csidrivers] [p] [] [get patch]",
 		"[coordination.k8s.io] [leases] [] [] [get list watch create update delete]", // in its namespace
 		"[storage.k8s.io] [csistoragecapacities] [] [] [list create patch delete]",   // in its namespace

@@ -94,7 +94,7 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 // policies are what the identity of a node may write. What it may not at all is not in rights.
 var policies = []policy{
-	volumesPolicy, claimsPolicy, claimStatusPolicy, eventsPolicy, leasesPolicy, capacitiesPolicy, driversPolicy, tokensPolicy,
+	volumesPolicy, claimsPolicy, claimStatusPolicy, eventsPolicy, leasesPolicy, capacitiesPolicy, driversPolicy, contentsPolicy, contentStatusPolicy, tokensPolicy,
 }
 
 // ParametersName is the name of the ConfigMap that the policies read.

@@ -77,7 +77,7 @@ var eventsPolicy = policy{
 	rules: slices.Concat([]rule{
 		{`request.operation != 'DELETE'`, "events are not deleted"},
 		{`has(variables.was.source.component) && variables.was.source.component == 'hostpath-provisioner' && has(variables.was.reportingComponent) && variables.was.reportingComponent == 'hostpath-provisioner'`, "the event is another program's"},
-		{`variables.was.involvedObject.kind in ['PersistentVolumeClaim', 'PersistentVolume', 'Pod', 'Node']`, "the event is about another kind of object"},
+		{`variables.was.involvedObject.kind in ['PersistentVolumeClaim', 'PersistentVolume', 'Pod', 'Node', 'VolumeSnapshot']`, "the event is about another kind of object"},
 	}, atCreate(
 		rule{`has(variables.now.source.host) && variables.now.source.host == variables.node && has(variables.now.reportingInstance) && variables.now.reportingInstance == variables.node`, "the event is another node's"},
 		rule{`variables.now.involvedObject.kind != 'Node' || variables.now.involvedObject.name == variables.node`, "the event is about another node"},
@@ -143,6 +143,44 @@ var driversPolicy = policy{
 		{sameBut("variables.now.spec", "variables.was.spec", "storageCapacity"), "nothing but storageCapacity of a CSIDriver changes"},
 		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
 	}, unchanged("hostpath-provisioner/reviewed", "hostpath-provisioner/publishing")),
+}
+
+// ownDriver is the rule that a content is of a driver in the list of the ConfigMap.
+var ownDriver = rule{`variables.was.spec.driver in variables.provisioners || '*' in variables.provisioners`, "the snapshot is of another driver"}
+
+// takenContent is the rule that a content is this node's.
+var takenContent = rule{`'hostpath-provisioner/node' in variables.wasAnnotations && variables.wasAnnotations['hostpath-provisioner/node'] == variables.node`, "the snapshot is not this node's"}
+
+// contentsPolicy: this node's name on a content that no node has taken, and the finalizer of the driver's side off one of its own that
+// is being deleted. Which node has the data no field of a content says at first: only records do, which the API server cannot read.
+var contentsPolicy = policy{
+	name: "snapshotcontents", group: "snapshot.storage.k8s.io", resource: "volumesnapshotcontents", operations: []string{"CREATE", "UPDATE", "DELETE"},
+	rules: slices.Concat([]rule{
+		{`request.operation == 'UPDATE'`, "a content is only changed"},
+		ownDriver,
+		{`variables.now.spec == variables.was.spec`, "a content's spec stays as it is"},
+		{`variables.annotations == variables.wasAnnotations || !('hostpath-provisioner/node' in variables.wasAnnotations) && 'hostpath-provisioner/node' in variables.annotations && variables.annotations['hostpath-provisioner/node'] == variables.node`,
+			"a content is taken for the daemon's own node, if no other has taken it"},
+		{`variables.finalizers == variables.wasFinalizers || has(variables.was.metadata.deletionTimestamp) && ` + takenContent.condition, "the content is not being deleted, or not this node's"},
+		{`variables.wasFinalizers.all(f, f == 'snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection' || f in variables.finalizers) && variables.finalizers.all(f, f in variables.wasFinalizers)`, "no finalizer but the driver's goes, and none comes"},
+	}, unchanged("hostpath-provisioner/node")),
+}
+
+// contentStatusPolicy: that a snapshot of this node is ready, under its own handle, or why there is none. What was said of a snapshot that is ready
+// goes only with it.
+var contentStatusPolicy = policy{
+	name: "snapshotstatus", group: "snapshot.storage.k8s.io", resource: "volumesnapshotcontents/status", operations: []string{"UPDATE"},
+	variables: []variable{
+		{"handle", `has(variables.now.status) && has(variables.now.status.snapshotHandle) ? string(variables.now.status.snapshotHandle) : ''`},
+		{"wasReady", `has(variables.was.status) && has(variables.was.status.readyToUse) && variables.was.status.readyToUse == true`},
+		{"asked", `has(variables.was.spec.source.snapshotHandle) ? string(variables.was.spec.source.snapshotHandle) : has(variables.was.spec.volumeSnapshotRef.uid) ? 'snapshot-' + string(variables.was.spec.volumeSnapshotRef.uid) : ''`},
+	},
+	rules: slices.Concat([]rule{
+		ownDriver, takenContent,
+		{`variables.handle == '' || variables.handle == variables.asked`, "the handle is another snapshot's"},
+		{`!variables.wasReady || has(variables.was.metadata.deletionTimestamp)`, "the snapshot is ready already"},
+		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
+	}, unchanged()),
 }
 
 // tokensPolicy: the next token of the same identity on the same node.

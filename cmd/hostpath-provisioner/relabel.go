@@ -59,7 +59,7 @@ func poolsModule(pools []config.Pool) string {
 	var all []selinux.PoolLabels
 	for _, p := range pools {
 		if p.SELinuxType != "" {
-			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p), Clones: p.MakesClones()})
+			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p), Clones: p.MakesCopies()})
 		}
 	}
 	return selinux.PoolsModule(all)

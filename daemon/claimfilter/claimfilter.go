@@ -53,10 +53,10 @@ func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
 		return true
 	}
 	class, known := f.classes(plan.ClassName(c))
-	if !known && (!f.self.AwaitRequest || plan.IsClone(c)) {
+	if !known && (!f.self.AwaitRequest || plan.IsCopy(c)) {
 		f.unknown.Store(true)
 	}
-	return known && (f.self.BySelection(class) || plan.IsClone(c) && plan.Chosen(c) == "" && f.self.TakesClones(class))
+	return known && (f.self.BySelection(class) || plan.IsCopy(c) && plan.Chosen(c) == "" && f.self.TakesClones(class))
 }
 
 // here reports whether a claim grows whose volume is this node's, whichever node the claim names: the node may have had

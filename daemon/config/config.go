@@ -36,6 +36,13 @@ const (
 	ClonesCopy    = "copy"    // all data is copied
 )
 
+// Values of Pool.Snapshots.
+const (
+	SnapshotsOff  = "off"  // there are none
+	SnapshotsLive = "live" // a snapshot shares the blocks of its volume until that is written
+	SnapshotsCopy = "copy" // all data is copied
+)
+
 // Values of Pool.Quota.
 const (
 	QuotaOff     = "off"     // a claim's size is not enforced
@@ -114,6 +121,8 @@ type Pool struct {
 	SELinuxType string
 	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
 	Clones string
+	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsCopy or SnapshotsOff.
+	Snapshots string
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
 	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
@@ -165,12 +174,21 @@ func DefaultPool(name string) Pool {
 		SELinuxType:    "container_file_t",
 		ReservePercent: 5,
 		Clones:         ClonesOff,
+		Snapshots:      SnapshotsOff,
 		Quota:          QuotaOff,
 		QuotaFirst:     QuotaFirst,
 		QuotaLast:      QuotaLast,
 		Overcommit:     1,
 	}
 }
+
+// TakesSnapshots reports whether snapshots are made of the pool's volumes.
+func (p Pool) TakesSnapshots() bool {
+	return p.Snapshots == SnapshotsLive || p.Snapshots == SnapshotsCopy
+}
+
+// MakesCopies reports whether volumes of the pool are copied, for clones or for snapshots.
+func (p Pool) MakesCopies() bool { return p.MakesClones() || p.TakesSnapshots() }
 
 // MakesClones reports whether claims can be made from claims in the pool.
 func (p Pool) MakesClones() bool { return p.Clones == ClonesReflink || p.Clones == ClonesCopy }

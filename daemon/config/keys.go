@@ -73,6 +73,10 @@ var (
 			p.Clones = s
 			return oneOf(s, ClonesOff, ClonesReflink, ClonesCopy)
 		}),
+		"snapshots": text(func(p *Pool, s string) error {
+			p.Snapshots = s
+			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsCopy)
+		}),
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
 		"reserve":        text(setReserve),

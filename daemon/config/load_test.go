@@ -68,7 +68,7 @@ func TestEveryKey(t *testing.T) {
 	}
 	bulk := DefaultPool("bulk")
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
-	bulk.Clones = ClonesCopy
+	bulk.Clones, bulk.Snapshots = ClonesCopy, SnapshotsCopy
 	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
 	same(t, got, Config{
 		Provisioner:       "torchbox.com/hostpath",
@@ -88,7 +88,7 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Exclusive: true, Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
+			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Snapshots: SnapshotsOff, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
 		Warnings: []string{`testdata/full/config.toml:33: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:40: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 		{"bare octal number", pool("mode = 0777 # all\n"), `config.toml:4: mode: write it in quotes: mode = "0777"`},
 		{"date for a value", pool("owner = 2026-01-01\n"), "config.toml:4: pool.p.owner: want a string, got a date"},
 		{"misspelt", pool("immutible = 'off'\n"), `config.toml:4: pool.p.immutible: unknown key; did you mean "immutable"?`},
-		{"nothing near", pool("snapshots = 'off'\n"), `config.toml:4: pool.p.snapshots: unknown key`},
+		{"nothing near", pool("compression = 'off'\n"), `config.toml:4: pool.p.compression: unknown key`},
 		{"case matters", pool("Mode = '0700'\n"), `config.toml:4: pool.p.Mode: unknown key; did you mean "mode"?`},
 		{"dotted", "node='n'\npool.p.path='srv'\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},
 		{"inline", "node='n'\npool = { p = { path='srv' } }\n", `config.toml:2: pool.p.path: "srv" is not an absolute path`},

@@ -26,6 +26,9 @@ func (l *loader) finishPool(d *draft) {
 	if d.Scope != ScopeNode && d.MakesClones() {
 		l.refuse(l.where(d, "clones"), "%q is for volumes of one node, and the pool's scope is %q", d.Clones, d.Scope)
 	}
+	if d.Scope != ScopeNode && d.TakesSnapshots() {
+		l.refuse(l.where(d, "snapshots"), "%q is for volumes of one node, and the pool's scope is %q", d.Snapshots, d.Scope)
+	}
 	l.warnMode(d)
 	l.warnReserve(d)
 	if d.Scope != ScopeNode && d.Exclusive {

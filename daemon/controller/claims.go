@@ -196,8 +196,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	// Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), w.Name)
 	made := spec(f, pv, name)
-	if plan.IsClone(f.Claim) {
-		if whole, after, err := c.cloned(ctx, w, h, f, made); !whole {
+	if plan.IsCopy(f.Claim) {
+		if whole, after, err := c.cloned(ctx, w, f, made); !whole {
 			return after, err
 		}
 	}
@@ -215,7 +215,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 			return lag, err
 		}
 	}
-	if plan.IsClone(f.Claim) { // from here on its data may be a pod's
+	if plan.IsCopy(f.Claim) { // from here on its data may be a pod's
 		if err := h.Published(pv.Name); err != nil {
 			return 0, err
 		}
@@ -257,7 +257,7 @@ func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f
 
 // notMade: a claim's directory was not made. A copy that was whole is not there any more then, or it is one of another source.
 func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
-	if plan.IsClone(f.Claim) {
+	if plan.IsCopy(f.Claim) {
 		c.copies.cancel(string(f.Claim.UID))
 		return c.copyFailed(ctx, w, f, plan.VolumeName(f.Claim), err)
 	}
@@ -332,11 +332,11 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 	made := volume.Spec{
 		Record: record.Record{
 			PV: pv.Name, Namespace: f.Claim.Namespace, Claim: f.Claim.Name, ClaimUID: string(f.Claim.UID),
-			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode || plan.IsClone(f.Claim), Origin: origin(f),
+			Directory: directory, OnDelete: f.Pool.OnDelete, Unpublished: f.Pool.Scope == plan.ScopeEveryNode || plan.IsCopy(f.Claim), Origin: origin(f),
 			Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 			Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy), Requested: request,
 		},
-		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID, Full: f.Pool.Clones == plan.ClonesCopy,
+		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID, Full: fully(f),
 	}
 	if f.Pool.Quota == plan.QuotaCeph || f.Pool.Quota == plan.QuotaProject {
 		made.Quota, made.Project = request, f.Pool.Quota == plan.QuotaProject

@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -50,6 +51,9 @@ type Options struct {
 	Events   Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
+	// Contents and Snapshots are nil where no pool takes snapshots.
+	Contents  WatchedLister[*snapshotapi.Content]
+	Snapshots Snapshots
 	Metrics   Metrics
 	Gate      *gate.Gate
 	Mounts    <-chan struct{} // something changed in the mount table
@@ -67,6 +71,7 @@ type Controller struct {
 	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
 	inFlight inFlight
 	copies   copies
+	contents queue // nil without Options.Contents
 	sources  sources
 	begun    begun.Set
 	said     report.Dedup
@@ -111,6 +116,9 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
 	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2}, kept: newKeptVolumes()}
+	if o.Contents != nil {
+		c.contents = newQueue()
+	}
 	c.binding = binding.New(binding.Options{
 		API: o.API, Events: o.Events, Log: o.Log, Allow: c.mayWarn,
 		Classes: func() []*storagev1.StorageClass { return c.Listers.Classes.List() },
@@ -175,6 +183,11 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		for _, w := range c.workers {
 			c.startWorkers(ctx, w, &all)
 		}
+		if c.Contents != nil {
+			for range contentWorkers {
+				all.Go(func() { work(ctx, c.contents, func(i item) (time.Duration, error) { return c.content(ctx, i) }) })
+			}
+		}
 		all.Go(func() { c.binding.Run(ctx) })
 		if c.Published != nil {
 			all.Go(func() { c.explain(ctx) })
@@ -182,6 +195,9 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		<-ctx.Done()
 	case <-ctx.Done():
 		c.binding.Run(ctx) // to end what it has begun
+	}
+	if c.contents != nil {
+		c.contents.ShutDown()
 	}
 	for _, w := range c.workers {
 		w.claims.ShutDown()
@@ -317,6 +333,7 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 // to end, which has grown to half a minute after an hour.
 func (c *Controller) APIRecovered() {
 	c.requeueClaims("")
+	c.requeueContents()
 	for _, w := range c.workers {
 		c.requeueVolumes(w)
 		signal(w.recheck)

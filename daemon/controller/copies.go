@@ -13,13 +13,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// copies are the clones that this process makes, by the UID of their claims. A copy takes as long as there are files, so
-// no worker waits for it: it goes on beside them, one in each pool, and its claim comes to a worker again when it ends.
+// copies are the clones, restores and snapshots that this process makes, by the UID of their claims and contents. A copy takes as long as there are files, so
+// no worker waits for it: it goes on beside them, one in each pool, and its object comes to a worker again when it ends.
 type copies struct {
 	mu  sync.Mutex
 	all map[string]*oneCopy
@@ -73,17 +74,27 @@ func (c *copies) cancel(uid string) {
 	}
 }
 
-// takeNotes returns what the event about a clone says besides, how it was made and what it lacks, and forgets the copy.
+// takeNotes returns what the event about a copy says besides, how it was made and what it lacks, and forgets the copy.
 func (c *copies) takeNotes(f plan.ClaimFacts) string {
-	if !plan.IsClone(f.Claim) {
+	text := ""
+	switch {
+	case plan.IsRestore(f.Claim):
+		text = ", made from snapshot " + words.Name(plan.SourceOfCopy(f.Claim))
+	case plan.IsClone(f.Claim):
+		text = ", copied from claim " + words.Name(plan.SourceOfCopy(f.Claim)) + " one file after another: what wrote to it meanwhile may be in some files and not in others"
+	default:
 		return ""
 	}
-	text := ", copied from claim " + words.Name(plan.SourceOfClone(f.Claim)) + " one file after another: what wrote to it meanwhile may be in some files and not in others"
+	return text + c.takeLacking(string(f.Claim.UID))
+}
+
+// takeLacking returns what a copy lacks, and forgets the copy.
+func (c *copies) takeLacking(uid string) (text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o := c.all[string(f.Claim.UID)]; o != nil {
-		text += lacking(o.copied)
-		delete(c.all, string(f.Claim.UID))
+	if o := c.all[uid]; o != nil {
+		text = lacking(o.copied)
+		delete(c.all, uid)
 	}
 	return text
 }
@@ -109,27 +120,32 @@ func lacking(c treecopy.Copied) string {
 }
 
 // cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on, or has failed.
-func (c *Controller) cloned(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
-	uid := string(f.Claim.UID)
+func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
+	again := claimItem(f.Claim)
+	whole, err := c.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
+	if err != nil {
+		after, err := c.copyFailed(ctx, w, f, made.PV, err)
+		return false, after, err
+	}
+	return whole, 0, nil
+}
+
+// copied reports whether the copy for the object with this UID is whole in the pool. If not, it begins, or goes on, or has failed.
+// again is called when it ends.
+func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made volume.Spec, again func()) (bool, error) {
 	running, cancel := context.WithCancel(ctx)
 	o, first := c.copies.begin(uid, cancel)
 	if !first {
 		cancel()
-		ended, err := c.copies.result(uid, o)
-		if err != nil {
-			after, err := c.copyFailed(ctx, w, f, made.PV, err)
-			return false, after, err
-		}
-		return ended, 0, nil
+		return c.copies.result(uid, o)
 	}
 	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
-	again := claimItem(f.Claim)
 	go func() {
 		defer cancel()
 		c.copies.end(o, c.copy(running, w, made))
-		w.claims.Add(again)
+		again()
 	}()
-	return false, 0, nil
+	return false, nil
 }
 
 // copy makes one copy, when the pool makes no other one.
@@ -144,7 +160,7 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 	if !ok || !h.State.Open() {
 		return volume.ErrMoved
 	}
-	source, err := h.Lookup(made.Origin.Name)
+	source, err := lookupSource(h, made.Origin)
 	switch {
 	case err != nil:
 		return err
@@ -159,6 +175,13 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 	}
 	c.Log.Info(fmt.Sprintf("copied volume %s in %s", made.Origin.Name, time.Since(began).Round(time.Millisecond)), "volume", made.PV, "pool", w.Name)
 	return nil
+}
+
+func lookupSource(h disk.Handle, of record.Origin) (*record.Record, error) {
+	if of.Kind == record.Snapshot {
+		return h.LookupSnapshot(of.Name)
+	}
+	return h.Lookup(of.Name)
 }
 
 // copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
@@ -182,9 +205,13 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 // copyAgain is how long a copy is left alone that does not fit, or that this filesystem cannot make.
 const copyAgain = 5 * time.Minute
 
-// sourceFacts reads the claim that a clone is made of, and its volume.
+// sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.
 func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
-	claim, err := c.sources.read(ctx, c.API, f.Claim.Namespace, plan.SourceOfClone(f.Claim))
+	if plan.IsRestore(f.Claim) {
+		taken, err := c.snapshotFacts(ctx, f)
+		return &plan.SourceFacts{Taken: taken}, err
+	}
+	claim, err := c.sources.read(ctx, c.API, f.Claim.Namespace, plan.SourceOfCopy(f.Claim))
 	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
 		return &plan.SourceFacts{Claim: claim}, err
 	}
@@ -197,10 +224,66 @@ func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.
 	return from, err
 }
 
-// origin is what a clone is made of.
-func origin(f plan.ClaimFacts) record.Origin {
-	if f.From == nil || f.From.Volume == nil {
-		return record.Origin{}
+// snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked for where this node has a
+// snapshot for one of its name, and where it is this node's to say what is wrong.
+func (c *Controller) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
+	s := &plan.SnapshotFacts{}
+	namespace, name := f.Claim.Namespace, plan.SourceOfCopy(f.Claim)
+	for _, one := range c.Contents.List() {
+		if s.Record == nil && one.Spec.SnapshotRef.Namespace == namespace && one.Spec.SnapshotRef.Name == name {
+			c.lookForSnapshot(ctx, s, one)
+		}
 	}
-	return record.Origin{Name: f.From.Volume.Name, UID: string(f.From.Claim.UID)}
+	if s.Record == nil && !plan.SourceVolumeMatters(f) {
+		return s, nil
+	}
+	var err error
+	if s.Snapshot, err = c.Snapshots.GetSnapshot(ctx, namespace, name); err != nil {
+		return s, err
+	}
+	s.Asked = true
+	if bound, is := c.boundContent(s.Snapshot); is && bound != s.Content {
+		c.lookForSnapshot(ctx, s, bound)
+	}
+	return s, nil
+}
+
+// boundContent is the content of a VolumeSnapshot, if it is one of the daemon's driver.
+func (c *Controller) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Content, bool) {
+	if of == nil || of.Status == nil || of.Status.BoundContent == nil {
+		return nil, false
+	}
+	return c.Contents.Get(*of.Status.BoundContent)
+}
+
+// lookForSnapshot looks for a content's snapshot in this node's pools.
+func (c *Controller) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
+	s.Content, s.Record, s.Pool = of, nil, ""
+	s.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
+		s.Record, err = h.LookupSnapshot(of.Handle())
+		if s.Record != nil {
+			s.Pool = w.Name
+		}
+		return s.Record != nil, err
+	})
+}
+
+// origin is what a copy is made of.
+func origin(f plan.ClaimFacts) record.Origin {
+	switch {
+	case f.From == nil:
+	case f.From.Taken != nil && f.From.Taken.Record != nil:
+		return record.Origin{Kind: record.Snapshot, Name: f.From.Taken.Record.PV, UID: f.From.Taken.Record.ClaimUID}
+	case f.From.Volume != nil:
+		return record.Origin{Name: f.From.Volume.Name, UID: string(f.From.Claim.UID)}
+	}
+	return record.Origin{}
+}
+
+// fully reports whether the copy for a claim has its data copied, and does not share it with its source.
+func fully(f plan.ClaimFacts) bool {
+	if plan.IsRestore(f.Claim) {
+		return f.Pool.Snapshots == plan.SnapshotsCopy
+	}
+	return f.Pool.Clones == plan.ClonesCopy
 }

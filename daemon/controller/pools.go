@@ -101,6 +101,7 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	}
 	if after.Open() && (!before.Open() || moved) {
 		c.requeueClaims(w.Name)
+		c.requeueContents()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
@@ -92,6 +93,20 @@ type API interface {
 	leadership.Leases
 	binding.API
 	expansion.Writer
+}
+
+// Snapshots is the part of the API group snapshot.storage.k8s.io that the controllers use. An object that does not exist is nil
+// without an error. Writes return a conflict if the content is not as given any more.
+type Snapshots interface {
+	GetContent(ctx context.Context, name string) (*snapshotapi.Content, error)
+	GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error)
+	GetSnapshotClass(ctx context.Context, name string) (*snapshotapi.Class, error)
+	// TakeContent writes the node's name on a content.
+	TakeContent(ctx context.Context, of *snapshotapi.Content, node string) (*snapshotapi.Content, error)
+	SetContentStatus(ctx context.Context, of *snapshotapi.Content, status snapshotapi.ContentStatus) error
+	ClearContentStatus(ctx context.Context, of *snapshotapi.Content) error
+	// ReleaseContent takes our finalizer off.
+	ReleaseContent(ctx context.Context, of *snapshotapi.Content) error
 }
 
 // Published is what the nodes publish for the scheduler.

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
@@ -177,7 +178,7 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	}
 	facts.Unsure = !with.sure
 	verdict := plan.ForRecord(facts)
-	if verdict.Action == plan.Undo || verdict.Action == plan.Finish {
+	if rec.Kind == record.Volume && (verdict.Action == plan.Undo || verdict.Action == plan.Finish) {
 		if facts.Object, err = with.objectOf(ctx, rec); err != nil {
 			return false, err
 		}
@@ -209,6 +210,10 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 	if node, known := c.Listers.Nodes.Get(c.Node); known {
 		f.NodeLabels = node.Labels
 	}
+	if rec.Kind == record.Snapshot {
+		f.Content, f.ContentUnknown = c.contentOf(rec)
+		return f, nil
+	}
 	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
 		return f, err
 	}
@@ -219,6 +224,20 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 		f.Tombstone, err = c.API.ReadTombstone(ctx, rec.PV)
 	}
 	return f, err
+}
+
+// contentOf is the VolumeSnapshotContent of a recorded snapshot, nil if the cluster has none; unknown is true as long as that
+// cannot be told.
+func (c *Controller) contentOf(rec record.Record) (of *snapshotapi.Content, unknown bool) {
+	if c.Contents == nil || !c.Contents.Watched() {
+		return nil, true
+	}
+	for _, one := range c.Contents.List() {
+		if one.Handle() == rec.PV {
+			return one, false
+		}
+	}
+	return nil, false
 }
 
 // ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any more, that it may not is
@@ -256,7 +275,7 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
 // discarded by a worker that let the object go, since the records were read.
 func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
-	if rec.Place == record.InTrash {
+	if rec.Kind == record.Volume && rec.Place == record.InTrash {
 		if c.begun.Has(removingKey(rec.PV)) {
 			return nil
 		}
@@ -283,7 +302,10 @@ func (c *Controller) reportOrphan(w *poolWorker, rec record.Record) {
 	if rec.Replaced != "" {
 		words = "a volume of a CSI driver that was being adopted has no volume object; it is kept, and adopt --from-csi or --undo makes one"
 	}
-	if rec.Place == record.InTrash {
+	if rec.Kind == record.Snapshot {
+		words = "a recorded snapshot has no VolumeSnapshotContent; it is kept"
+	}
+	if rec.Kind == record.Volume && rec.Place == record.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"
 	}
 	c.Metrics.Volume(w.Name, plan.ReasonOrphaned)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
 // component is the name in events and requests, whatever the name of the provisioner is.
@@ -64,6 +65,7 @@ type Client struct {
 	admission rest.Interface // admissionregistration.k8s.io at v1
 	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
 	coordination        rest.Interface
+	snapshots           rest.Interface // snapshot.storage.k8s.io at v1, which a cluster need not have
 	params              runtime.ParameterCodec
 	decoder             runtime.Decoder // of what the server sends, protobuf or JSON
 	connection          *connection
@@ -108,6 +110,9 @@ func New(o Options) (*Client, error) {
 	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
 	}
+	if c.snapshots, err = group(config, transport, scheme, "/apis", snapshotapi.GroupVersion); err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	}
 	c.events, c.tombstones, c.tombstoneGCInterval = newEventWriter(c), newTombstoneGC(), tombstoneGCInterval
 	return c, nil
 }
@@ -131,7 +136,7 @@ func tune(config *rest.Config, o Options) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, admissionv1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, admissionv1.AddToScheme, snapshotapi.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

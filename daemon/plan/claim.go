@@ -61,8 +61,12 @@ var (
 func ForClaim(f ClaimFacts) Verdict {
 	f.Request = requestOf(f.Claim, f.Class)
 	v := f.decide()
-	if OnlySelected(f.Claim) && v.Action != Provision && (v.Action != Assign || !openClone(f.Claim)) {
-		return Verdict{Action: Ignore} // the claim is refused or given back when it was asked for: a write now could collide with that one
+	if OnlySelected(f.Claim) && v.Action != Provision && (v.Action != Assign || !openCopy(f.Claim)) {
+		ignored := Verdict{Action: Ignore} // the claim is refused or given back when it was asked for: a write now could collide with that one
+		if v.Action == Wait && f.taken().Record != nil {
+			ignored.After = v.After // the snapshot is here, and soon it is ready
+		}
+		return ignored
 	}
 	return v
 }
@@ -114,7 +118,7 @@ func (s Self) KeepClaim(c *corev1.PersistentVolumeClaim) bool {
 	case s.Node:
 		return true // of one that is OnlySelected the class decides (BySelection)
 	case "":
-		return askedProvisioner(c) != "" || openClone(c) // of the latter the class decides (TakesClones)
+		return askedProvisioner(c) != "" || openCopy(c) // of the latter the class decides (TakesClones)
 	default:
 		return false
 	}
@@ -240,7 +244,7 @@ func (f ClaimFacts) provisioner() string {
 	case asked != "" || f.Class == nil:
 	case f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class):
 		return f.Class.Provisioner
-	case openClone(f.Claim) && f.TakesClones(f.Class) && f.mayServe(f.Claim):
+	case openCopy(f.Claim) && f.TakesClones(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner
 	case f.Claim.Annotations[SelectedNode] != "" && f.BySelection(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner

@@ -30,6 +30,7 @@ type SourceFacts struct {
 	Claim  *corev1.PersistentVolumeClaim // read from the API just now, nil: there is none of that name
 	Volume *corev1.PersistentVolume      // that the claim is bound to, nil: there is none, or it was not asked for
 	Asked  bool                          // the volume was looked for
+	Taken  *SnapshotFacts                // of a claim that is made from a snapshot, in place of all else; nil of another
 }
 
 // IsClone reports whether a claim is to be made from another claim.
@@ -39,13 +40,14 @@ func ofClaim(from *corev1.TypedObjectReference) bool {
 	return from != nil && from.Kind == "PersistentVolumeClaim" && (from.APIGroup == nil || *from.APIGroup == "")
 }
 
-// SourceOfClone is the name of the claim that a clone is made of.
-func SourceOfClone(c *corev1.PersistentVolumeClaim) string { return sourceOf(c).Name }
+// SourceOfCopy is the name of the claim or the snapshot that a copy is made of.
+func SourceOfCopy(c *corev1.PersistentVolumeClaim) string { return sourceOf(c).Name }
 
-// SourceMatters reports whether a decision depends on SourceFacts: the claim is a clone, it may be this node's to make, and
+// SourceMatters reports whether a decision depends on SourceFacts: the claim is a copy, it may be this node's to make, and
 // nothing else speaks against that.
 func SourceMatters(f ClaimFacts) bool {
-	return IsClone(f.Claim) && f.Class != nil && f.Refusal == nil && f.Pool.ClonesVolumes() && f.Claim.Spec.VolumeName == "" && f.Claim.DeletionTimestamp == nil &&
+	copies := IsClone(f.Claim) && f.Pool.ClonesVolumes() || IsRestore(f.Claim) && f.Pool.TakesSnapshots()
+	return copies && f.Class != nil && f.Refusal == nil && f.Claim.Spec.VolumeName == "" && f.Claim.DeletionTimestamp == nil &&
 		(f.chosen() == "" || f.chosen() == f.Node)
 }
 
@@ -55,14 +57,14 @@ func SourceVolumeMatters(f ClaimFacts) bool {
 	return f.chosen() == f.Node || f.Age >= preferenceDelay
 }
 
-// TakesClones reports whether clones of a class that waits for a consumer are taken before the scheduler chose a node.
+// TakesClones reports whether copies of a class that waits for a consumer are taken before the scheduler chose a node.
 func (s Self) TakesClones(class *storagev1.StorageClass) bool {
 	return waitsForConsumer(class) && s.Serves(class.Provisioner) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
-// openClone reports whether a claim is a clone that has no node and that no provisioner was asked for.
-func openClone(c *corev1.PersistentVolumeClaim) bool {
-	return IsClone(c) && Chosen(c) == "" && askedProvisioner(c) == ""
+// openCopy reports whether a claim is a copy that has no node and that no provisioner was asked for.
+func openCopy(c *corev1.PersistentVolumeClaim) bool {
+	return IsCopy(c) && Chosen(c) == "" && askedProvisioner(c) == ""
 }
 
 // cloneRules are the rules about the source of a clone: the first one that applies decides.
@@ -101,12 +103,12 @@ func otherNamespace(f RequestFacts) (Refusal, bool) {
 	if f.Request.Source != nil {
 		named = f.Request.Source.Namespace
 	}
-	return Refusal{Reason: ReasonDataSource, Message: "it is named with a namespace, and only a claim of the same namespace can be cloned"},
+	return Refusal{Reason: ReasonDataSource, Message: "it is named with a namespace, and only what is of the same namespace is copied"},
 		named != nil && *named != "" && *named != f.Request.Namespace
 }
 
 func scopeOfClone(f RequestFacts) (Refusal, bool) {
-	return Refusal{Reason: ReasonDataSource, Message: fmt.Sprintf("pool %s has scope %s, and volumes of one node alone are cloned; use an empty claim and copy the data", f.Pool.Name, f.Pool.Scope)},
+	return Refusal{Reason: ReasonDataSource, Message: fmt.Sprintf("pool %s has scope %s, and volumes of one node alone are copied; use an empty claim and copy the data", f.Pool.Name, f.Pool.Scope)},
 		!f.Pool.OfOneNode()
 }
 
@@ -183,7 +185,7 @@ func (f ClaimFacts) sourceAfter(r Refusal) time.Duration {
 // sourceRarely is how long a clone is left alone whose source was not there for long.
 const sourceRarely = time.Minute
 
-// sourceHere: a clone for which nothing speaks against this node belongs to it, as its source does.
+// sourceHere: a copy for which nothing speaks against this node belongs to it, as its source does.
 func sourceHere(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Assign}, IsClone(f.Claim) && f.chosen() == ""
+	return Verdict{Action: Assign}, IsCopy(f.Claim) && f.chosen() == ""
 }

@@ -136,7 +136,7 @@ func TestLeanSource(t *testing.T) {
 	c := &corev1.PersistentVolumeClaim{}
 	c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "origin", Namespace: &other}
 	lean := LeanClaim(c)
-	if from := lean.Spec.DataSourceRef; !IsClone(lean) || SourceOfClone(lean) != "origin" || from.Namespace == nil || *from.Namespace != other {
+	if from := lean.Spec.DataSourceRef; !IsClone(lean) || SourceOfCopy(lean) != "origin" || from.Namespace == nil || *from.Namespace != other {
 		t.Errorf("%+v", from)
 	}
 }

@@ -28,5 +28,6 @@ var (
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
+		ReasonSnapshotReady, ReasonSnapshotFailed,
 	}
 )

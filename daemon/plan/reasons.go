@@ -72,5 +72,7 @@ const (
 	ReasonPartRemoved           = "NodeDirectoryRemoved"
 	ReasonDeletedLate           = "DeletedLate"
 	ReasonExpanded              = "VolumeResizeSuccessful" // Kubernetes' own (pkg/kubelet/events, VolumeResizeSuccess)
-	ReasonExpandFailed          = "VolumeResizeFailed"     // the same (VolumeResizeFailed)
+	ReasonSnapshotReady         = "SnapshotReady"
+	ReasonSnapshotFailed        = "SnapshotFailed"
+	ReasonExpandFailed          = "VolumeResizeFailed" // the same (VolumeResizeFailed)
 )

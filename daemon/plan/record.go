@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
 // Actions for a record without a volume object, beside Ignore.
@@ -29,6 +30,10 @@ type RecordFacts struct {
 	// Object is a volume object of another name for the record's claim, read from the API just now, "" if
 	// there is none.
 	Object string
+	// Content is the VolumeSnapshotContent of a snapshot, nil if the cluster has none. ContentUnknown: whether it has one could
+	// not be found out.
+	Content        *snapshotapi.Content
+	ContentUnknown bool
 	// Unsure: nothing shows that this is the cluster of the pool's volumes.
 	Unsure bool
 }
@@ -48,7 +53,7 @@ func ForRecord(f RecordFacts) Verdict {
 	verdict, buried := f.buried()
 	switch {
 	case f.Record.Kind != record.Volume:
-		return Verdict{Action: Keep}
+		return f.ofSnapshot()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:

@@ -40,7 +40,7 @@ type RequestFacts struct {
 	Driver     string            // why pods would not start on a volume with source csi, "" if they would or the source is another
 	Held       bool              // it is closed because another daemon of this host uses it
 	Room       capacity.Room     // for one more volume
-	From       *SourceFacts      // of a clone, nil where they do not matter (SourceMatters)
+	From       *SourceFacts      // of a copy, nil where they do not matter (SourceMatters)
 }
 
 // Refusal is why there is no volume for a request, and what could help.
@@ -65,7 +65,7 @@ type requestRule func(RequestFacts) (Refusal, bool)
 // requestRules is the specification: the first rule that applies decides. What no node could provide comes first,
 // then what this node cannot.
 var requestRules = []requestRule{
-	classRefused, populatorFills, blockRequested, accessModeUnsupported, sourceRequested, selectorSet, attributesClassSet, cloneRefused, driverLacking,
+	classRefused, populatorFills, blockRequested, accessModeUnsupported, restoresOff, selectorSet, attributesClassSet, cloneRefused, restoreRefused, driverLacking,
 	topologyMismatch, nodeUnknown, nameInvalid, poolInUse, poolClosed, tooLarge,
 }
 
@@ -130,14 +130,7 @@ func populatorFills(f RequestFacts) (Refusal, bool) {
 // populated reports whether a volume with this source comes from a volume populator: its source is neither a claim nor
 // a snapshot.
 func populated(from *corev1.TypedObjectReference) bool {
-	if from == nil {
-		return false
-	}
-	group := ""
-	if from.APIGroup != nil {
-		group = *from.APIGroup
-	}
-	return !(ofClaim(from) || group == "snapshot.storage.k8s.io" && from.Kind == "VolumeSnapshot")
+	return from != nil && !(ofClaim(from) || ofSnapshot(from))
 }
 
 func blockRequested(f RequestFacts) (Refusal, bool) {
@@ -160,11 +153,6 @@ func accessModeUnsupported(f RequestFacts) (Refusal, bool) {
 		}
 	}
 	return Refusal{}, false
-}
-
-func sourceRequested(f RequestFacts) (Refusal, bool) {
-	return Refusal{Reason: ReasonDataSource, Message: "dataSource: a volume cannot be made from a snapshot here; use an empty claim and copy the data"},
-		f.Request.Source != nil && !ofClaim(f.Request.Source)
 }
 
 func selectorSet(f RequestFacts) (Refusal, bool) {

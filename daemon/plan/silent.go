@@ -63,7 +63,7 @@ func (f ClaimFacts) ofOther() (Verdict, bool) {
 	if f.Class == nil {
 		return Verdict{Action: Ignore}, true
 	}
-	if IsClone(f.Claim) && f.Age < inquireAgain { // to copy takes long, and no other node can
+	if IsCopy(f.Claim) && f.Age < inquireAgain { // to copy takes long, and no other node can
 		return Verdict{Action: Wait, After: inquireAgain - f.Age}, true
 	}
 	if wait := f.takeOverDelay() - f.Age; wait > 0 {

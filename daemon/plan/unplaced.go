@@ -102,9 +102,9 @@ func NodeOpen(c *corev1.PersistentVolumeClaim) bool {
 }
 
 // Unasked reports whether a claim has neither a volume nor a node, and no provisioner was asked for it yet: before the
-// scheduler has chosen a node there is nothing to do for it. A clone has its source's node, whatever the scheduler does.
+// scheduler has chosen a node there is nothing to do for it. A copy has its source's node, whatever the scheduler does.
 func Unasked(c *corev1.PersistentVolumeClaim) bool {
-	return NodeOpen(c) && askedProvisioner(c) == "" && !IsClone(c)
+	return NodeOpen(c) && askedProvisioner(c) == "" && !IsCopy(c)
 }
 
 func unplacedNot(f UnplacedFacts) (Verdict, bool) {

@@ -3,6 +3,8 @@ package report
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
 // Claim is the reference of a claim, at the version that was looked at.
@@ -18,6 +20,11 @@ func RecordedClaim(namespace, name, uid string) corev1.ObjectReference {
 // Volume is the reference of a volume object.
 func Volume(v *corev1.PersistentVolume) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: v.Name, UID: v.UID}
+}
+
+// Snapshot is the reference of the VolumeSnapshot that a content names.
+func Snapshot(ref snapshotapi.SnapshotRef) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: snapshotapi.Kind, APIVersion: snapshotapi.GroupVersion.String(), Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 }
 
 // Node is the reference of a node. Its UID is the node's name, as in kubelet's own node events (pkg/kubelet,

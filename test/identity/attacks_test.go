@@ -222,7 +222,7 @@ func TestPoliciesAreUnderstood(t *testing.T) {
 	w := newWorld(t)
 	all, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.ctx, metav1.ListOptions{})
 	w.must(err)
-	if len(all.Items) != 8 {
+	if len(all.Items) != 10 {
 		t.Errorf("%d policies", len(all.Items))
 	}
 	for _, p := range all.Items {

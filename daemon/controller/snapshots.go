@@ -1,0 +1,362 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
+)
+
+// contentWorkers is how many VolumeSnapshotContents are looked at once. None of them waits for a copy.
+const contentWorkers = 4
+
+// ContentChanged is called with each VolumeSnapshotContent of the daemon's driver that came, changed or went (now is nil).
+func (c *Controller) ContentChanged(was, now *snapshotapi.Content) {
+	if now == nil {
+		now = was
+	}
+	c.contents.Add(contentItem(now))
+	if !now.Ready() || was != nil && was.Ready() {
+		return
+	}
+	for _, claim := range c.Listers.Claims.List() { // that wait for it
+		if plan.IsRestore(claim) && claim.Namespace == now.Spec.SnapshotRef.Namespace && plan.SourceOfCopy(claim) == now.Spec.SnapshotRef.Name {
+			c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
+		}
+	}
+}
+
+func contentItem(of *snapshotapi.Content) item { return item{name: of.Name, uid: string(of.UID)} }
+
+// requeueContents looks again at each content: a pool opened, or the API server responds again.
+func (c *Controller) requeueContents() {
+	if c.Contents == nil {
+		return
+	}
+	for _, one := range c.Contents.List() {
+		c.contents.Add(contentItem(one))
+	}
+}
+
+// content looks at one VolumeSnapshotContent. What it writes or destroys it decides on an object read from the API just now.
+func (c *Controller) content(ctx context.Context, i item) (time.Duration, error) {
+	known, is := c.Contents.Get(i.name)
+	if !is || string(known.UID) != i.uid {
+		c.dropContent(i)
+		return 0, nil
+	}
+	f, t := c.contentFacts(ctx, known)
+	verdict := plan.ForContent(f)
+	switch verdict.Action {
+	case plan.Publish, plan.Delete, plan.Retain, plan.LetGo:
+		now, err := c.Snapshots.GetContent(ctx, i.name)
+		if err != nil || now == nil || string(now.UID) != i.uid {
+			return 0, err // the watch brings that it went
+		}
+		f.Content = now
+		verdict = plan.ForContent(f)
+	}
+	after, err := c.actOnContent(ctx, f, t, verdict)
+	if err != nil {
+		err = c.contentFailed(i.uid, err)
+	}
+	if apierrors.IsConflict(err) {
+		return contentAgain, nil // it was changed, and what is watched soon says how
+	}
+	return after, err
+}
+
+// contentAgain is when to look again at a content that was changed while it was worked on.
+const contentAgain = 100 * time.Millisecond
+
+func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t takenIn, v plan.Verdict) (time.Duration, error) {
+	uid := string(f.Content.UID)
+	if f.Content.DeletionTimestamp != nil {
+		c.copies.cancel(uid)
+	}
+	if v.Action == plan.Ignore || v.Action == plan.Wait && v.Reason == "" {
+		return v.After, nil
+	}
+	if plan.NodeOfContent(f.Content) != c.Node {
+		var err error
+		if f.Content, err = c.Snapshots.TakeContent(ctx, f.Content, c.Node); err != nil {
+			return 0, err
+		}
+	}
+	switch v.Action {
+	case plan.Provision:
+		return c.takeSnapshot(ctx, f, t)
+	case plan.Publish:
+		return 0, c.announce(ctx, f, t, *f.Snapshot)
+	case plan.Delete:
+		return 0, c.removeSnapshot(ctx, f, t)
+	case plan.Retain:
+		if err := t.h.Retain(f.Snapshot.PV); err != nil {
+			return 0, err
+		}
+		c.Log.Info("the data of a snapshot is kept", "reason", v.Reason, "snapshot", f.Snapshot.PV, "pool", f.Pool.Name)
+		return 0, c.Snapshots.ReleaseContent(ctx, f.Content)
+	case plan.LetGo:
+		return 0, c.letContentGo(ctx, f.Content)
+	case plan.Wait, plan.Refuse:
+		return v.After, c.refuseContent(ctx, f.Content, v)
+	}
+	return 0, nil
+}
+
+// contentFailed passes on an error of the API. One that will not pass by itself is told.
+func (c *Controller) contentFailed(uid string, err error) error {
+	if report.Permanent(err) && c.said.New("content/"+uid, err.Error()) {
+		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused)
+	}
+	return err
+}
+
+// dropContent ends the work on a content that is gone. What was made for it and is not whole goes by its record.
+func (c *Controller) dropContent(i item) {
+	c.said.Forget(i.uid)
+	c.said.Forget("content/" + i.uid)
+	c.copies.cancel(i.uid)
+	c.inFlight.forget(i.uid)
+	for _, w := range c.workers {
+		if w.TakesSnapshots() {
+			signal(w.recheck)
+		}
+	}
+}
+
+// takenIn is the pool in which a content's snapshot is, or is to be made.
+type takenIn struct {
+	w *poolWorker
+	h disk.Handle
+}
+
+// contentFacts looks in this node's pools for the content's snapshot, and for the volume that it is made of.
+func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) (f plan.ContentFacts, t takenIn) {
+	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.nodes.last()}
+	state := "stays"
+	if of.DeletionTimestamp != nil {
+		state = "goes"
+	}
+	f.Age = c.inFlight.chosen(string(of.UID), state)
+	f.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
+		if f.Snapshot, err = h.LookupSnapshot(of.Handle()); err != nil {
+			return false, err
+		}
+		if volume := of.Spec.Source.VolumeHandle; volume != nil {
+			f.Source, err = h.Lookup(*volume)
+		}
+		found = err == nil && (f.Snapshot != nil || f.Source != nil)
+		if found {
+			t, f.Pool = takenIn{w, h}, w.Pool
+		}
+		return found, err
+	})
+	if t.w == nil {
+		return f, t
+	}
+	_, f.Closed = t.h.State.Closed()
+	f.Room = t.h.RoomFor(of.Handle())
+	if name := of.Spec.Class; name != nil && of.DeletionTimestamp == nil && !of.Ready() {
+		var err error
+		if f.Class, err = c.Snapshots.GetSnapshotClass(ctx, *name); err != nil {
+			f.Closed = err.Error()
+			f.Class = &snapshotapi.Class{}
+		}
+	}
+	return f, t
+}
+
+// eachPool looks into this node's pools until one has what is looked for. It returns why one could not be looked into, "" if
+// that does not matter.
+func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
+	for _, p := range c.pools {
+		if !p.OfOneNode() {
+			continue
+		}
+		w := c.workers[p.Name]
+		h, ok := w.disk.Open(ctx)
+		if !ok {
+			_, why := h.State.Closed()
+			unread = "pool " + p.Name + ": " + why
+			continue
+		}
+		found, err := look(w, h)
+		switch {
+		case found:
+			return ""
+		case err != nil:
+			unread = err.Error()
+		}
+	}
+	return unread
+}
+
+// takeSnapshot makes the copy, beside the worker, and says that it is ready when it is.
+func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
+	made, again := snapshotSpec(f), contentItem(f.Content)
+	whole, err := c.copied(ctx, t.w, again.uid, made, func() { c.contents.Add(again) })
+	switch {
+	case err != nil:
+		return c.snapshotFailed(ctx, f, t, err)
+	case !whole:
+		return 0, nil
+	}
+	rec, err := t.h.LookupSnapshot(made.PV)
+	if err != nil || rec == nil {
+		c.copies.cancel(again.uid)
+		return lag, err
+	}
+	now, err := c.Snapshots.GetContent(ctx, f.Content.Name)
+	if err != nil || now == nil || now.UID != f.Content.UID || now.DeletionTimestamp != nil {
+		return lag, err
+	}
+	f.Content = now
+	return 0, c.announce(ctx, f, t, *rec)
+}
+
+// announce says that a snapshot is ready. A crash before the record says so leaves one that is made again; one after it leaves a
+// snapshot that is whole, of which the next start says that it is ready.
+func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenIn, rec record.Record) error {
+	if err := t.h.Published(rec.PV); err != nil {
+		return err
+	}
+	ready, created := true, rec.Created.UnixNano()
+	err := c.Snapshots.SetContentStatus(ctx, f.Content, snapshotapi.ContentStatus{
+		SnapshotHandle: &rec.PV, CreationTime: &created, RestoreSize: &rec.Requested, ReadyToUse: &ready,
+	})
+	if err != nil {
+		return err
+	}
+	uid := string(f.Content.UID)
+	message := fmt.Sprintf("snapshot %s is on node %s in pool %s, copied one file after another: what was written meanwhile may be in some files and not in others%s",
+		rec.PV, c.Node, f.Pool.Name, c.copies.takeLacking(uid))
+	c.said.Forget(uid)
+	c.Log.Info(message, "reason", plan.ReasonSnapshotReady, "snapshot", f.Content.Spec.SnapshotRef.Namespace+"/"+f.Content.Spec.SnapshotRef.Name, "pool", f.Pool.Name)
+	c.Events.Event(report.Snapshot(f.Content.Spec.SnapshotRef), corev1.EventTypeNormal, plan.ReasonSnapshotReady, message)
+	return nil
+}
+
+// snapshotFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
+func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t takenIn, err error) (time.Duration, error) {
+	t.w.purges.Add(item{name: f.Content.Handle()})
+	switch {
+	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
+		return lag, nil
+	case errors.Is(err, volume.ErrMoved):
+		signal(t.w.kick)
+		return lag, nil
+	}
+	full := new(capacity.FullError)
+	v := plan.Verdict{Reason: plan.ReasonSnapshotFailed, Message: "node " + c.Node + ": " + err.Error()}
+	if errors.As(err, &full) {
+		v.Reason = plan.ReasonNotEnoughSpace
+	}
+	if said := c.refuseContent(ctx, f.Content, v); said != nil {
+		return 0, said
+	}
+	for _, tooMuch := range []error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, tooMuch) { // another try would write it all again
+			return copyAgain, nil
+		}
+	}
+	return 0, err
+}
+
+// removeSnapshot removes the data of a snapshot, and then lets its content go. After a crash the content is still there, and
+// all is done again:
+//
+//	trashed      whole in the trash: discarded
+//	discarded    its files may go
+//	let go       the same, without a content: purged, by its record (plan.ForRecord)
+func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) error {
+	rec := *f.Snapshot
+	switch rec.Place {
+	case record.Emptying:
+	case record.InPool, record.InTrash:
+		if rec.Unpublished && rec.Place == record.InPool {
+			if err := t.h.Undo(rec.PV); err != nil {
+				return err
+			}
+			break
+		}
+		if err := errors.Join(t.h.Trash(rec.PV), t.h.Discard(rec.PV)); err != nil {
+			return err
+		}
+	default:
+		if err := t.h.Undo(rec.PV); err != nil {
+			return err
+		}
+	}
+	if err := c.letContentGo(ctx, f.Content); err != nil {
+		return err
+	}
+	c.Log.Info("removed a snapshot", "reason", plan.ReasonDeleted, "snapshot", rec.PV, "pool", f.Pool.Name)
+	t.w.purges.Add(item{name: rec.PV})
+	return nil
+}
+
+// letContentGo lets a content go that has no data any more. Its version is another one after the first request.
+func (c *Controller) letContentGo(ctx context.Context, of *snapshotapi.Content) error {
+	if err := c.Snapshots.ClearContentStatus(ctx, of); err != nil {
+		return err
+	}
+	now, err := c.Snapshots.GetContent(ctx, of.Name)
+	if err != nil || now == nil || now.UID != of.UID {
+		return err
+	}
+	return c.Snapshots.ReleaseContent(ctx, now)
+}
+
+// refuseContent says in the content's status why there is no snapshot, from where the snapshot-controller takes it to the
+// VolumeSnapshot.
+func (c *Controller) refuseContent(ctx context.Context, of *snapshotapi.Content, v plan.Verdict) error {
+	uid := string(of.UID)
+	if v.Reason == "" || !c.said.New(uid, v.Reason+" "+v.Message) {
+		return nil
+	}
+	ref := of.Spec.SnapshotRef
+	if !c.mayWarn(ref.Namespace) {
+		c.said.Retract(uid)
+		return nil
+	}
+	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)
+	c.Events.Event(report.Snapshot(ref), corev1.EventTypeWarning, v.Reason, v.Message)
+	ready := false
+	err := c.Snapshots.SetContentStatus(ctx, of, snapshotapi.ContentStatus{ReadyToUse: &ready, Error: snapshotapi.NewError(v.Message, time.Now())})
+	if err != nil {
+		c.said.Retract(uid)
+	}
+	return err
+}
+
+// snapshotSpec is the snapshot to be made of a volume. It is promised and limited to as much as the volume.
+func snapshotSpec(f plan.ContentFacts) volume.Spec {
+	ref, of := f.Content.Spec.SnapshotRef, f.Source
+	made := volume.Spec{
+		Record: record.Record{
+			Kind: record.Snapshot, PV: f.Content.Handle(), Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
+			Directory: f.Content.Handle(), Unpublished: true, Origin: record.Origin{Name: of.PV, UID: of.ClaimUID},
+			Class: f.Class.Name, Provisioner: f.Content.Spec.Driver, Node: f.Node, Scope: f.Pool.Scope, Reclaim: f.Content.Spec.DeletionPolicy,
+			Requested: of.Requested, Promised: of.Promised,
+		},
+		Mode: 0o700, Full: f.Pool.Snapshots == plan.SnapshotsCopy,
+	}
+	if f.Pool.Quota == plan.QuotaProject {
+		made.Quota, made.Project = of.Requested, true
+	}
+	return made
+}

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+)
+
+// A snapshot is a VolumeSnapshotContent of the daemon's driver. The snapshot-controller makes the object; the daemon of the node
+// that has the volume makes the copy, and then says in the object's status that it is ready. Whose a content is, the records say:
+// that of the snapshot, or before there is one, that of its volume.
+
+// How snapshots of a pool's volumes are made, as spelt in the configuration. "" is SnapshotsOff.
+const (
+	SnapshotsOff  = "off"
+	SnapshotsLive = "live" // files share their blocks with the volume's; each is of one moment, and all together are not
+	SnapshotsCopy = "copy" // data is copied
+)
+
+// TakesSnapshots reports whether the pool makes snapshots, and volumes from them.
+func (p Pool) TakesSnapshots() bool {
+	return p.Snapshots == SnapshotsLive || p.Snapshots == SnapshotsCopy
+}
+
+// Actions for a content, beside Ignore, Wait, Refuse, Provision, Delete, Retain and LetGo.
+const (
+	Publish Action = "publish" // the snapshot is whole: say that it is ready
+)
+
+// ContentFacts is everything that a decision about a VolumeSnapshotContent depends on.
+type ContentFacts struct {
+	Self
+	Content  *snapshotapi.Content
+	Class    *snapshotapi.Class // its VolumeSnapshotClass, nil if there is none of the name
+	Snapshot *record.Record     // of its handle, nil: no pool of this node that could be looked at has one
+	Source   *record.Record     // of the volume that it is to be made of, nil: the same
+	Pool     Pool               // that has them
+	Unread   string             // why a pool of this node could not be looked at, "" if each was
+	Closed   string             // why Pool takes no new work, "" if it does
+	Room     capacity.Room      // that Pool has for the snapshot
+	Nodes    int                // that the cluster has
+	Age      time.Duration      // since this daemon first saw the content as it is: to stay, or to go
+}
+
+type contentRule func(ContentFacts) (Verdict, bool)
+
+// The rules about a content that is to go, and about one that is to stay. In each list the first rule that applies decides.
+var (
+	goingRules   = []contentRule{contentElsewhere, contentUnbound, contentLocked, snapshotRetained, snapshotDeleted, neverTaken}
+	stayingRules = []contentRule{
+		contentElsewhere, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
+		snapshotPoolClosed, snapshotTooLarge,
+	}
+)
+
+// ForContent decides what this node does about a VolumeSnapshotContent.
+func ForContent(f ContentFacts) Verdict {
+	rules, otherwise := stayingRules, Verdict{Action: Provision}
+	if f.Content.DeletionTimestamp != nil {
+		rules, otherwise = goingRules, Verdict{Action: Ignore}
+	}
+	for _, rule := range rules {
+		if v, applies := rule(f); applies {
+			return v
+		}
+	}
+	return otherwise
+}
+
+// NodeOfContent is the node that has a content's snapshot, or is to make it, "" before one has taken it.
+func NodeOfContent(of *snapshotapi.Content) string { return of.Annotations[NodeLabel] }
+
+// contentElsewhere: another driver's, another node's, or of a pool that cannot be looked at now.
+func contentElsewhere(f ContentFacts) (Verdict, bool) {
+	known, of := f.Snapshot != nil || f.Source != nil, NodeOfContent(f.Content)
+	switch {
+	case !f.Serves(f.Content.Spec.Driver), !known && of != "" && of != f.Node:
+		return Verdict{Action: Ignore}, true
+	case !known && f.Unread != "":
+		return Verdict{Action: Wait, After: retryAfter}, true
+	}
+	return Verdict{}, false
+}
+
+// contentUnbound: our part in it is done.
+func contentUnbound(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, !slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
+}
+
+// contentLocked: people deleted the content and not its VolumeSnapshot, which keeps it (external-snapshotter v8.6.0,
+// pkg/sidecar-controller, shouldDelete).
+func contentLocked(f ContentFacts) (Verdict, bool) {
+	_, going := f.Content.Annotations[snapshotapi.BeingDeleted]
+	unbound := f.Content.Spec.Source.SnapshotHandle != nil && f.Content.Spec.SnapshotRef.UID == ""
+	return Verdict{Action: Ignore}, !going && !unbound
+}
+
+// snapshotRetained: one that may not be whole is of no use to anybody who would import it.
+func snapshotRetained(f ContentFacts) (Verdict, bool) {
+	whole := f.Snapshot != nil && !f.Snapshot.Unpublished && f.Snapshot.Place == record.InPool
+	return Verdict{Action: Retain, Reason: ReasonRetained}, whole && f.Content.Spec.DeletionPolicy != snapshotapi.PolicyDelete
+}
+
+func snapshotDeleted(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Delete, Reason: ReasonDeleted}, f.Snapshot != nil
+}
+
+// neverTaken: nothing was ever ready for the content. The node that has its volume lets it go; where none has it any more,
+// one of the others does after a while.
+func neverTaken(f ContentFacts) (Verdict, bool) {
+	ready := f.Content.Status != nil && f.Content.Status.SnapshotHandle != nil
+	switch {
+	case f.Source != nil:
+		return Verdict{Action: LetGo}, true
+	case ready:
+		return Verdict{}, false
+	}
+	if wait := silentAfter + StaggerDelay(string(f.Content.UID), f.Node, f.Nodes, silentSpan) - f.Age; wait > 0 {
+		return Verdict{Action: Wait, After: wait}, true
+	}
+	return Verdict{Action: LetGo}, true
+}
+
+func contentReady(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, f.Content.Ready() || f.Content.Handle() == ""
+}
+
+// snapshotWhole: also one that was imported by its handle. It is said again what was said before an API server was restored.
+func snapshotWhole(f ContentFacts) (Verdict, bool) {
+	whole := f.Snapshot != nil && f.Snapshot.Place == record.InPool && !f.Snapshot.Unpublished
+	return Verdict{Action: Publish, Reason: ReasonSnapshotReady}, whole
+}
+
+// snapshotOfOthers: neither the volume nor, of a content with a handle, the snapshot is here.
+func snapshotOfOthers(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Ignore}, f.Snapshot == nil && f.Source == nil || f.Content.Spec.Source.SnapshotHandle != nil
+}
+
+func snapshotsOff(f ContentFacts) (Verdict, bool) {
+	return refuseSnapshot("pool %s makes no snapshots (snapshots)", f.Pool.Name), !f.Pool.TakesSnapshots()
+}
+
+func refuseSnapshot(format string, args ...any) Verdict {
+	return Verdict{Action: Refuse, Reason: ReasonSnapshotFailed, After: time.Minute, Message: fmt.Sprintf(format, args...)}
+}
+
+func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
+	name := "without a name"
+	if c := f.Content.Spec.Class; c != nil {
+		name = words.Quoted(*c)
+	}
+	return refuseSnapshot("there is no VolumeSnapshotClass %s", name), f.Class == nil
+}
+
+// paramConsistency is the parameter of a VolumeSnapshotClass; others than live are not made.
+const paramConsistency = "consistency"
+
+func snapshotParameters(f ContentFacts) (Verdict, bool) {
+	for _, key := range slices.Sorted(maps.Keys(f.Class.Parameters)) {
+		value := f.Class.Parameters[key]
+		switch {
+		case key == paramConsistency && value == SnapshotsLive:
+		case key == paramConsistency:
+			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q is", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive), true
+		case !strings.HasPrefix(key, "csi.storage.k8s.io/"): // Kubernetes' own
+			return refuseSnapshot("VolumeSnapshotClass %s: unknown parameter %s; %q is known", words.Quoted(f.Class.Name), words.Quoted(key), paramConsistency), true
+		}
+	}
+	return Verdict{}, false
+}
+
+func snapshotSourceGone(f ContentFacts) (Verdict, bool) {
+	return refuseSnapshot("the volume is not in the pool any more"), f.Source == nil || f.Source.Place != record.InPool
+}
+
+func snapshotPoolClosed(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonPoolClosed, After: retryAfter, Message: fmt.Sprintf("pool %s: %s", f.Pool.Name, f.Closed)}, f.Closed != ""
+}
+
+// snapshotTooLarge: a snapshot may come to need as much as its volume.
+func snapshotTooLarge(f ContentFacts) (Verdict, bool) {
+	v := Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: time.Minute, Message: fmt.Sprintf("pool %s: the snapshot is promised %s, as its volume, and %s is available",
+		f.Pool.Name, words.Size(f.Source.Reserved()), words.Size(f.Room.Free))}
+	return v, f.Snapshot == nil && f.Source.Reserved() > f.Room.Free
+}
+
+// ofSnapshot is ForRecord for a snapshot: without a content only what may not be whole is removed.
+func (f RecordFacts) ofSnapshot() Verdict {
+	going := f.Content != nil && f.Content.DeletionTimestamp != nil && slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
+	switch {
+	case f.Record.Retained, !f.made(), f.ContentUnknown:
+		return Verdict{Action: Keep}
+	case f.Record.Place == record.Emptying && !going: // else the content goes first, and then the files
+		return Verdict{Action: Finish}
+	case f.Content != nil, f.Unsure:
+		return Verdict{Action: Keep}
+	case f.Record.Unpublished || f.Record.Place == record.Nowhere:
+		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
+	default:
+		return Verdict{Action: Keep, Reason: ReasonOrphaned}
+	}
+}

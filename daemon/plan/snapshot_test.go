@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+)
+
+// toTake is a content whose snapshot this node can make.
+func toTake() ContentFacts {
+	volume, class := "pvc-1", "snap"
+	content := &snapshotapi.Content{
+		ObjectMeta: metav1.ObjectMeta{Name: "snapcontent-u", UID: "content-u", Finalizers: []string{"other", snapshotapi.Finalizer}, Annotations: map[string]string{}},
+		Spec: snapshotapi.ContentSpec{
+			Driver: DefaultProvisioner, DeletionPolicy: snapshotapi.PolicyDelete, Class: &class,
+			SnapshotRef: snapshotapi.SnapshotRef{Namespace: "default", Name: "s", UID: "u"}, Source: snapshotapi.ContentSource{VolumeHandle: &volume},
+		},
+	}
+	pool := testPool("fast")
+	pool.Snapshots = SnapshotsLive
+	return ContentFacts{
+		Self: self, Content: content, Pool: pool, Room: capacity.Room{Free: 2 << 30}, Nodes: 3,
+		Class:  &snapshotapi.Class{ObjectMeta: metav1.ObjectMeta{Name: class}, Driver: DefaultProvisioner},
+		Source: &record.Record{PV: volume, ClaimUID: "c", Requested: 1 << 30, Place: record.InPool},
+	}
+}
+
+func takenRecord(change ...func(*record.Record)) func(*ContentFacts) {
+	return func(f *ContentFacts) {
+		f.Snapshot = &record.Record{Kind: record.Snapshot, PV: "snapshot-u", ClaimUID: "u", Requested: 1 << 30, Place: record.InPool}
+		for _, c := range change {
+			c(f.Snapshot)
+		}
+	}
+}
+
+type contentCase struct {
+	name    string
+	changes []func(*ContentFacts)
+	action  Action
+	message string
+}
+
+func (c contentCase) check(t *testing.T) {
+	t.Helper()
+	if v := ForContent(changed(toTake(), c.changes)); v.Action != c.action || !strings.Contains(v.Message, c.message) || v.Action == Refuse && v.Reason == "" {
+		t.Errorf("%s: got %s %s %q, want %s %q", c.name, v.Action, v.Reason, v.Message, c.action, c.message)
+	}
+}
+
+// TestContentRules breaks two rules or more in most cases, and names the one that decides.
+func TestContentRules(t *testing.T) {
+	type changes = []func(*ContentFacts)
+	unpublished := func(r *record.Record) { r.Unpublished = true }
+	imported := func(f *ContentFacts) {
+		handle := "snapshot-u"
+		f.Content.Spec.Source, f.Source = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil
+	}
+	driver := func(f *ContentFacts) { f.Content.Spec.Driver = "example.com" }
+	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
+	elsewhere := func(f *ContentFacts) { f.Source = nil }
+	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
+	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
+	classless := func(f *ContentFacts) { f.Class = nil }
+	parameter := func(key, value string) func(*ContentFacts) {
+		return func(f *ContentFacts) { f.Class.Parameters = map[string]string{key: value} }
+	}
+	trashed := func(f *ContentFacts) { f.Source.Place = record.InTrash }
+	closed := func(f *ContentFacts) { f.Closed = "it is away" }
+	full := func(f *ContentFacts) { f.Room.Free = 1 }
+	for _, c := range []contentCase{
+		{"nothing speaks against it", nil, Provision, ""},
+		{"another driver's", changes{driver, takenRecord()}, Ignore, ""},
+		{"ready before its pool's key", changes{ready, off}, Ignore, ""},
+		{"whole, and not said to be", changes{takenRecord(), off, classless}, Publish, ""},
+		{"half, of an earlier try", changes{takenRecord(unpublished), full}, Provision, ""},
+		{"imported", changes{imported, takenRecord()}, Publish, ""},
+		{"imported, and not whole", changes{imported, takenRecord(unpublished)}, Ignore, ""},
+		{"imported, and nowhere here", changes{imported}, Ignore, ""},
+		{"elsewhere before its class", changes{elsewhere, classless}, Ignore, ""},
+		{"perhaps in a pool that is away", changes{elsewhere, unread}, Wait, ""},
+		{"the pool's key before the class", changes{off, classless}, Refuse, "pool fast makes no snapshots"},
+		{"the class before the source", changes{classless, trashed}, Refuse, `no VolumeSnapshotClass "snap"`},
+		{"another consistency", changes{parameter("consistency", "paused"), trashed}, Refuse, `consistency: "paused" is not supported`},
+		{"an unknown parameter", changes{parameter("copy", "true"), trashed}, Refuse, `unknown parameter "copy"`},
+		{"Kubernetes' own parameter", changes{parameter("csi.storage.k8s.io/snapshotter-secret-name", "x")}, Provision, ""},
+		{"the consistency that there is", changes{parameter("consistency", "live")}, Provision, ""},
+		{"the source before a closed pool", changes{trashed, closed}, Refuse, "not in the pool any more"},
+		{"a closed pool before a full one", changes{closed, full}, Wait, "pool fast: it is away"},
+		{"full", changes{full}, Wait, "promised 1.0 GiB"},
+	} {
+		c.check(t)
+	}
+}
+
+// A content that goes is let go by the node that has its data, and no data goes that is to be kept or that its VolumeSnapshot has.
+func TestContentGoes(t *testing.T) {
+	type changes = []func(*ContentFacts)
+	going := func(f *ContentFacts) {
+		f.Content.DeletionTimestamp = &metav1.Time{}
+		f.Content.Annotations[snapshotapi.BeingDeleted] = "yes"
+	}
+	byHand := func(f *ContentFacts) { delete(f.Content.Annotations, snapshotapi.BeingDeleted) }
+	retain := func(f *ContentFacts) { f.Content.Spec.DeletionPolicy = snapshotapi.PolicyRetain }
+	unpublished := func(r *record.Record) { r.Unpublished = true }
+	emptying := func(r *record.Record) { r.Place = record.Emptying }
+	released := func(f *ContentFacts) { f.Content.Finalizers = []string{"other"} }
+	elsewhere := func(f *ContentFacts) { f.Source = nil }
+	named := func(f *ContentFacts) {
+		handle := "snapshot-u"
+		f.Content.Status = &snapshotapi.ContentStatus{SnapshotHandle: &handle}
+	}
+	imported := func(f *ContentFacts) {
+		handle := "snapshot-u"
+		f.Content.Spec.Source, f.Source, f.Content.Spec.SnapshotRef.UID = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil, ""
+	}
+	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
+	late := func(f *ContentFacts) { f.Age = time.Hour }
+	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
+	for _, c := range []contentCase{
+		{"with its snapshot", changes{going, takenRecord()}, Delete, ""},
+		{"with half a snapshot, to keep", changes{going, takenRecord(unpublished), retain}, Delete, ""},
+		{"with what is left of one", changes{going, takenRecord(emptying)}, Delete, ""},
+		{"to keep", changes{going, takenRecord(), retain}, Retain, ""},
+		{"by hand", changes{going, byHand, takenRecord()}, Ignore, ""},
+		{"by hand, imported and not bound", changes{going, byHand, imported, takenRecord()}, Delete, ""},
+		{"done", changes{going, released, takenRecord()}, Ignore, ""},
+		{"never made", changes{going}, LetGo, ""},
+		{"never made, and its volume is gone", changes{going, elsewhere}, Wait, ""},
+		{"never made, its volume gone for long", changes{going, elsewhere, late}, LetGo, ""},
+		{"another node's", changes{going, elsewhere, late, taken}, Ignore, ""},
+		{"another node's, which was ready", changes{going, elsewhere, late, named}, Ignore, ""},
+		{"perhaps in a pool that is away", changes{going, elsewhere, late, unread}, Wait, ""},
+	} {
+		c.check(t)
+	}
+}
+
+// Without a content only a snapshot that may not be whole goes, and nothing as long as it is not known whether there is one.
+func TestSnapshotRecords(t *testing.T) {
+	content := toTake().Content
+	going := content.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{}
+	for _, c := range []struct {
+		name   string
+		change func(*RecordFacts)
+		want   Action
+		reason string
+	}{
+		{"whole", func(*RecordFacts) {}, Keep, ReasonOrphaned},
+		{"half", func(f *RecordFacts) { f.Record.Unpublished = true }, Undo, ReasonUnpublishedRemoved},
+		{"half, of a content", func(f *RecordFacts) { f.Record.Unpublished, f.Content = true, content }, Keep, ""},
+		{"half, and not known", func(f *RecordFacts) { f.Record.Unpublished, f.ContentUnknown = true, true }, Keep, ""},
+		{"half, perhaps of another cluster", func(f *RecordFacts) { f.Record.Unpublished, f.Unsure = true, true }, Keep, ""},
+		{"half, of another node", func(f *RecordFacts) { f.Record.Unpublished, f.Record.Node = true, "node-b" }, Keep, ""},
+		{"kept", func(f *RecordFacts) { f.Record.Unpublished, f.Record.Retained = true, true }, Keep, ""},
+		{"going", func(f *RecordFacts) { f.Record.Place = record.Emptying }, Finish, ""},
+		{"going before its content", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, going }, Keep, ""},
+		{"going, to be made anew", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, content }, Finish, ""},
+		{"gone", func(f *RecordFacts) { f.Record.Place = record.Nowhere }, Undo, ReasonUnpublishedRemoved},
+	} {
+		f := RecordFacts{Self: self, Scope: ScopeNode, Record: record.Record{Kind: record.Snapshot, PV: "snapshot-u", Node: us, Scope: ScopeNode, Place: record.InPool}}
+		c.change(&f)
+		if v := ForRecord(f); v.Action != c.want || v.Reason != c.reason {
+			t.Errorf("%s: got %+v, want %s %s", c.name, v, c.want, c.reason)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// snapshots is what plays the snapshot-controller for one test.
+type snapshots struct {
+	*environment
+	api *cluster.Snapshots
+}
+
+func (w *environment) snapshots() *snapshots {
+	w.Helper()
+	api, err := w.Snapshots(w.Soon(), w.Namespace, w.Provisioner)
+	w.Must(err)
+	return &snapshots{w, api}
+}
+
+// ask asks for a snapshot of a volume, and returns the content's name.
+func (s *snapshots) ask(name string, pv *corev1.PersistentVolume, class, policy string) (content string) {
+	s.Helper()
+	content, err := s.api.Ask(s.Ctx, name, pv.Name, class, policy)
+	s.Must(err)
+	return content
+}
+
+func (s *snapshots) status(content string) map[string]any {
+	s.Helper()
+	status, err := s.api.Status(s.Ctx, content)
+	s.Must(err)
+	return status
+}
+
+// ready waits until a content is ready, and has its VolumeSnapshot say so.
+func (s *snapshots) ready(name, content string) map[string]any {
+	s.Helper()
+	s.Eventually("snapshot "+name+" is ready", func() bool { return s.status(content)["readyToUse"] == true })
+	s.Must(s.api.Bind(s.Ctx, name, content))
+	return s.status(content)
+}
+
+// remove deletes a VolumeSnapshot and its content, and waits until the content is gone.
+func (s *snapshots) remove(name, content string) {
+	s.Helper()
+	s.Must(s.api.Remove(s.Ctx, name, content))
+	s.Eventually("content "+content+" is gone", func() bool {
+		contents, err := s.api.Gone(s.Ctx, content)
+		return err == nil && contents
+	})
+}
+
+// restore makes a claim be filled from a snapshot.
+func restore(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = cluster.FromSnapshot(name) }
+}
+
+// A snapshot is made of a volume and outlives it, a claim is made from the snapshot and outlives that, where a consumer is
+// awaited, too.
+func TestSnapshot(t *testing.T) {
+	for _, c := range []struct {
+		fs, mode string
+		mib      int
+	}{{"xfs", "live", 320}, {"ext4", "copy", 96}} {
+		t.Run(c.fs, func(t *testing.T) {
+			w := newEnvironment(t)
+			s := w.snapshots()
+			h := w.newHostOn(hosttest.Mkfs(w, c.fs, c.mib), "a", fmt.Sprintf("snapshots = %q", c.mode)).run()
+			class, waiting := w.Class("c", immediate), w.Class("w", wait)
+			w.claim("data", class, "10Mi")
+			origin := w.Bound("data")
+			h.writeAll(origin)
+			content := s.ask("snap", origin, w.Provisioner, "Delete")
+			status := s.ready("snap", content)
+			handle, _ := status["snapshotHandle"].(string)
+			if !strings.HasPrefix(handle, "snapshot-") || status["restoreSize"] != int64(10<<20) || status["creationTime"] == nil || status["error"] != nil {
+				t.Errorf("status %v", status)
+			}
+			w.DeleteClaim("data")
+			h.wantTree(pool.Of(handle)...)
+			w.claim("restored", waiting, "20Mi", restore("snap"))
+			restored := w.Bound("restored")
+			h.wantClone(restored)
+			small := w.claim("small", class, "5Mi", restore("snap"))
+			if got := w.refused(small, "DataSourceUnusable"); !strings.Contains(got, "it is of a volume of 10Mi, and the claim requests 5Mi") {
+				t.Errorf("message %q", got)
+			}
+			s.remove("snap", content)
+			h.wantTree(pool.Of(restored.Name)...)
+			h.wantClone(restored)
+			s.refusal(h, restored)
+		})
+	}
+}
+
+// refusal: why there is no snapshot is said in the content's status, and the content goes all the same.
+func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
+	s.Helper()
+	s.Must(s.api.Class(s.Ctx, s.Namespace+"-paused", map[string]any{"consistency": "paused"}))
+	content := s.ask("paused", pv, s.Namespace+"-paused", "Delete")
+	s.Eventually("it is said why there is no snapshot", func() bool {
+		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+		return strings.Contains(message, `consistency: "paused" is not supported`)
+	})
+	s.remove("paused", content)
+	h.wantTree(pool.Of(pv.Name)...)
+}
+
+// A daemon that is killed while it makes a snapshot leaves none that is said to be ready; the next one makes it whole. One that is
+// kept outlives its content, and is imported by its handle.
+func TestSnapshotKilled(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
+	class := w.Class("c", immediate)
+	w.claim("data", class, "10Mi")
+	origin := w.Bound("data")
+	h.many(origin)
+	content := s.ask("snap", origin, w.Provisioner, "Retain")
+	uid := strings.TrimPrefix(content, "snapcontent-")
+	w.Eventually("the copy is under way", func() bool {
+		_, err := os.Lstat(filepath.Join(h.ours("staging"), "snapshot-"+uid, "many-3"))
+		_, done := os.Lstat(filepath.Join(h.mount, "snapshot-"+uid))
+		return err == nil || done == nil
+	})
+	h.Kill()
+	h.run()
+	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	all, err := filepath.Glob(filepath.Join(h.mount, handle, "many-*", "*"))
+	if err != nil || len(all) != 4000 {
+		t.Errorf("%d files, %v", len(all), err)
+	}
+	s.remove("snap", content)
+	h.wantTree(pool.Of(origin.Name, handle)...)
+	s.Must(s.api.Import(s.Ctx, "imported", "imported-"+uid, handle))
+	s.Eventually("it is ready", func() bool { return s.status("imported-" + uid)["readyToUse"] == true })
+	s.remove("imported", "imported-"+uid)
+	h.wantTree(pool.Of(origin.Name)...)
+}
