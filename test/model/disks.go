@@ -22,7 +22,8 @@ type disks struct {
 	mu       sync.RWMutex
 	outcomes map[asked]*outcome
 	ended    map[uint32]*outcome // of calls that were stopped, by run
-	calls    int                 // that were made on the real directory
+	beset    map[stranger]*outcome
+	calls    int // that were made on the real directory
 }
 
 // asked is a call and the content it is made on.
@@ -51,7 +52,7 @@ var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrMoved)}
 const takenImage = 1
 
 func newDisks() *disks {
-	d := &disks{outcomes: map[asked]*outcome{}, ended: map[uint32]*outcome{}}
+	d := &disks{outcomes: map[asked]*outcome{}, ended: map[uint32]*outcome{}, beset: map[stranger]*outcome{}}
 	d.images.of(emptyPool.text(), parseImage(emptyPool))
 	d.image(takenPool())
 	d.result(moved)

@@ -159,5 +159,6 @@ var everyNode = []world{
 	{name: "every-restored", names: 1, claims: 1, every: 1, left: [budgets]uint8{restores: 1}},
 	{name: "every-lost", names: 1, claims: 1, every: 1, left: [budgets]uint8{losses: 1, breaks: 1}},
 	{name: "every-archived", names: 1, claims: 1, every: 1, archive: true, left: [budgets]uint8{restores: 1, policies: 1}},
+	{name: "every-halfway", names: 1, claims: 1, every: 1, left: [budgets]uint8{kills: 1, restores: 1}},
 	{name: "every-again", names: 1, claims: 2, every: 1, left: [budgets]uint8{departures: 1}},
 }

@@ -36,10 +36,10 @@ func keptInPlace(s *state, on onFile, cell int) string {
 	return ""
 }
 
-func objectGoes(s *state, _ onFile, cell int) string {
+func objectGoes(s *state, on onFile, cell int) string {
 	v := s.api.volumes[cell]
 	_, claimed := s.api.claimOf(cell)
-	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) {
+	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) && !on.people { // of which it is told
 		return "the object stays"
 	}
 	return ""

@@ -140,6 +140,7 @@ const (
 	renames                  // changes of the provisioner's name
 	clusters                 // that the API server is another cluster's
 	sizes                    // changes of what a claim requests
+	strangers                // directories that people make under a volume's name while the daemon makes it
 	budgets
 )
 

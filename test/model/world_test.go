@@ -41,6 +41,7 @@ func TestRenamed(t *testing.T)  { explored(t, "renamed", 0) }
 func TestPattern(t *testing.T)  { explored(t, "pattern", 50_000) }
 func TestCluster(t *testing.T)  { explored(t, "cluster", 50_000) }
 func TestPeople(t *testing.T)   { explored(t, "people", 0) }
+func TestStranger(t *testing.T) { explored(t, "stranger", 60_000) }
 func TestAgain(t *testing.T)    { explored(t, "again", 100_000) }
 func TestTwo(t *testing.T)      { explored(t, "two", 100_000) }
 

@@ -62,6 +62,7 @@ var oneNode = []world{
 	{name: "pattern", names: 1, claims: 2, left: [budgets]uint8{kills: 1, patterns: 2}},
 	{name: "cluster", names: 1, claims: 1, left: [budgets]uint8{kills: 1, clusters: 2, policies: 1, deletions: 1}},
 	{name: "people", names: 1, claims: 1, people: true, left: [budgets]uint8{kills: 1, restores: 1, patterns: 1, deletions: 1}},
+	{name: "stranger", names: 1, claims: 1, left: [budgets]uint8{strangers: 1, kills: 1, restores: 1, deletions: 1}},
 	{name: "again", names: 1, claims: 2, left: [budgets]uint8{kills: 1, losses: 1}},
 	{name: "two", names: 2, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1}},
 }
