@@ -54,6 +54,9 @@ func (b *bench) all(ctx context.Context) error {
 			return err
 		}
 	}
+	if slices.Contains(b.cases, casePublish) {
+		b.measurePublish(ctx)
+	}
 	fmt.Fprintf(b.out, "\ntook %s\n", b.Elapsed().Round(time.Second))
 	return nil
 }

@@ -36,6 +36,7 @@ type options struct {
 	clusterRuns  int    // repeats of this case
 	files        int    // of the volume of the case purge
 	purgeRepeats int    // how often that is removed in each way
+	publishes    int    // of the case publish
 	verbose      bool
 	keepLogs     string
 	json         string // a file for the results of the case cluster
@@ -79,6 +80,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.clusterRuns, "cluster-repeats", 3, "runs of each contender in the case cluster, each on a control plane of its own")
 	flags.IntVar(&o.files, "files", 1_000_000, "files of the volume that is removed in the case purge")
 	flags.IntVar(&o.purgeRepeats, "purge-repeats", 3, "how often it is removed in each way")
+	flags.IntVar(&o.publishes, "publishes", 2000, "volumes that are mounted in the case publish, by each contender")
 	flags.BoolVar(&o.verbose, "v", false, "print each run in full")
 	flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
 	flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
@@ -107,7 +109,7 @@ func (o *options) quicken(flags *flag.FlagSet) {
 		small int
 	}{
 		"claims": {&o.claims, 150}, "single": {&o.single, 20}, "slow-claims": {&o.slow, 8}, "repeats": {&o.repeats, 1}, "binder-claims": {&o.binder, 20},
-		"pods": {&o.pods, 30}, "replicas": {&o.replicas, 3}, "cluster-repeats": {&o.clusterRuns, 1}, "files": {&o.files, 50_000}, "purge-repeats": {&o.purgeRepeats, 1},
+		"pods": {&o.pods, 30}, "replicas": {&o.replicas, 3}, "cluster-repeats": {&o.clusterRuns, 1}, "publishes": {&o.publishes, 200}, "files": {&o.files, 50_000}, "purge-repeats": {&o.purgeRepeats, 1},
 	} {
 		if !given[name] {
 			*to.value = to.small
@@ -133,7 +135,7 @@ func (o options) validate(rest []string) error {
 	if o.fs != "ext4" && o.fs != "xfs" {
 		all = append(all, fmt.Errorf("-fs: %q is neither ext4 nor xfs", o.fs))
 	}
-	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "files": o.files, "purge-repeats": o.purgeRepeats} {
+	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "publishes": o.publishes, "files": o.files, "purge-repeats": o.purgeRepeats} {
 		if value < 1 {
 			all = append(all, fmt.Errorf("-%s: %d is less than 1", name, value))
 		}

@@ -122,7 +122,7 @@ func TestReportOfFailedDaemon(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-contenders=floor,nobody", `-contenders: unknown "nobody"; known are floor, lib-shipped, lib-tuned, daemon`},
-		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, cluster`},
+		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, purge, cluster, publish`},
 		{"-fs=ntfs", `-fs: "ntfs" is neither ext4 nor xfs`},
 		{"-claims=0", `-claims: 0 is less than 1`},
 		{"now", `unexpected argument "now"`},

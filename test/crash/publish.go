@@ -7,16 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	volumerecord "github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
@@ -153,15 +149,7 @@ func (c *published) unmount() error { return unix.Unmount(c.pool, unix.MNT_DETAC
 func (c *published) makeVolume() {
 	pv := "pvc-00000000-0000-4000-8000-000000000001"
 	c.volume = csinode.Of(pv, name, filepath.Join(c.pool, pv))
-	p, err := openLimited(c.pool)
-	c.Must(err, "opening the pool")
-	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(name, time.Now()))
-	c.Must(err, "making a marker")
-	c.Must(p.InitMarker(c.ctx, p.id, marker), "making a pool")
-	_, err = p.Create(c.ctx, p.id, volume.Spec{Mode: dirMode, Record: volumerecord.Record{
-		PV: pv, Directory: pv, ClaimUID: pv, Namespace: name, Claim: pv, Source: plan.SourceCSI, Requested: firstMiB << 20,
-	}})
-	c.Must(err, "making a volume")
+	c.Must(csinode.MakePool(c.ctx, name, c.pool, pv, dirMode), "making a volume")
 	c.Must(os.WriteFile(filepath.Join(c.pool, pv, dataFile), []byte(pv), 0o600), "writing to the volume")
 }
 

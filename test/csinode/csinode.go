@@ -1,7 +1,7 @@
 // Package csinode runs the CSI node service of the daemon's binary as systemd does, on sockets that stay while it restarts, and
 // calls it as kubelet does, for pods whose directories it makes below a directory of kubelet's.
 //
-// It makes no volume, it knows no cluster, and it asserts nothing.
+// It knows no cluster, and it asserts nothing.
 package csinode
 
 import (
