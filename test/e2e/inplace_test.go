@@ -13,19 +13,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// inPlace starts the node service in the place of kubevirt's driver.
-func (h *host) inPlace() *csinode.Service {
-	h.w.Helper()
+// nodeService starts the node service of a daemon's configuration, as a driver.
+func (w *environment) nodeService(d *rig.Daemon, driver string) *csinode.Service {
+	w.Helper()
 	root, err := os.MkdirTemp("", "k") // the path of a socket has 107 bytes at most
-	h.w.Must(err)
-	h.w.Cleanup(func() { os.RemoveAll(filepath.Join(root, "plugins")) })
-	h.configureFirst(fmt.Sprintf("csi_drivers = [%q]\nkubelet_root = %q", csiDriver, root))
-	s, err := csinode.New(csinode.Options{Root: root, Driver: csiDriver, Command: h.Command, Log: h.Path("csi.log")})
-	h.w.Must(err)
-	h.w.Must(s.Start())
-	h.w.Cleanup(func() { h.w.Must(s.Close()) })
+	w.Must(err)
+	s, err := csinode.New(csinode.Options{Root: root, Driver: driver, Command: d.Command, Log: d.Path("csi.log")})
+	w.Must(err)
+	w.Must(s.Start())
+	w.Cleanup(func() { // a pool that is mounted there is not looked into
+		w.Must(s.Close())
+		if left, err := s.Mounted(); err == nil && len(left) == 0 {
+			w.Must(os.RemoveAll(root))
+		}
+	})
 	return s
 }
 
@@ -42,9 +46,8 @@ func (h *host) reads(s *csinode.Service, pod string, pv *corev1.PersistentVolume
 // another pod, removed with its claim by the daemon; and given back.
 func TestInPlaceOfKubevirt(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").aliased(csiDriver)
-	s := h.inPlace()
-	h.run()
+	h := w.newHost("a").aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
+	s := w.nodeService(h.Daemon, csiDriver)
 	one, two := h.madeByCSI(csiDriver, "one"), h.madeByCSI(csiDriver, "two")
 	inode := h.inode(one.Name)
 	w.Must(os.MkdirAll(s.Target("running", one.Name), 0o750)) // as the driver left it
