@@ -13,7 +13,11 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
+<<<<<<< HEAD
 .PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi
+=======
+.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts
+>>>>>>> f7987c1 (manifests: write a Helm chart and a kustomization)
 
 include test/controlplane/build.mk
 
@@ -71,6 +75,15 @@ trials: build $(BUILD)/controlplane ## what tries the product hard, in short for
 
 test-csi: ## csi-sanity against the CSI driver, a module of its own
 	@cd test/upstream/sanity && $(GO) test $(GOFLAGS) -count=1 .
+
+.PHONY: charts
+charts: build ## a Helm chart and a kustomization of the manifests, in $(BUILD)/charts
+	@rm -rf $(BUILD)/charts && mkdir -p $(BUILD)/charts
+	@$(BUILD)/hostpath-provisioner manifests --helm-chart $(BUILD)/charts/helm
+	@$(BUILD)/hostpath-provisioner manifests --kustomization $(BUILD)/charts/kustomization
+
+test-charts: ## both, rendered by Helm and Kustomize and compared with the manifests, a module of its own
+	@cd test/upstream/charts && $(GO) test $(GOFLAGS) -count=1 .
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,16 +18,24 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
 )
 
 func (p *program) manifestsCommand() *cobra.Command {
 	var o packaging.Options
 	var hostnames []string
+	var chart, kustomization string
 	c := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print what a cluster administrator applies, or removes, and how to make a node's kubeconfig",
 		Args:  noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
+			if chart != "" {
+				if slices.ContainsFunc(notForCharts, c.Flags().Changed) {
+					return usageError{errors.New("--helm-chart: the other options are values of the chart, or of its release")}
+				}
+				return writeFiles(chart, charts.Helm(p.version()))
+			}
 			if o.Provisioner == "" {
 				provisioner, err := p.provisioner()
 				if err != nil {
@@ -42,6 +51,9 @@ func (p *program) manifestsCommand() *cobra.Command {
 			if err := checkManifests(o); err != nil {
 				return usageError{err}
 			}
+			if kustomization != "" {
+				return writeFiles(kustomization, charts.Kustomization(o))
+			}
 			_, err := io.WriteString(p.stdout, packaging.Manifests(o))
 			return err
 		},
@@ -53,6 +65,8 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.ClaimIndex, "claim-index", false, "have the API server (1.36 or later) label claims, so that daemons do not read all of them")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
+	c.Flags().StringVar(&chart, "helm-chart", "", "write them as a Helm chart, whose values are the other options, in `directory`")
+	c.Flags().StringVar(&kustomization, "kustomization", "", "write them as a kustomization in `directory`")
 	f, confine := c.Flags(), &o.Confine
 	f.StringArrayVar(&confine.Paths, "pool-path", nil, "confine each node's identity to its own objects, and to volumes in pools under this `path`; repeatable, as are the following")
 	f.StringArrayVar(&confine.SharedPaths, "shared-pool-path", nil, "the same for pools of scope shared: `path`")
@@ -61,6 +75,33 @@ func (p *program) manifestsCommand() *cobra.Command {
 	f.StringArrayVar(&confine.Audiences, "audience", nil, "the confined identities renew their tokens for this `audience` of the API server, and for no other")
 	f.StringArrayVar(&hostnames, "hostname", nil, "a `pair` NODE=LABEL, of a node whose label kubernetes.io/hostname is not its name")
 	return c
+}
+
+// notForCharts are the flags that a chart has as values, and those that it has not.
+var notForCharts = []string{
+	"namespace", "provisioner", "class-prefix", "no-classes", "claim-index", "delete", "token-secret", "kustomization",
+	"pool-path", "shared-pool-path", "every-node-pool-path", "alias", "audience", "hostname",
+}
+
+// writeFiles writes files in a directory that is made. A directory with other files is refused: they could be taken for these.
+func writeFiles(dir string, files map[string]string) error {
+	there, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%s is not empty", dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkManifests refuses what the API server would refuse, after it had taken the objects before it.

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -208,6 +209,37 @@ func TestNoStart(t *testing.T) {
 	s.says("while another holds the state directory")
 	s.call("run")
 	golden(t, "no-start", s.b.String())
+}
+
+// A chart and a kustomization are written in a directory that has nothing else.
+func TestChart(t *testing.T) {
+	h := newHost(t, minimal)
+	chart, kustomization := filepath.Join(h.base, "chart"), filepath.Join(h.base, "kustomization")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--helm-chart", chart}, "exit 0\n"},
+		{[]string{"--helm-chart", chart}, "is not empty\nexit 1\n"},
+		{[]string{"--helm-chart", chart, "--pool-path", "/srv"}, "--helm-chart: the other options are values of the chart, or of its release\n"},
+		{[]string{"--kustomization", kustomization, "--pool-path", "/srv", "--provisioner", "p", "--namespace", "storage"}, "exit 0\n"},
+		{[]string{"--kustomization", chart}, "is not empty\nexit 1\n"},
+	} {
+		if got := h.raw(append([]string{"manifests"}, c.args...)...); !strings.Contains(got, c.want) {
+			t.Errorf("%q: %s", c.args, got)
+		}
+	}
+	want := charts.Kustomization(packaging.Options{Namespace: "storage", Provisioner: "p", Confine: packaging.Confinement{Paths: []string{"/srv"}}})
+	for name, text := range want {
+		if got, err := os.ReadFile(filepath.Join(kustomization, name)); err != nil || string(got) != text {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+	for name := range charts.Helm("v0.0.0") {
+		if _, err := os.Stat(filepath.Join(chart, name)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestManifests(t *testing.T) {

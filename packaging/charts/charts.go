@@ -1,0 +1,202 @@
+// Package charts writes the objects of the manifests as a Helm chart and as a kustomization.
+//
+// It has no object of its own but the parameters of the policies, whose lists are the chart's values; test/upstream/charts renders
+// both with Helm and Kustomize and compares. It contacts nothing.
+package charts
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+)
+
+// Names that no cluster has, in whose places the chart has expressions.
+const (
+	namespace   = "namespace-of-the-chart"
+	provisioner = "provisioner-of-the-chart"
+	class       = "class-of-the-chart"
+)
+
+// expressions are what Helm evaluates in these places.
+var expressions = strings.NewReplacer(namespace, "{{ .Release.Namespace }}", provisioner, "{{ .Values.provisioner }}", class,
+	`{{ .Values.classPrefix | default (.Values.provisioner | lower | replace "/" "-" | replace "_" "-") }}`)
+
+// Conditions of Helm.
+const (
+	confined = "or .Values.poolPaths .Values.sharedPoolPaths .Values.everyNodePoolPaths"
+	driver   = `and (le (len .Values.provisioner) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.provisioner)`
+)
+
+// Helm is a chart, by the paths of its files. version is the program's; what is no version of a chart counts as 0.0.0.
+func Helm(version string) map[string]string {
+	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true}
+	without := documents(packaging.Manifests(o))
+	o.Confine.Paths = []string{"/pools"}
+	var b strings.Builder
+	for _, d := range documents(packaging.Manifests(o)) {
+		b.WriteString(d.template(without))
+	}
+	if !semantic.MatchString(version) {
+		version = "v0.0.0"
+	}
+	return map[string]string{
+		"Chart.yaml": fmt.Sprintf("apiVersion: v2\nname: hostpath-provisioner\ndescription: What the daemons of hostpath-provisioner need in a cluster; they run on the nodes, outside of it\ntype: application\nversion: %s\nappVersion: %q\n",
+			strings.TrimPrefix(version, "v"), version),
+		"values.yaml":              values,
+		"values.schema.json":       schema,
+		"templates/manifests.yaml": b.String(),
+		"templates/NOTES.txt":      notes,
+	}
+}
+
+var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// document is one object of the manifests, in YAML.
+type document struct{ kind, name, text string }
+
+var (
+	kindLine = regexp.MustCompile(`(?m)^kind: (\S+)$`)
+	nameLine = regexp.MustCompile(`(?m)^  name: (\S+)$`)
+)
+
+// documents splits the manifests. What comes before the first object is instructions.
+func documents(manifests string) (all []document) {
+	for _, text := range strings.Split(manifests, "---\n")[1:] {
+		all = append(all, document{kindLine.FindStringSubmatch(text)[1], nameLine.FindStringSubmatch(text)[1], text})
+	}
+	return all
+}
+
+// template is the object as Helm evaluates it, in front of its condition; without has the objects of a cluster that is not confined.
+func (d document) template(without []document) string {
+	same := slices.IndexFunc(without, func(o document) bool { return o.kind == d.kind && o.name == d.name })
+	text := expressions.Replace(d.text)
+	switch {
+	case d.kind == "Namespace": // Helm's
+		return ""
+	case d.kind == "ConfigMap":
+		return when(confined, parameters)
+	case d.kind == "StorageClass":
+		return when(".Values.classes", text)
+	case strings.HasPrefix(d.kind, "MutatingAdmission"):
+		return when(".Values.claimIndex", text)
+	case d.kind == "CSIDriver" || strings.Contains(d.name, provisioner):
+		return when(driver, text)
+	case same < 0:
+		return when(confined, text)
+	case without[same].text != d.text:
+		return when(confined, text) + when("not ("+confined+")", expressions.Replace(without[same].text))
+	}
+	return "---\n" + text
+}
+
+func when(condition, text string) string {
+	return "{{- if " + condition + " }}\n---\n" + text + "{{- end }}\n"
+}
+
+// parameters are those of the policies.
+const parameters = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: ` + packaging.ParametersName + `
+  namespace: {{ .Release.Namespace }}
+data:
+  provisioners: |
+    {{- range concat (list .Values.provisioner) .Values.aliases | sortAlpha | uniq }}
+    {{ . }}
+    {{- end }}
+{{- range $key, $list := dict "paths" .Values.poolPaths "shared-paths" .Values.sharedPoolPaths "every-node-paths" .Values.everyNodePoolPaths "audiences" .Values.audiences }}
+{{- with $list }}
+  {{ $key }}: |
+    {{- range . }}
+    {{ . }}
+    {{- end }}
+{{- end }}
+{{- end }}
+{{- range $node, $label := .Values.hostnames }}
+  {{ printf "hostname.%s" $node | quote }}: {{ $label | quote }}
+{{- end }}
+`
+
+const values = `# The name of the StorageClasses' provisioner, as in each node's configuration.
+provisioner: hostpath-provisioner
+
+# StorageClasses CLASSPREFIX and CLASSPREFIX-retain. "": the provisioner's name.
+classes: true
+classPrefix: ""
+
+# Each node's identity is confined to its own objects, and to volumes in pools under these paths (Kubernetes 1.30 and later). Without a
+# path there are no policies. See docs/security.md.
+poolPaths: []
+sharedPoolPaths: []
+everyNodePoolPaths: []
+# The confined identities serve classes of these provisioners, too, and renew their tokens for these audiences alone.
+aliases: []
+audiences: []
+# Nodes whose label kubernetes.io/hostname is not their name: NODE: LABEL
+hostnames: {}
+
+# The API server (Kubernetes 1.36) labels claims, so that daemons do not read all of them.
+claimIndex: false
+`
+
+const schema = `{
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "global": {"type": "object"},
+    "provisioner": {"type": "string", "minLength": 1},
+    "classes": {"type": "boolean"},
+    "classPrefix": {"type": "string"},
+    "poolPaths": {"$ref": "#/definitions/paths"},
+    "sharedPoolPaths": {"$ref": "#/definitions/paths"},
+    "everyNodePoolPaths": {"$ref": "#/definitions/paths"},
+    "aliases": {"type": "array", "items": {"type": "string", "minLength": 1}},
+    "audiences": {"type": "array", "items": {"type": "string", "minLength": 1}},
+    "hostnames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+    "claimIndex": {"type": "boolean"}
+  },
+  "definitions": {
+    "paths": {"type": "array", "items": {"type": "string", "pattern": "^(/[^/\\n]+)+$"}}
+  }
+}
+`
+
+const notes = `The cluster is ready for the daemons, which come as packages of the nodes' distribution. On each node:
+
+  hostpath-provisioner enroll --namespace {{ .Release.Namespace }} --admin-kubeconfig FILE
+`
+
+// Kustomization is a kustomization with the objects of the manifests with these options, by the paths of its files. The lists of
+// the policies are a ConfigMap, which an overlay can patch; other names need other options.
+func Kustomization(o packaging.Options) map[string]string {
+	files, order := map[string]string{}, []string{}
+	for _, d := range documents(packaging.Manifests(o)) {
+		file := d.file()
+		if !slices.Contains(order, file) {
+			order = append(order, file)
+		}
+		files[file] += "---\n" + d.text
+	}
+	files["kustomization.yaml"] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - " + strings.Join(order, "\n  - ") + "\n"
+	return files
+}
+
+// file is that in which an object is.
+func (d document) file() string {
+	switch {
+	case d.kind == "StorageClass":
+		return "classes.yaml"
+	case d.kind == "ConfigMap" || strings.HasPrefix(d.kind, "ValidatingAdmission"):
+		return "policies.yaml"
+	case strings.HasPrefix(d.kind, "MutatingAdmission"):
+		return "claim-index.yaml"
+	case strings.Contains(d.kind, "Role"):
+		return "rights.yaml"
+	}
+	return "objects.yaml"
+}

@@ -1,0 +1,172 @@
+// Package charts renders what the product's package of this name writes by Helm and by Kustomize themselves. It is a module of its own: the
+// product's go.mod does not name what these need.
+package charts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
+)
+
+// cases are values of the chart, and the options that mean the same.
+var cases = map[string]struct {
+	values  map[string]any
+	options packaging.Options
+}{
+	"as it is": {nil, packaging.Options{}},
+	"another name, no classes": {map[string]any{"provisioner": "Example.com/Host_Path", "classes": false},
+		packaging.Options{Provisioner: "Example.com/Host_Path", NoClasses: true}},
+	"classes named after it": {map[string]any{"provisioner": "Example.com/Host_Path"}, packaging.Options{Provisioner: "Example.com/Host_Path"}},
+	"a long name":            {map[string]any{"provisioner": strings.Repeat("a", 64)}, packaging.Options{Provisioner: strings.Repeat("a", 64)}},
+	"a prefix, the index": {map[string]any{"classPrefix": "disk", "claimIndex": true, "provisioner": "disk.example"},
+		packaging.Options{ClassPrefix: "disk", ClaimIndex: true, Provisioner: "disk.example"}},
+	"confined": {map[string]any{"poolPaths": []any{"/srv", "/mnt/a"}}, packaging.Options{Confine: packaging.Confinement{Paths: []string{"/srv", "/mnt/a"}}}},
+	"confined in all ways": {map[string]any{
+		"sharedPoolPaths": []any{"/shared"}, "everyNodePoolPaths": []any{"/every"}, "aliases": []any{"b", "a", "hostpath-provisioner"},
+		"audiences": []any{"https://a.example"}, "hostnames": map[string]any{"node-b": "b", "node-a": "a"},
+	}, packaging.Options{Confine: packaging.Confinement{
+		SharedPaths: []string{"/shared"}, EveryNodePaths: []string{"/every"}, Aliases: []string{"b", "a", "hostpath-provisioner"},
+		Audiences: []string{"https://a.example"}, Hostnames: map[string]string{"node-a": "a", "node-b": "b"},
+	}}},
+}
+
+func TestHelm(t *testing.T) {
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := complete(c.options)
+			want := objects(t, packaging.Manifests(o))
+			delete(want, "Namespace  "+o.Namespace) // helm install --create-namespace
+			same(t, objects(t, render(t, o.Namespace, c.values)), want)
+		})
+	}
+}
+
+func complete(o packaging.Options) packaging.Options {
+	if o.Provisioner == "" {
+		o.Provisioner = "hostpath-provisioner"
+	}
+	o.Namespace = "storage"
+	return o
+}
+
+// render is the chart's objects.
+func render(t *testing.T, namespace string, values map[string]any) string {
+	t.Helper()
+	rendered, err := try(t, namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
+}
+
+func try(t *testing.T, namespace string, values map[string]any) (string, error) {
+	t.Helper()
+	var files []*loader.BufferedFile
+	for name, text := range charts.Helm("v0.2.0-dev.1+gabc") {
+		files = append(files, &loader.BufferedFile{Name: name, Data: []byte(text)})
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chart.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "r", Namespace: namespace}, nil)
+	if err != nil {
+		return "", err
+	}
+	rendered, err := engine.Render(chart, all)
+	if err != nil {
+		return "", err
+	}
+	if notes := rendered["hostpath-provisioner/templates/NOTES.txt"]; !strings.Contains(notes, "enroll --namespace "+namespace+" ") {
+		t.Errorf("the notes are %q", notes)
+	}
+	return rendered["hostpath-provisioner/templates/manifests.yaml"], nil
+}
+
+// Values that would not mean what they say are refused.
+func TestValuesAreChecked(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"a key": {"poolPath": []any{"/srv"}}, "the root": {"poolPaths": []any{"/"}}, "a relative path": {"poolPaths": []any{"srv"}},
+		"a path and a line": {"poolPaths": []any{"/srv\n/etc"}}, "a text for a list": {"poolPaths": "/srv"}, "no name": {"provisioner": ""},
+	} {
+		if rendered, err := try(t, "storage", values); err == nil {
+			t.Errorf("%s is taken: %.300s", name, rendered)
+		}
+	}
+}
+
+func TestKustomize(t *testing.T) {
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			disk := filesys.MakeFsInMemory()
+			for file, text := range charts.Kustomization(complete(c.options)) {
+				if err := disk.WriteFile("/k/"+file, []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := built.AsYaml()
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, objects(t, string(text)), objects(t, packaging.Manifests(complete(c.options))))
+		})
+	}
+}
+
+// objects are those in a text, by kind, namespace and name.
+func objects(t *testing.T, text string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
+		var o struct {
+			Kind     string
+			Metadata struct{ Namespace, Name string }
+		}
+		document += "\n" // of a block at its end it is a part
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if o.Kind == "" {
+			continue
+		}
+		canonical, err := yaml.YAMLToJSONStrict([]byte(document))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		all[o.Kind+" "+o.Metadata.Namespace+" "+o.Metadata.Name] = string(canonical)
+	}
+	return all
+}
+
+func same(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if len(want) < 5 {
+		t.Fatalf("there are %d objects", len(want))
+	}
+	if g, w := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(g, w) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
+	}
+	for key := range want {
+		if got[key] != want[key] {
+			t.Errorf("%s: got\n%s\nwant\n%s", key, got[key], want[key])
+		}
+	}
+}
