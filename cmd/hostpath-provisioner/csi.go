@@ -44,20 +44,32 @@ func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
 	if err != nil {
 		return hostcheck.Finding{}, false
 	}
-	var wanted []string
 	if pool.Source == config.SourceCSI {
-		wanted = csi.SocketPaths(cfg.KubeletRoot, cfg.Provisioner)
+		if socket := p.lacks(cfg, cfg.Provisioner); socket != "" {
+			return unserved("source \"csi\": pods with volumes of this pool", socket)
+		}
 	}
 	for _, driver := range cfg.CSIDrivers {
-		wanted = append(wanted, csi.SocketPaths(cfg.KubeletRoot, driver)...)
-	}
-	for _, socket := range wanted {
-		if _, err := os.Lstat(filepath.Join(p.host, socket)); err != nil {
-			return hostcheck.Finding{Reason: plan.ReasonNotServed, Severity: hostcheck.Warn,
-				Message: "source \"csi\": pods with volumes of this pool do not start on this node: there is no socket " + socket}, true
+		if socket := p.lacks(cfg, driver); socket != "" {
+			return unserved("csi_drivers: pods with volumes of "+driver, socket)
 		}
 	}
 	return hostcheck.Finding{}, false
+}
+
+// lacks returns the first socket of a driver that is not there, "" if both are.
+func (p *program) lacks(cfg config.Config, driver string) string {
+	for _, socket := range csi.SocketPaths(cfg.KubeletRoot, driver) {
+		if _, err := os.Lstat(filepath.Join(p.host, socket)); err != nil {
+			return socket
+		}
+	}
+	return ""
+}
+
+func unserved(what, socket string) (hostcheck.Finding, bool) {
+	return hostcheck.Finding{Reason: plan.ReasonNotServed, Severity: hostcheck.Warn,
+		Message: what + " do not start on this node: there is no socket " + socket}, true
 }
 
 // listeners are the sockets of hostpath-provisioner-csi.socket, in the order in which it lists them.

@@ -103,4 +103,9 @@ func TestNotServed(t *testing.T) {
 	if got := h.call("check"); strings.Contains(got, "CSINotServed") {
 		t.Errorf("with both: %s", got)
 	}
+	h.write("config.toml", "node = 'node-a'\nkubelet_root = '/kubelet'\naliases = ['kubevirt.io.hostpath-provisioner']\ncsi_drivers = ['kubevirt.io.hostpath-provisioner']\n[pool.fast]\npath = '/srv/fast'\n")
+	const theirs = "CSINotServed: csi_drivers: pods with volumes of kubevirt.io.hostpath-provisioner do not start on this node: there is no socket /kubelet/plugins/kubevirt.io.hostpath-provisioner/csi.sock"
+	if got := h.call("check"); !strings.Contains(got, theirs) {
+		t.Errorf("in another driver's place: %s", got)
+	}
 }

@@ -183,3 +183,13 @@ func TestUnitOutdated(t *testing.T) {
 	h.call("generator", h.path("run/systemd/generator"))
 	says(false)
 }
+
+// The service is in the place of another driver as well: its sockets are behind our own, in pairs (daemon/csi, OnSockets).
+func TestGeneratorCSIDrivers(t *testing.T) {
+	h := newHost(t, "")
+	h.write("config.toml", "aliases = ['kubevirt.io.hostpath-provisioner']\ncsi_drivers = ['kubevirt.io.hostpath-provisioner']\n[pool.fast]\npath = \"/srv/fast\"\n")
+	const want = "hostpath-provisioner-reg.sock\nListenStream=/var/lib/kubelet/plugins/kubevirt.io.hostpath-provisioner/csi.sock\nListenStream=/var/lib/kubelet/plugins_registry/kubevirt.io.hostpath-provisioner-reg.sock\n"
+	if got := generated(t, h)["hostpath-provisioner-csi.socket.d/50-pools.conf"]; !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%s\nwant at the end\n%s", got, want)
+	}
+}

@@ -29,6 +29,7 @@ import (
 
 // csiNode is the CSI driver's service on a node, and the sockets that systemd would hold for it.
 type csiNode struct {
+	driver  string
 	sockets []*os.File
 	service *logged
 }
@@ -37,7 +38,7 @@ type csiNode struct {
 func TestCSI(t *testing.T) {
 	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
 	t.Cleanup(w.post)
-	c := &csiNode{}
+	c := &csiNode{driver: provisioner}
 	for _, step := range []struct {
 		title string
 		do    func(context.Context, *environment)
@@ -54,6 +55,7 @@ func TestCSI(t *testing.T) {
 		{"ReadWriteOncePod: a second pod on the node is refused", c.once},
 		{"the pool is unmounted: a pod goes, and the next one waits with the gate's sentence", c.closed},
 		{"the pool is mounted again: the pod runs, and finds the data", c.opened},
+		{"kubevirt's driver is gone: its volume waits until it is adopted, keeps its object, and is removed with its claim", inPlaceOfKubevirt},
 		{"everything is deleted: the pool is empty, and nothing is mounted for a pod", c.empty},
 	} {
 		w.step(t.Context(), step.title, step.do)
@@ -86,14 +88,19 @@ func (c *csiNode) installWithoutDriver(ctx context.Context, w *environment) {
 // register listens in the node's mount namespace, as systemd does before kubelet looks, and starts the service when kubelet
 // has connected.
 func (c *csiNode) register(ctx context.Context, w *environment) {
-	for _, path := range []string{"/var/lib/kubelet/plugins/hostpath-provisioner/csi.sock", "/var/lib/kubelet/plugins_registry/hostpath-provisioner-reg.sock"} {
+	c.listen(w)
+	c.start(w)
+	w.must(eventually(ctx, "the driver's registration", func() error { return c.registered(ctx, w) }), "waiting for kubelet")
+}
+
+func (c *csiNode) listen(w *environment) {
+	w.Helper()
+	for _, path := range []string{"/var/lib/kubelet/plugins/" + c.driver + "/csi.sock", "/var/lib/kubelet/plugins_registry/" + c.driver + "-reg.sock"} {
 		w.must(os.MkdirAll(filepath.Dir(w.a.path(path)), 0o750), "making the socket's directory")
 		socket, err := listenIn(w.a.holder.PID(), path)
 		w.must(err, "listening in the node")
 		c.sockets = append(c.sockets, socket)
 	}
-	c.start(w)
-	w.must(eventually(ctx, "the driver's registration", func() error { return c.registered(ctx, w) }), "waiting for kubelet")
 }
 
 func (c *csiNode) registered(ctx context.Context, w *environment) error {
@@ -101,7 +108,7 @@ func (c *csiNode) registered(ctx context.Context, w *environment) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == provisioner && d.NodeID == w.a.name }) {
+	if !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == c.driver && d.NodeID == w.a.name }) {
 		return fmt.Errorf("CSINode has %+v", node.Spec.Drivers)
 	}
 	return nil
@@ -143,7 +150,7 @@ func (c *csiNode) start(w *environment) {
 	cmd.Env = append(service.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=csi:csi")
 	cmd.ExtraFiles = c.sockets
 	var err error
-	c.service, err = launch(cmd, w.a.file("csi-node.log"))
+	c.service, err = launch(cmd, w.a.file("csi-node-"+c.driver+".log"))
 	w.must(err, "starting the service")
 }
 
