@@ -13,11 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
-<<<<<<< HEAD
-.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi
-=======
-.PHONY: help build demo test lint alerts unit e2e trials bench test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts
->>>>>>> f7987c1 (manifests: write a Helm chart and a kustomization)
+.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts
 
 include test/controlplane/build.mk
 
