@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts
+.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
 
 include test/controlplane/build.mk
 
@@ -80,6 +80,9 @@ charts: build ## a Helm chart and a kustomization of the manifests, in $(BUILD)/
 
 test-charts: ## both, rendered by Helm and Kustomize and compared with the manifests, a module of its own
 	@cd test/upstream/charts && $(GO) test $(GOFLAGS) -count=1 .
+
+test-snapshots: build $(BUILD)/controlplane ## snapshots with the snapshot-controller of Kubernetes, a module of its own
+	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(BUILD)/controlplane) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)

@@ -110,7 +110,8 @@ func TestNextStep(t *testing.T) {
 // What is no volume stands behind the volumes, and the directory that mkfs makes is left out.
 func TestRowsOfNoVolume(t *testing.T) {
 	d := disk{pool: "fast", inventory: volume.Inventory{
-		Volumes:   []record.Record{{PV: "pvc-b", Place: record.InPool}, {PV: "pvc-a", Place: record.InPool}},
+		Volumes: []record.Record{{PV: "pvc-b", Place: record.InPool}, {PV: "pvc-a", Place: record.InPool},
+			{PV: "snapshot-a", Kind: record.Snapshot, Place: record.InPool}, {PV: "snapshot-b", Kind: record.Snapshot, Place: record.InPool, Unpublished: true}},
 		Archived:  []record.Record{{PV: "pvc-0", Place: record.InArchive}},
 		Damaged:   []volume.Damaged{{File: "pvc-1.json"}},
 		Leftovers: []volume.Leftover{{Name: "x", Place: record.InTrash}},
@@ -120,7 +121,7 @@ func TestRowsOfNoVolume(t *testing.T) {
 	for _, r := range rows(d, objects{}) {
 		got = append(got, r.Volume+" "+r.State+" "+r.Directory)
 	}
-	want := "pvc-a orphaned |pvc-b orphaned |pvc-0 archive |pvc-1.json damaged |x leftover trash/x|notes foreign notes"
+	want := "pvc-a orphaned |pvc-b orphaned |snapshot-a snapshot |snapshot-b copying |pvc-0 archive |pvc-1.json damaged |x leftover trash/x|notes foreign notes"
 	if text := strings.Join(got, "|"); text != want {
 		t.Errorf("%s\nwant\n%s", text, want)
 	}

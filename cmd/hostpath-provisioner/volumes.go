@@ -40,6 +40,8 @@ const (
 	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
 	stateDamaged  = "damaged"      // its record cannot be read
 	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateSnapshot = "snapshot"     // of a volume; whether a VolumeSnapshotContent knows it was not asked
+	stateTaking   = "copying"      // a snapshot that may not be whole
 	stateUnknown  = "unknown"      // recorded, and the API was not asked
 )
 
@@ -419,6 +421,10 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return string(v.Place)
 	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
 		return stateHalf
+	case v.Kind == record.Snapshot && v.Unpublished:
+		return stateTaking
+	case v.Kind == record.Snapshot && !v.Retained:
+		return stateSnapshot
 	case pv != nil:
 		return phase(pv)
 	case v.Retained:

@@ -36,7 +36,7 @@ type testCase struct {
 
 func (e *environment) newCase(op operation) *testCase {
 	e.serial++
-	return &testCase{environment: e, op: op, expectation: expectation{claim: fmt.Sprintf("claim-%d", e.serial)}}
+	return &testCase{environment: e, op: op, expectation: expectation{claim: fmt.Sprintf("claim-%d", e.serial), snapshot: op.snapshot}}
 }
 
 // Steps of operations. None of them waits for the daemon, which may be dead.
@@ -64,12 +64,21 @@ func (t *testCase) make(change func(*corev1.PersistentVolumeClaim)) {
 	change(c)
 	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
 	t.Must(err, "creating a claim")
-	t.uid, t.outcome = string(made.UID), t.op.outcome
+	t.asked(string(made.UID))
+}
+
+// asked notes what was asked for, by its UID.
+func (t *testCase) asked(uid string) {
+	t.uid, t.outcome = uid, t.op.outcome
 	t.volume = filepath.Join(t.pool, t.pv())
 }
 
-// drop deletes the claim.
+// drop deletes the claim, or the snapshot.
 func (t *testCase) drop() {
+	if t.snapshot {
+		t.Must(t.snapshots.Remove(t.ctx, t.claim, t.content()), "deleting a snapshot")
+		return
+	}
 	err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Delete(t.ctx, t.claim, metav1.DeleteOptions{})
 	t.Must(err, "deleting a claim")
 }
@@ -164,14 +173,20 @@ func (t *testCase) begin() {
 	if !t.op.fromBound {
 		return
 	}
-	t.ask()
+	if t.snapshot {
+		t.snap()
+	} else {
+		t.ask()
+	}
 	t.outcome = bound
 	if faults := t.settle(t.rest(), t.expectation); len(faults) > 0 {
 		log := strings.Split(t.Daemon.Log(), "\n")
 		t.Fatalf("a claim was not provisioned, though no daemon was killed: %v; its annotations: %v; the end of the daemon's log:\n%s",
 			faults, t.annotations(), strings.Join(log[max(0, len(log)-40):], "\n"))
 	}
-	t.write()
+	if !t.snapshot {
+		t.write()
+	}
 	t.outcome = t.op.outcome
 }
 
@@ -275,6 +290,9 @@ func (t *testCase) inspect() []fault {
 	if t.uid == "" {
 		return nil
 	}
+	if t.snapshot {
+		return t.inspectSnapshot()
+	}
 	v := t.object()
 	_, err := os.Lstat(t.volume)
 	if err != nil && t.trashed { // not yet put back
@@ -350,6 +368,7 @@ func (e *environment) scrub() {
 	e.die()
 	all := metav1.ListOptions{LabelSelector: "!" + originLabel}
 	core := e.Client.CoreV1()
+	e.scrubContents()
 	e.Must(core.PersistentVolumeClaims(e.Namespace).DeleteCollection(e.ctx, metav1.DeleteOptions{}, all), "deleting claims")
 	volumes, err := core.PersistentVolumes().List(e.ctx, metav1.ListOptions{})
 	e.Must(err, "listing volumes")

@@ -22,6 +22,7 @@ const (
 // expectation is a claim with the outcome that it should have.
 type expectation struct {
 	claim, uid string
+	snapshot   bool // it is a VolumeSnapshot, and no claim
 	outcome    outcome
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
@@ -31,7 +32,13 @@ type expectation struct {
 	killed bool
 }
 
-func (w expectation) pv() string { return "pvc-" + w.uid }
+// pv is the name of the volume, or the snapshot's handle.
+func (w expectation) pv() string {
+	if w.snapshot {
+		return "snapshot-" + w.uid
+	}
+	return "pvc-" + w.uid
+}
 
 // size is in MiB.
 func (w expectation) size() int64 { return cmp.Or(w.mib, firstMiB) }
@@ -59,12 +66,15 @@ func (w expectation) kept(s snapshot) bool {
 	pv := w.pv()
 	d, there := s.dirs["trash/"+pv]
 	_, object := s.objects[pv]
-	return w.outcome == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
+	return w.outcome == gone && w.killed && !w.snapshot && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
 		w.recordedAs(s.records["volumes/"+pv+".json"])
 }
 
 // things that have to be there, each of them once.
 func (w expectation) things() []string {
+	if w.snapshot && w.outcome == bound {
+		return []string{"content " + w.content(), "pool/" + w.pv(), "volumes/" + w.pv() + ".json"}
+	}
 	switch pv := w.pv(); w.outcome {
 	case bound:
 		return []string{"claim " + w.claim, "object " + pv, "pool/" + pv, "volumes/" + pv + ".json"}
@@ -82,8 +92,10 @@ type snapshot struct {
 	things  map[string]string // what there is: the UID of the claim that it is about, "" if that cannot be told
 	claims  map[string]claim  // by name
 	objects map[string]object // by name
-	dirs    map[string]dir    // by name below the pool
-	records map[string]record // by name below the pool
+	// contents of snapshots, by name
+	contents map[string]content
+	dirs     map[string]dir    // by name below the pool
+	records  map[string]record // by name below the pool
 }
 
 type claim struct {
@@ -200,6 +212,12 @@ func (w expectation) flaws(s snapshot) (all []string) {
 }
 
 func (w expectation) objectFlaws(s snapshot) (all []string) {
+	if w.snapshot {
+		if got := s.contents[w.content()]; got != (content{ready: true}) {
+			all = append(all, fmt.Sprintf("content %+v", got))
+		}
+		return all
+	}
 	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false, w.size(), ""}) {
 		all = append(all, fmt.Sprintf("state %+v", c))
 	}

@@ -28,7 +28,10 @@ type environment struct {
 	killer   *killer.Killer
 	serial   int             // of claims
 	baseline map[string]bool // what is there when there is no claim
-	stayed   int             // volumes that kills left whole in the trash
+	// snapshots plays the snapshot-controller, nil where the pool makes no snapshots; origin is the origin's volume.
+	snapshots *cluster.Snapshots
+	origin    string
+	stayed    int // volumes that kills left whole in the trash
 }
 
 // name is that of the program, the pool, the provisioner and the node.
@@ -68,6 +71,7 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	e.killer.Arm("", 0)
 	if opt.clones() {
 		e.addOrigin()
+		e.addSnapshots()
 	}
 	e.until(func() bool { return e.killer.Quiet(calm) })
 	for thing := range e.look().things {
@@ -95,7 +99,8 @@ func (e *environment) addOrigin() {
 	}) {
 		e.Fatalf("the origin is not bound")
 	}
-	dir := filepath.Join(e.pool, "pvc-"+string(made.UID))
+	e.origin = "pvc-" + string(made.UID)
+	dir := filepath.Join(e.pool, e.origin)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	e.Must(errors.Join(os.WriteFile(in(dataFile), []byte(originData), 0o640), os.Mkdir(in("more"), 0o750), os.Link(in(dataFile), in("more/link")),
 		os.Symlink("data", in("symlink")), unix.Mkfifo(in("fifo"), 0o600), unix.Setxattr(in("more"), "user.of", []byte("more"), 0)), "writing to the origin")
@@ -104,7 +109,7 @@ func (e *environment) addOrigin() {
 func (e *environment) addPool() {
 	clones := ""
 	if e.opt.clones() {
-		clones = "clones = \"copy\"\n"
+		clones = "clones = \"copy\"\nsnapshots = \"copy\"\n"
 	}
 	e.AddPool(harness.Pool{
 		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 256).Mount(e, e.pool) },

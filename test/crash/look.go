@@ -35,6 +35,10 @@ func (e *environment) look() snapshot {
 		o := toObject(&v)
 		s.things["object "+v.Name], s.objects[v.Name] = o.uid, o
 	}
+	s.contents = e.contents()
+	for name := range s.contents {
+		s.things["content "+name] = strings.TrimPrefix(name, "snapcontent-")
+	}
 	for name, path := range e.places() {
 		s.directory(e, name, path)
 	}
@@ -90,7 +94,7 @@ func (s *snapshot) directory(e *environment, name, path string) {
 	e.Must(err, "reading "+path)
 	for _, e := range entries {
 		thing, file := name+"/"+e.Name(), filepath.Join(path, e.Name())
-		s.things[thing] = strings.TrimPrefix(killer.VolumeName.FindString(e.Name()), "pvc-")
+		s.things[thing] = uidOf(e.Name())
 		switch {
 		case e.IsDir():
 			if d, err := readDir(file); err == nil {
@@ -103,6 +107,12 @@ func (s *snapshot) directory(e *environment, name, path string) {
 			s.records[thing] = r
 		}
 	}
+}
+
+// uidOf is the UID in the name of a volume or of a snapshot, "" if it has none.
+func uidOf(name string) string {
+	_, uid, _ := strings.Cut(killer.VolumeName.FindString(name), "-")
+	return uid
 }
 
 func readDir(path string) (d dir, err error) {

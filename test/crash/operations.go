@@ -13,6 +13,7 @@ type operation struct {
 	dies      string  // ... after it was killed at this point of the steps ("": before any of them)
 	down      []step  // ... and this was done while it was dead
 	clones    bool    // it needs a pool that makes clones, which one of scope every-node is not
+	snapshot  bool    // it is of a snapshot, and no claim
 	outcome   outcome // what the claim has to come to, wherever the daemon was killed
 }
 
@@ -36,6 +37,8 @@ const (
 var (
 	ask        = []step{(*testCase).ask}
 	clone      = []step{(*testCase).clone}
+	snap       = []step{(*testCase).snap}
+	restored   = []step{(*testCase).restore}
 	chosen     = []step{(*testCase).askChosen}
 	drop       = []step{(*testCase).drop}
 	dropped    = []step{(*testCase).dropped}
@@ -58,6 +61,10 @@ var operations = []operation{
 	{name: "clone", class: deleted, steps: clone, clones: true, outcome: bound},
 	{name: "clone where the daemon takes the claim", class: consumer, steps: clone, clones: true, outcome: bound},
 	{name: "clone, given up", class: deleted, steps: append(clone, drop...), clones: true, outcome: gone},
+	{name: "snapshot", steps: snap, clones: true, snapshot: true, outcome: bound},
+	{name: "snapshot, given up", steps: append(snap, drop...), clones: true, snapshot: true, outcome: gone},
+	{name: "snapshot, delete", fromBound: true, steps: drop, clones: true, snapshot: true, outcome: gone},
+	{name: "restore from a snapshot", class: deleted, steps: restored, clones: true, outcome: bound},
 	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, outcome: gone},
 	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, outcome: gone},
 	{name: "archive", class: archiving, fromBound: true, steps: drop, outcome: archived},
@@ -87,6 +94,10 @@ var operations = []operation{
 	{name: "start: a copy in staging, undo", class: deleted, steps: clone, boot: true, dies: afterCopied, down: dropped, clones: true, outcome: gone},
 	{name: "start: a copy, publish", class: deleted, steps: clone, boot: true, dies: afterVisible, clones: true, outcome: bound},
 	{name: "start: a copy, undo", class: deleted, steps: clone, boot: true, dies: afterVisible, down: dropped, clones: true, outcome: gone},
+	{name: "start: half a snapshot, begin again", steps: snap, boot: true, dies: duringCopy, clones: true, snapshot: true, outcome: bound},
+	{name: "start: half a snapshot, delete", steps: snap, boot: true, dies: duringCopy, down: drop, clones: true, snapshot: true, outcome: gone},
+	{name: "start: a snapshot, say that it is ready", steps: snap, boot: true, dies: afterVisible, clones: true, snapshot: true, outcome: bound},
+	{name: "start: a snapshot in the trash, delete", fromBound: true, steps: drop, boot: true, dies: afterTrash, clones: true, snapshot: true, outcome: gone},
 	{name: "start: released meanwhile, delete", class: deleted, fromBound: true, boot: true, down: dropped, outcome: gone},
 	{name: "start: both deleted meanwhile, delete", class: deleted, fromBound: true, boot: true, down: goneEarly, outcome: gone},
 	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, outcome: bound},

@@ -32,8 +32,8 @@ const (
 	Response = "read what the API sent"
 )
 
-// VolumeName is the name of a volume of a claim.
-var VolumeName = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f-]{27}`)
+// VolumeName is the name of a volume of a claim, or of a snapshot.
+var VolumeName = regexp.MustCompile(`(?:pvc|snapshot)-[0-9a-f]{8}-[0-9a-f-]{27}`)
 
 // markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text), and the end of another name of a tree that is copied.
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)

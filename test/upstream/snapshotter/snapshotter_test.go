@@ -1,0 +1,202 @@
+// Package snapshotter runs the snapshot-controller of Kubernetes, with the CustomResourceDefinitions that belong to it, against the
+// daemon: the example of docs/snapshots.md, from the VolumeSnapshot to the claim that is made from it.
+package snapshotter
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
+const root = "../../.." // of the repository
+
+// environment is a cluster, its client for objects of any kind, and one node.
+type environment struct {
+	*fixture.Environment
+	objects dynamic.Interface
+	node    string
+	mount   string
+}
+
+func start(t *testing.T) *environment {
+	t.Helper()
+	w := &environment{Environment: fixture.New(t, fixture.OwnPlane(t), "snapshots-"), node: "node-a"}
+	w.Provisioner = "hostpath-provisioner"
+	w.Must(w.AddNode(w.Ctx, w.node, map[string]string{corev1.LabelHostname: w.node}))
+	var err error
+	w.objects, err = dynamic.NewForConfig(w.Config())
+	w.Must(err)
+	return w
+}
+
+// daemon is that of the node, with the configuration of the page.
+func (w *environment) daemon(page string) *rig.Daemon {
+	w.Helper()
+	dir := hosttest.Dir(w)
+	w.mount = hosttest.PoolMount(w, hosttest.Mkfs(w, "xfs", 320))
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
+	configured := strings.Replace(blocks(w, page, "toml")[1], `"/srv/fast"`, fmt.Sprintf("%q", w.mount), 1)
+	return w.Daemon(w.node, "fast", rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n%s", w.node, kubeconfig, configured)})
+}
+
+func blocks(w *environment, page, language string) (all []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(page, -1) {
+		all = append(all, m[1])
+	}
+	if len(all) < 2 {
+		w.Fatalf("the page has %d blocks of %s", len(all), language)
+	}
+	return all
+}
+
+// install applies the CustomResourceDefinitions and starts the snapshot-controller, which ends with the test.
+func (w *environment) install() {
+	w.Helper()
+	out, err := exec.CommandContext(w.Ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
+	w.Must(err)
+	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config/crd", "snapshot.storage.k8s.io_"+name+".yaml"))
+		w.Must(err)
+		w.Must(w.Apply(w.Ctx, text))
+		w.Eventually(name+" are served", func() bool {
+			_, err := w.of(name).List(w.Ctx, metav1.ListOptions{})
+			return err == nil
+		})
+	}
+	dir := hosttest.Dir(w)
+	program := filepath.Join(dir, "snapshot-controller")
+	built, err := exec.CommandContext(w.Ctx, "go", "build", "-trimpath", "-o", program, "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller").CombinedOutput()
+	if err != nil {
+		w.Fatalf("%v: %s", err, built)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	w.Must(err)
+	w.Cleanup(func() {
+		text, _ := os.ReadFile(log.Name())
+		if w.Failed() {
+			w.Logf("the log of the snapshot-controller:\n%s", text)
+		}
+	})
+	controller := exec.CommandContext(w.Ctx, program, "--kubeconfig="+w.Kubeconfig(), "--v=4")
+	controller.Stdout, controller.Stderr = log, log
+	w.Must(controller.Start())
+	w.Cleanup(func() { _ = controller.Process.Kill(); _ = controller.Wait() })
+}
+
+func (w *environment) of(resource string) dynamic.ResourceInterface {
+	all := w.objects.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: resource})
+	if resource == "volumesnapshots" {
+		return all.Namespace(w.Namespace)
+	}
+	return all
+}
+
+// status is that of a VolumeSnapshot.
+func (w *environment) status(name string) map[string]any {
+	w.Helper()
+	o, err := w.of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
+	status, _, _ := unstructured.NestedMap(o.Object, "status")
+	return status
+}
+
+// The page's example works, on a cluster that gets the resources and the controller after the daemon has started.
+func TestSnapshotsPage(t *testing.T) {
+	w := start(t)
+	text, err := os.ReadFile(filepath.Join(root, "docs/snapshots.md"))
+	w.Must(err)
+	w.Run(w.daemon(string(text)))
+	w.install()
+	mode := storagev1.VolumeBindingWaitForFirstConsumer
+	class := cluster.StorageClass("fast", w.Provisioner, mode)
+	class.Parameters = map[string]string{"pool": "fast"}
+	_, err = w.Client().StorageV1().StorageClasses().Create(w.Ctx, class, metav1.CreateOptions{})
+	w.Must(err)
+	claim := cluster.Claim(w.Namespace, "data", "fast", "10Mi")
+	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": w.node}
+	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, claim, metav1.CreateOptions{})
+	w.Must(err)
+	origin := w.Bound("data")
+	w.Must(os.WriteFile(filepath.Join(w.mount, origin.Name, "file"), []byte("data"), 0o600))
+	for doc := range strings.SplitSeq(blocks(w, string(text), "yaml")[1], "---\n") {
+		if strings.Contains(doc, "kind: VolumeSnapshotClass") {
+			w.Must(w.Apply(w.Ctx, []byte(doc)))
+			continue
+		}
+		w.Must(w.Apply(w.Ctx, []byte(strings.Replace(doc, "metadata:\n", "metadata:\n  namespace: "+w.Namespace+"\n", 1))))
+	}
+	w.Eventually("the snapshot is ready", func() bool { return w.status("monday")["readyToUse"] == true })
+	if status := w.status("monday"); status["restoreSize"] != "10Mi" || status["error"] != nil {
+		t.Errorf("status %v", status)
+	}
+	w.DeleteClaim("data")
+	restored := w.Bound("restored")
+	w.wantFile(restored)
+	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "monday", metav1.DeleteOptions{}))
+	w.Eventually("the snapshot is gone", func() bool {
+		_, err := w.of("volumesnapshots").Get(w.Ctx, "monday", metav1.GetOptions{})
+		contents, listed := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
+		return apierrors.IsNotFound(err) && listed == nil && len(contents.Items) == 0
+	})
+	w.WantTree(w.node, w.mount, pool.Of(restored.Name)...)
+	w.wantFile(restored)
+	w.refused()
+}
+
+// wantFile checks what the origin had.
+func (w *environment) wantFile(pv *corev1.PersistentVolume) {
+	w.Helper()
+	got, err := os.ReadFile(filepath.Join(w.mount, pv.Name, "file"))
+	if err != nil || string(got) != "data" || pv.Spec.CSI == nil {
+		w.Errorf("%q, %v, source %+v", got, err, pv.Spec.PersistentVolumeSource)
+	}
+}
+
+// refused: why there is no snapshot stands in the VolumeSnapshot, and one that never was ready goes.
+func (w *environment) refused() {
+	w.Helper()
+	w.Must(w.Apply(w.Ctx, []byte(`apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {name: paused}
+driver: hostpath-provisioner
+deletionPolicy: Delete
+parameters: {consistency: paused}
+`)))
+	w.Must(w.Apply(w.Ctx, fmt.Appendf(nil, `apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: paused, namespace: %s}
+spec:
+  volumeSnapshotClassName: paused
+  source: {persistentVolumeClaimName: restored}
+`, w.Namespace)))
+	w.Eventually("it is said why there is none", func() bool {
+		message, _, _ := unstructured.NestedString(w.status("paused"), "error", "message")
+		return strings.Contains(message, `consistency: "paused" is not supported`)
+	})
+	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "paused", metav1.DeleteOptions{}))
+	w.Eventually("it is gone", func() bool {
+		contents, err := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
+		return err == nil && len(contents.Items) == 0
+	})
+}
