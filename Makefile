@@ -144,10 +144,20 @@ test-model: build ## every order of events in small worlds, as deep as an hour g
 
 test-identity: deps build $(BUILD)/controlplane ## a thief of one node's token, on a confined cluster
 	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
-	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 30m -skip '$(UNCONFINED)' ./test/e2e
+	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 30m -p 1 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode
 
-# An administrator adopts; a node without a Node object has no token; and one test starts its daemon before there is a token.
-UNCONFINED := Adopt|Migration|AliasClasses|UnknownNodeWaits|NodeThatDoesNotExist|APIServerAway
+# Each right's test waits in vain for what it cannot have. The short form is in "make unit": each right has a row.
+.PHONY: test-rights
+test-rights: deps build $(BUILD)/controlplane $(BUILD)/kubectl ## each right of the manifests is needed, and none is unused
+	@rm -rf $(BUILD)/audit && mkdir -p $(BUILD)/audit
+	@HOSTPATH_AUDIT=$(abspath $(BUILD)/audit) $(GO) test $(GOFLAGS) -count=1 -timeout 60m -p 1 ./test/e2e ./test/everynode
+	@HOSTPATH_AUDIT=$(abspath $(BUILD)/audit) $(GO) test $(GOFLAGS) -count=1 ./test/identity
+	@$(GO) run $(GOFLAGS) ./test/rights -used $(BUILD)/audit
+	@$(GO) run $(GOFLAGS) ./test/rights $(RIGHTSFLAGS)
+
+# An administrator adopts; a node without a Node object has no token; one test starts its daemon before there is a token, and one leads it to another
+# cluster.
+UNCONFINED := Adopt|Migration|AliasClasses|UnknownNodeWaits|NodeThatDoesNotExist|APIServerAway|TestAnotherCluster
 
 test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
 	@$(GO) run $(GOFLAGS) ./test/fleet $(FLEETFLAGS)

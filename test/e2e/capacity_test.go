@@ -43,7 +43,7 @@ func (w *environment) mayReadDriver() {
 	name := "csidriver-" + w.Provisioner
 	_, err := w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{w.Provisioner}, Verbs: []string{"get", "patch"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{w.Provisioner}, Verbs: fixture.Kept("csidrivers", "get", "patch")}},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{

@@ -59,6 +59,7 @@ func (w *environment) applyClaimIndex() {
 	manifests, err := exec.CommandContext(w.Ctx, rig.Binary(), "manifests", "--claim-index").Output()
 	w.Must(err)
 	w.Must(w.Apply(w.Ctx, manifests))
+	w.Must(fixture.TakeAway(w.Ctx, w.Cluster))
 	w.labels(true)
 }
 

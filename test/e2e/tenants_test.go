@@ -49,6 +49,16 @@ func TestClassByAnnotation(t *testing.T) {
 	}
 }
 
+// A class that is gone is told to its claim: no watch brings it, so that the daemon asks for it.
+func TestMissingClass(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	c := w.claim("data", w.Namespace+"-gone", "1Mi", annotate(selectedNode, h.node), annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner))
+	if message := w.refused(c, "ClassNotFound"); !strings.Contains(message, "does not exist") {
+		t.Error(message)
+	}
+}
+
 // Sizes that no number of 64 bits holds have no room anywhere. Kubernetes takes them.
 func TestSizesBeyondNumbers(t *testing.T) {
 	w := newEnvironment(t)

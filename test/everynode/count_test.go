@@ -93,6 +93,7 @@ func TestFiftyNodes(t *testing.T) {
 	hosts := make([]*host, nodes)
 	for i := range hosts {
 		hosts[i] = w.host(fmt.Sprint("n", i), setting{tmpfs: true})
+		w.Confine(hosts[i].Daemon)
 		w.Must(hosts[i].Start())
 	}
 	for _, h := range hosts {

@@ -81,6 +81,7 @@ func (w *world) apply(flags ...string) {
 	out, err := exec.CommandContext(w.ctx, rig.Binary(), append([]string{"manifests"}, flags...)...).Output()
 	w.must(err)
 	w.must(w.Apply(w.ctx, out))
+	w.must(fixture.TakeAway(w.ctx, w.Cluster))
 }
 
 // as is a client with the token that a node's daemon has; of no node with "".
