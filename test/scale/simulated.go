@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,7 +38,7 @@ func (s *scale) simulate(ctx context.Context, name string, n int) (all []*simula
 		for _, path := range watchesOf(name, fmt.Sprintf("simulated-%03d", i)) {
 			body, err := node.watch(ctx, path, now.ResourceVersion)
 			s.Must(err, "watching for a simulated node")
-			go node.read(ctx, body)
+			go s.keepWatch(ctx, node, path, body)
 		}
 		all = append(all, node)
 	}
@@ -83,8 +82,6 @@ func (n *simulatedNode) watch(ctx context.Context, path, version string) (io.Rea
 		return nil, err
 	}
 	request.Header.Set("Accept", runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON)
-	limit := time.AfterFunc(time.Minute, n.client.CloseIdleConnections)
-	defer limit.Stop()
 	response, err := n.client.Do(request)
 	if err != nil {
 		return nil, err
@@ -96,12 +93,25 @@ func (n *simulatedNode) watch(ctx context.Context, path, version string) (io.Rea
 	return response.Body, nil
 }
 
-// read reads a watch to its end.
-func (n *simulatedNode) read(ctx context.Context, body io.ReadCloser) {
-	defer body.Close()
-	_, _ = io.Copy(counter{&n.received}, body)
-	if ctx.Err() == nil {
-		n.cut.Add(1)
+// keepWatch reads a watch, and begins it again whenever the API server ends it: it does that to a slow reader, and counts as one that was cut.
+func (s *scale) keepWatch(ctx context.Context, node *simulatedNode, path string, body io.ReadCloser) {
+	for {
+		_, _ = io.Copy(counter{&node.received}, body)
+		_ = body.Close()
+		if ctx.Err() != nil {
+			return
+		}
+		node.cut.Add(1)
+		now, err := s.Client.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil {
+			body, err = node.watch(ctx, path, now.ResourceVersion)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.Fault("watches that could not be begun again", "%v", err)
+			}
+			return
+		}
 	}
 }
 
