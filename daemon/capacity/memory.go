@@ -20,14 +20,20 @@ func (a *Account) Memory() Memory {
 	return Memory{a.known, a.of, maps.Clone(a.volumes)}
 }
 
-// Remember puts this in the place of what the account knows. No call may be in it meanwhile.
+// Remember puts this in the place of what the account knows. Calls and counts that have not ended take it as made by others.
 func (a *Account) Remember(m Memory) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
-	a.known, a.of, a.volumes = m.Known, m.Of, maps.Clone(m.Volumes)
-	if a.volumes == nil {
-		a.volumes = map[string]Promise{}
+	a.known, a.of = m.Known, m.Of
+	for volume := range maps.Clone(a.volumes) {
+		if _, held := m.Volumes[volume]; !held {
+			a.set(volume, Promise{})
+		}
 	}
-	a.flights = map[string]*flight{}
+	for volume, p := range m.Volumes {
+		if a.volumes[volume] != p {
+			a.set(volume, p)
+		}
+	}
 	a.total()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
@@ -28,7 +29,7 @@ var settledAccounts = []standard{
 func (w *worker) account(s *state, node, pool int) (units uint64, known bool) {
 	d := s.daemons[node]
 	if at := w.tree.place(d.task); at != nil {
-		d.memory = at.memory
+		d.memory = cmp.Or(d.beside, at.memory)
 	}
 	m := w.tree.memories.value(d.memory).Promised[poolNames[pool]]
 	for _, p := range m.Volumes {

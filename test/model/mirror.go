@@ -61,6 +61,7 @@ func (w *worker) mirror(s state) state {
 		s.wrote[node], s.consent[node] = swapped(s.wrote[node]), swapped(s.consent[node])
 		d := &s.daemons[node]
 		d.memory, d.task, d.cache, d.run = w.mirrorMemory(d.memory), w.mirrorPlace(d.task), w.mirrorEtcd(d.cache), w.mirrorRun(d.run)
+		d.beside = w.mirrorMemory(d.beside)
 		d.stays, d.going = mirrorCells(d.stays), mirrorCells(d.going)
 	}
 	return s
@@ -135,7 +136,7 @@ func (w *worker) mirrorPlace(id uint32) uint32 {
 		r.cell, r.memory = mirrorCell(r.cell), w.mirrorMemory(r.memory)
 		m := w.tree.begin(r, w.product)
 		for _, given := range at.responses {
-			given.etcd, given.disk = w.mirrorEtcd(given.etcd), w.mirrorResult(given.disk)
+			given.etcd, given.disk, given.memory = w.mirrorEtcd(given.etcd), w.mirrorResult(given.disk), w.mirrorMemory(given.memory)
 			given.stays = mirrorCells(given.stays)
 			m = w.tree.responded(m, given, w.product)
 		}

@@ -88,7 +88,7 @@ func (w *worker) idle(s *state) {
 	s.settled()
 	for node := range s.daemons {
 		d := &s.daemons[node]
-		if !d.up || d.cache != 0 || d.task != 0 {
+		if !d.up || d.cache != 0 || d.task != 0 || d.held {
 			continue
 		}
 		d.stays = 0
@@ -125,6 +125,7 @@ func (w *worker) step(s *state, node int) {
 func (w *worker) goOnWith(s *state, node int, at *place, r response) {
 	d := &s.daemons[node]
 	r.stays, r.role, d.stays = d.stays, d.roleIn(at.root.pool), 0
+	r.memory, d.beside = d.beside, 0
 	w.advance(s, node, w.tree.responded(at, r, w.product))
 }
 

@@ -148,6 +148,7 @@ func (w *worker) goOn(s state, node int, visit func(move, state)) {
 	}
 	w.otherOrder(s, node, at, visit)
 	w.besides(s, node, at, visit)
+	w.secondWorker(s, node, visit)
 	w.killed(s, node, o, visit)
 	if after := s; o.kind != onDisk && after.spend(losses) {
 		for _, how := range faults(o) {

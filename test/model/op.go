@@ -88,6 +88,7 @@ type response struct {
 	disk   uint32 // of a call (disks.results)
 	stays  uint8  // of which cells the watch brought before that the volume is to stay
 	role   role   // in the shared pool, from then on
+	memory uint32 // what the process knows since another worker of it worked (tree.memories), 0: none did
 }
 
 // fault is an error of the API.

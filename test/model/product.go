@@ -121,6 +121,9 @@ func (p *product) ask(o op) (a response, ok bool) {
 	case p.at < len(p.responses):
 		p.at++
 		p.watch(p.responses[p.at-1].stays)
+		if m := p.responses[p.at-1].memory; m != 0 {
+			p.running.Remember(p.tree.memories.value(m))
+		}
 		if role := p.responses[p.at-1].role; role != p.role {
 			p.plays(role)
 		}

@@ -90,6 +90,8 @@ type daemon struct {
 	fenced  bool        // in that work the API server said that it leads
 	going   uint8       // cells of scope every-node of which it said in that work that their data is to go
 	elector elector
+	beside  uint32 // what it knows since another worker of it worked beside its work (tree.memories), 0: none did
+	held    bool   // another worker works just now
 }
 
 // state is the whole world at one moment.
@@ -141,6 +143,7 @@ const (
 	clusters                 // that the API server is another cluster's
 	sizes                    // changes of what a claim requests
 	strangers                // directories that people make under a volume's name while the daemon makes it
+	workers                  // pieces of work that another worker of a daemon does beside one
 	budgets
 )
 
@@ -207,7 +210,7 @@ func (s *state) concerns(node, cell int) bool {
 // busy reports whether a daemon is at work.
 func (s *state) busy() bool {
 	for d := range s.daemons {
-		if s.daemons[d].task != 0 {
+		if s.daemons[d].task != 0 || s.daemons[d].held {
 			return true
 		}
 	}

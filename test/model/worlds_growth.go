@@ -6,4 +6,6 @@ var growing = []world{
 	{name: "grown-losses", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 2, losses: 1, unmounts: 1}},
 	{name: "grown-restored", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 1, restores: 1, kills: 1}},
 	{name: "last-space", names: 2, claims: 1, room: 2, steady: true, left: [budgets]uint8{sizes: 1, kills: 1}},
+	{name: "raced", names: 2, claims: 1, room: 1, steady: true, left: [budgets]uint8{workers: 2, deletions: 1}},
+	{name: "raced-grown", names: 2, claims: 1, room: 3, steady: true, left: [budgets]uint8{workers: 1, sizes: 2}},
 }
