@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,8 +23,9 @@ import (
 // copies are the clones, restores and snapshots that this process makes, by the UID of their claims and contents. A copy takes as long as there are files, so
 // no worker waits for it: it goes on beside them, one in each pool, and its object comes to a worker again when it ends.
 type copies struct {
-	mu  sync.Mutex
-	all map[string]*oneCopy
+	mu    sync.Mutex
+	all   map[string]*oneCopy
+	going sync.WaitGroup // the copies that have not ended
 }
 
 type oneCopy struct {
@@ -140,11 +142,11 @@ func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made
 		return c.copies.result(uid, o)
 	}
 	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
-	go func() {
+	c.copies.going.Go(func() {
 		defer cancel()
 		c.copies.end(o, c.copy(running, w, made))
 		again()
-	}()
+	})
 	return false, nil
 }
 
@@ -286,4 +288,30 @@ func fully(f plan.ClaimFacts) bool {
 		return f.Pool.Snapshots == plan.SnapshotsCopy
 	}
 	return f.Pool.Clones == plan.ClonesCopy
+}
+
+// ended returns the copies that ended, by the UID of their claims: nil for one that is whole.
+func (c *copies) ended() map[string]error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]error{}
+	for uid, o := range c.all {
+		if o.ended {
+			all[uid] = o.err
+		}
+	}
+	return all
+}
+
+// remember puts these in the place of the copies that ended.
+func (c *copies) remember(ended map[string]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
+	if c.all == nil {
+		c.all = map[string]*oneCopy{}
+	}
+	for uid, err := range ended {
+		c.all[uid] = &oneCopy{cancel: func() {}, ended: true, err: err}
+	}
 }

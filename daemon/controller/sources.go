@@ -57,3 +57,9 @@ func (s *sources) keep(key string, claim *corev1.PersistentVolumeClaim) {
 	}
 	s.all[key] = unready{claim, now.Add(unreadyFor)}
 }
+
+func (s *sources) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = nil
+}

@@ -29,12 +29,13 @@ type Work struct {
 	Pool, Namespace, Name, UID string
 }
 
-// Do does one piece of work to its end, as a worker of Run would, and returns when it has to be repeated if nothing
-// changes. It takes nothing from the queues. Where Run runs, Do must not be called.
+// Do does one piece of work to its end, as a worker of Run would, with the copy of a volume that it begins, and returns when it
+// has to be repeated if nothing changes. It takes nothing from the queues. Where Run runs, Do must not be called.
 func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	w := c.workers[work.Pool]
 	switch work.Kind {
 	case WorkClaim:
+		defer c.copies.going.Wait()
 		return c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
 	case WorkVolume:
 		return c.volume(ctx, w, work.Name)
@@ -78,13 +79,14 @@ type Memory struct {
 	Unpublished map[string]string          // claims by UID whose directory has no object yet, and its pool
 	Published   []string                   // claims by UID whose object was made just now, sorted
 	Promised    map[string]capacity.Memory // by pool: the accounts that were counted
+	Copies      map[string]error           // that ended and whose claims were not looked at since, by the UID of these; nil is success
 	// Detached has the UIDs of volume objects whose directory on this node was taken away (everynode.Directory.Memory).
 	Detached map[string]bool
 }
 
 // Memory returns what the process knows.
 func (c *Controller) Memory() Memory {
-	m := Memory{Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}, Detached: map[string]bool{}}
+	m := Memory{Copies: c.copies.ended(), Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}, Detached: map[string]bool{}}
 	for name, w := range c.workers {
 		maps.Copy(m.Detached, w.everyNode.Memory())
 		if account := w.disk.Account.Memory(); account.Known {
@@ -129,6 +131,8 @@ func (c *Controller) Remember(m Memory) {
 		w.disk.Account.Remember(m.Promised[name])
 	}
 	c.expander = c.newExpander()
+	c.copies.remember(m.Copies)
+	c.sources.forget()
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.

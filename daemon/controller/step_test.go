@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestMemory(t *testing.T) {
 	w.disk.Account.Remember(account)
 	w.everyNode.Remember(map[string]bool{"uid-4": true})
 	m := c.Memory()
-	want := Memory{Begun: []string{letGoKey("pvc-1")}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},
+	want := Memory{Begun: []string{letGoKey("pvc-1")}, Copies: map[string]error{}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},
 		Promised: map[string]capacity.Memory{w.Name: account}, Detached: map[string]bool{"uid-4": true}}
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("it knows %+v, want %+v", m, want)
@@ -66,5 +67,21 @@ func TestDo(t *testing.T) {
 	}
 	if m := c.Memory(); len(m.Unpublished) > 0 {
 		t.Errorf("the claim is gone, and it knows %+v", m)
+	}
+}
+
+// A copy that ended is known to the process that goes on, and what a process knew of copies before is forgotten.
+func TestCopiesAreRemembered(t *testing.T) {
+	c, _ := stand(&api{}, &shelf{})
+	defer c.End()
+	failed := errors.New("failed")
+	c.Remember(Memory{Copies: map[string]error{"whole": nil, "broken": failed}})
+	o, _ := c.copies.begin("goes on", func() {})
+	if want := map[string]error{"whole": nil, "broken": failed}; !reflect.DeepEqual(c.Memory().Copies, want) {
+		t.Errorf("it knows %v, want %v", c.Memory().Copies, want)
+	}
+	c.Remember(Memory{})
+	if known, first := c.copies.begin("goes on", func() {}); len(c.Memory().Copies) > 0 || first || known != o {
+		t.Errorf("it knows %v", c.Memory().Copies)
 	}
 }
