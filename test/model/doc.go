@@ -15,6 +15,6 @@
 // real API server and a real filesystem (TestReal): requests are held by a proxy and system calls by test/crash/killer until
 // the order comes to them, and after each event objects and files are compared with the model's.
 //
-// The program will not see races between goroutines of one daemon, the order in which queues bring work, what depends
+// The program will not see races between goroutines of one daemon but those of beside.go, the order in which queues bring work, what depends
 // on durations, and what a power cut takes: other tests do.
 package main

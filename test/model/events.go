@@ -74,7 +74,7 @@ func claimMade(_ *worker, s *state, slot int) bool {
 	if s.api.claims[slot].exists || s.used[slot] == lives {
 		return false
 	}
-	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot]}
+	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot], clone: s.clones && slot == 1}
 	s.used[slot]++
 	return true
 }
@@ -139,7 +139,7 @@ func (w *worker) podWrites(s *state, node, cell int) bool {
 	c, exists := s.api.claimOf(cell)
 	pool := s.poolOf(cell)
 	v, on := s.api.volumes[cell], w.part(s, node, cell)
-	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(node, pool) || on.place != record.InPool || on.data != "" {
+	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(node, pool) || on.place != record.InPool || on.data == uidOf(cell) {
 		return false
 	}
 	w.meanwhile(s, pool, run{wrote: cell})

@@ -67,6 +67,8 @@ type onFile struct {
 	promised uint8        // units by its records
 	size     more         // by the record of the volume
 	all      uint8        // units by all records of the pool
+	origin   string       // the UID of the claim whose volume it is a copy of, "" for none
+	half     bool         // its record says that the copy's object was not to be made yet
 	data     string       // what a pod wrote there
 	twice    bool         // it has two directories
 	people   bool         // people have made one under its name
@@ -105,6 +107,7 @@ func parseImage(f files) *image {
 		}
 		_, c.archived = f[own+"/archive/"+pv+".json"]
 		c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
+		c.origin, c.half = f.origin(pv)
 		c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
 		c.unnoted = strings.Contains(text, `"unpublished": true`)
 	}

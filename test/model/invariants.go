@@ -16,7 +16,7 @@ var invariants = []invariant{
 	{"BoundStays", "the directory of a claim that is bound is whole somewhere, empty or not", boundStays},
 	{"OneDirectory", "a volume has one directory", oneDirectory},
 	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
-	{"OwnData", "what is in a volume was written by a pod of its claim", ownData},
+	{"OwnData", "what is in a volume was written by a pod of its claim, or of the claim that it was copied from", ownData},
 	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
 	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
 }
@@ -55,7 +55,7 @@ func oneWorker(s *state, _ onFile, cell int) string {
 }
 
 func ownData(_ *state, on onFile, cell int) string {
-	if on.data != "" && on.data != uidOf(cell) {
+	if on.data != "" && on.data != uidOf(cell) && on.data != on.origin {
 		return "it has data of " + on.data
 	}
 	return ""

@@ -64,11 +64,12 @@ func playWorld(ctx context.Context, p *harness.Program, world world, states int,
 	x, err := newExplorer(states)
 	p.Must(err, "making directories for the pool")
 	defer x.close()
-	sum := x.explore(ctx, world.first())
+	first := x.workers[0].opening(world)
+	sum := x.explore(ctx, first)
 	p.Say("%s", x.describe(world, sum))
 	for _, f := range x.sorted() {
 		found = append(found, f.what)
-		p.Fault(f.what, howToKeep, order{world, x.order(world.first(), f.id)})
+		p.Fault(f.what, howToKeep, order{world, slices.Concat(world.opening, x.order(first, f.id))})
 	}
 	return found, sum.states
 }

@@ -25,7 +25,7 @@ func (w *worker) canonical(s *state) uint64 {
 }
 
 // symmetric reports whether the two names are of claims in the same pool, and there are claims of both.
-func (s *state) symmetric() bool { return s.names == slots && s.in[0] == s.in[1] }
+func (s *state) symmetric() bool { return s.names == slots && s.in[0] == s.in[1] && !s.clones }
 
 func mirrorCell(cell int) int {
 	if cell < 0 {

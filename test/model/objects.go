@@ -50,6 +50,9 @@ func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
 			Resources: corev1.VolumeResourceRequirements{Requests: c.asks.list()},
 		},
 	}
+	if c.clone {
+		made.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
+	}
 	if c.bound {
 		made.ResourceVersion, made.Spec.VolumeName = fmt.Sprint(2+c.version), nameOf(cellOf(slot, c))
 		made.Status = c.status()
@@ -139,7 +142,7 @@ func nodeObject(name string) *corev1.Node {
 func pool(n int, archive bool) plan.Pool {
 	p := plan.Pool{
 		Name: poolNames[n], Path: pathOf(n), Scope: scopes[n], Source: plan.SourceHostPath, Mode: 0o700, OnDelete: plan.OnDeleteDelete,
-		Quota: plan.QuotaOff, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
+		Quota: plan.QuotaOff, Clones: plan.ClonesCopy, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
 	}
 	if archive {
 		p.OnDelete = plan.OnDeleteArchive

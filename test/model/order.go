@@ -80,6 +80,13 @@ func (w *worker) asked(s *state, node int) op {
 	return op{}
 }
 
+// opening is the state after a world's opening, from which it is explored.
+func (w *worker) opening(of world) state {
+	s, err := w.follow(order{of, of.opening}, nil)
+	check(err)
+	return s
+}
+
 // follow plays an order from the first state of its world. seen, if it is not nil, is called with each move and
 // the line after it.
 func (w *worker) follow(o order, seen func(before state, m move, after state, then string) error) (state, error) {

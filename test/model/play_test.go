@@ -65,6 +65,9 @@ func (st *stage) claimMade(before state, slot int) error {
 	if before.in[slot] != nodePool {
 		return errors.New("no claim of this pool is played on a real daemon")
 	}
+	if before.clones && slot == 1 {
+		return errors.New("no clone is played on a real daemon")
+	}
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
 	c.Annotations = map[string]string{plan.SelectedNode: st.node}
 	made, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Create(st.Ctx, c, metav1.CreateOptions{})

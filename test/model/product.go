@@ -152,5 +152,5 @@ func (p *product) watch(stays uint8) {
 }
 
 func (t *tree) remember(m controller.Memory) uint32 {
-	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised, m.Detached), m)
+	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised, m.Detached, m.Copies), m)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 )
 
 // settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted, its watches are
@@ -21,6 +22,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 	}
 	v := s.api.volumes[cell]
 	switch {
+	case c.clone && !s.cloneable():
 	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool:
@@ -55,7 +57,7 @@ func nothingLeft(s *state, on onFile, cell int) string {
 		return "it is half removed"
 	case on.recorded && on.place == nowhere && !v.exists && !(claimed && c.bound):
 		return "a record has no directory"
-	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && s.unwanted(on, cell):
+	case on.recorded && on.place == inPool && !v.exists && !claimed && !on.retained && (s.unwanted(on, cell) || on.half):
 		return "a directory that nothing wants is left"
 	}
 	return ""
@@ -67,16 +69,28 @@ const rounds = 40
 // settle lets everything happen that happens by itself, and nothing else. It returns what does not hold then, and calls
 // seen with each state on the way, until that reports that it was settled before.
 func (w *worker) settle(s state, seen func(*state) bool) string {
+	var past []state
 	for range rounds {
-		before := s
+		past = append(past, s)
 		if w.byItself(&s, seen) {
 			return ""
 		}
-		if s == before {
-			return w.unsettled(&s)
+		if since := slices.Index(past, s); since >= 0 {
+			return w.unsettledIn(past[since:])
 		}
 	}
 	return "Settles: it goes on for ever"
+}
+
+// unsettledIn returns what does not hold in any of the states through which a daemon goes again and again, one that tries a copy
+// anew for example.
+func (w *worker) unsettledIn(cycle []state) (wrong string) {
+	for _, s := range cycle {
+		if wrong = w.unsettled(&s); wrong == "" {
+			return ""
+		}
+	}
+	return wrong
 }
 
 // byItself is one round. It reports whether it came to a state that is known to settle.

@@ -48,6 +48,7 @@ func valueOf[T any](r result) (value T, err error) {
 }
 
 func (s storage) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) (string, error) {
+	spec.Copied = nil // it is told to the claim alone
 	return valueOf[string](s.askFor(call{name: "Create", cell: numberOf(spec.PV), spec: s.p.tree.disks.spec(spec)}))
 }
 

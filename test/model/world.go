@@ -38,6 +38,7 @@ type claim struct {
 	bound  bool
 	in     uint8 // the pool that its class leads to
 	life   uint8 // which of those of its name
+	clone  bool  // of the claim with the first name
 	growth
 }
 
@@ -107,6 +108,7 @@ type state struct {
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
 	revision uint8
+	clones   bool               // claims with the second name are clones of those with the first one
 	rogue    bool               // a directory in the shared pool was moved or removed by work for which no lease was confirmed
 	last     uint8              // the node whose daemon moved last, while one is in the middle of its work
 	names    uint8              // that claims have in this world

@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -14,10 +15,11 @@ func explored(t *testing.T, name string, states int) {
 		t.Fatal(err)
 	}
 	defer x.close()
-	sum := x.explore(t.Context(), worldOf(t, name).first())
+	first := x.workers[0].opening(worldOf(t, name))
+	sum := x.explore(t.Context(), first)
 	t.Log(x.describe(worldOf(t, name), sum))
 	for _, f := range x.sorted() {
-		t.Errorf("%s\n"+howToKeep, f.what, order{worldOf(t, name), x.order(worldOf(t, name).first(), f.id)})
+		t.Errorf("%s\n"+howToKeep, f.what, order{worldOf(t, name), slices.Concat(worldOf(t, name).opening, x.order(first, f.id))})
 	}
 }
 
