@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +18,6 @@ type Options struct {
 	Full bool
 	// Limit is how many bytes of data a full copy may have; 0 is no limit.
 	Limit int64
-	// BytesPerSecond is how fast a full copy may be; 0 is as fast as it can.
-	BytesPerSecond int64
 	// Step is called before each entry and each piece of a file. Its error ends the copy. It may be nil.
 	Step func() error
 }
@@ -56,7 +53,6 @@ type copier struct {
 	at    int // the directory of the destination that is filled, top or one of our own
 	depth int // how many directories of the tree it lies below, -1 before the top is visited
 	links linkStore
-	began time.Time
 	done  Copied
 	text  []byte // for names and values of attributes
 
@@ -66,7 +62,7 @@ type copier struct {
 // Copy copies what is in an open directory, and its attributes, into another one that is empty. What was copied when an
 // error came stays there. ctx is looked at before each entry and each piece of a file.
 func Copy(ctx context.Context, from, to int, o Options) (Copied, error) {
-	c := &copier{ctx: ctx, o: o, top: to, at: to, depth: -1, links: linkStore{top: to, dir: -1}, began: time.Now(), text: make([]byte, 64<<10)}
+	c := &copier{ctx: ctx, o: o, top: to, at: to, depth: -1, links: linkStore{top: to, dir: -1}, text: make([]byte, 64<<10)}
 	defer c.links.close()
 	defer c.leaveAt()
 	err := tree.Walk(ctx, from, ".", c.visit)

@@ -3,7 +3,6 @@ package treecopy
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -169,7 +168,7 @@ func (c *copier) copyRange(from, to int, at, end int64) (int64, error) {
 	return at, nil
 }
 
-// wrote counts bytes that a full copy wrote, and waits until so many may be written.
+// wrote counts bytes that a full copy wrote, and has the kernel write them out from time to time.
 func (c *copier) wrote(n int64) error {
 	c.done.Bytes += n
 	if c.unsynced += n; c.unsynced >= syncEvery {
@@ -178,22 +177,7 @@ func (c *copier) wrote(n int64) error {
 			return fmt.Errorf("writing it out: %w", err)
 		}
 	}
-	if c.o.BytesPerSecond <= 0 {
-		return nil
-	}
-	due := time.Duration(float64(c.done.Bytes) / float64(c.o.BytesPerSecond) * float64(time.Second))
-	pause := due - time.Since(c.began)
-	if pause <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-c.ctx.Done():
-		return c.ctx.Err()
-	}
+	return nil
 }
 
 // symlink makes a link with the text of one that is open by O_PATH.
