@@ -48,7 +48,7 @@ func (b *bench) clusterResults(machine string) clusterResults {
 			continue
 		}
 		all.Rows = append(all.Rows, clusterRow{
-			Contender: b.title(contender), Floor: contender == nameBound, Runs: len(mine),
+			Contender: titles[contender], Floor: contender == nameBound, Runs: len(mine),
 			PodsPerSecond: median(mine, rateOf), ClaimsPerSecond: median(mine, boundOf),
 			PodP50: median(mine, sample.p50).Seconds(), PodP99: median(mine, sample.p99).Seconds(),
 			StatefulSet: median(mine, orderedOf).Seconds(), RemovedPerSecond: median(mine, removedOf),

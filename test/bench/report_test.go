@@ -155,3 +155,20 @@ func TestMakeDirectory(t *testing.T) {
 		t.Errorf("a directory that is there: %v", err)
 	}
 }
+
+// What is written for the pictures is the medians of those that did not fail.
+func TestClusterResults(t *testing.T) {
+	b := &bench{options: options{contenders: allContenders, pods: 10}}
+	for repeat, rate := range []float64{3, 1, 2} {
+		b.samples = append(b.samples, testSample(nameDaemon, caseCluster, repeat, rate, 2*time.Second, 2), testSample(nameBound, caseCluster, repeat, 100*rate, time.Second, 0))
+	}
+	b.samples = append(b.samples, sample{contender: nameTuned, kase: caseCluster, err: errors.New("it ended")})
+	got := b.clusterResults("a machine")
+	if len(got.Rows) != 2 || got.Pods != 10 || got.Machine != "a machine" {
+		t.Fatalf("got %+v", got)
+	}
+	floor, mine := got.Rows[0], got.Rows[1]
+	if !floor.Floor || floor.PodsPerSecond != 200 || mine.Floor || mine.PodsPerSecond != 2 || mine.Runs != 3 || mine.PodP50 != 2 || mine.Contender != titles[nameDaemon] {
+		t.Errorf("got %+v", got.Rows)
+	}
+}
