@@ -84,6 +84,8 @@ func (s *session) create(spec Spec) error {
 		return s.resume(old, place)
 	case place == record.InTrash, place == record.Emptying, place == record.InArchive:
 		return wrongPlace(place)
+	case isCopy(spec.Record) && s.pool.purges(spec.PV): // its directory is gone, and Purge is about to drop the record
+		return wrongPlace(record.Emptying)
 	case place != record.InPool:
 		if err := s.rollBack(spec.PV, s.dirs[volumesDir]); err != nil {
 			return err

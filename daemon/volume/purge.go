@@ -47,6 +47,8 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	case <-ctx.Done():
 		return Purged{}, ctx.Err()
 	}
+	p.purged.Store(&pv)
+	defer p.purged.Store(nil)
 	s, err := p.begin(ctx, id, "removing volume "+pv)
 	if err != nil {
 		return Purged{}, err
@@ -78,6 +80,12 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	}
 	purged.Forgotten, err = s.finishPurge(pv, purged.Removed > 0)
 	return purged, err
+}
+
+// purges reports whether a Purge of the volume is under way.
+func (p *Pool) purges(pv string) bool {
+	of := p.purged.Load()
+	return of != nil && *of == pv
 }
 
 // empty empties and removes trash/<pv>~, if it is there.

@@ -154,3 +154,26 @@ func TestSnapshotCrash(t *testing.T) {
 		}
 	})
 }
+
+// A copy that is made anew in the moment in which the last try is gone from the trash, and its record is not, waits for that: else
+// the record that goes would be the new one's (seen by test/crash).
+func TestCopyWhilePurged(t *testing.T) {
+	r := onTmpfs(t)
+	withData(t, r)
+	_, err := r.Create(t.Context(), r.id, snapshotOf("tmpfs"))
+	must(t, err)
+	must(t, r.Undo(t.Context(), r.id, taken))
+	r.atCrashPoint = func(step string) {
+		if step == "emptied" {
+			r.atCrashPoint = nil
+			if _, err := r.Create(t.Context(), r.id, snapshotOf("tmpfs")); !errors.Is(err, ErrPlace) {
+				t.Errorf("got %v, want ErrPlace", err)
+			}
+		}
+	}
+	r.purgeAll(t)
+	r.take(t, "tmpfs")
+	if rec, err := r.Lookup(t.Context(), r.id, taken); err != nil || rec.Unpublished {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}
