@@ -86,7 +86,9 @@ func TestCheckCluster(t *testing.T) {
 	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, cluster.Claim("default", "checked", "none", "1Mi"), metav1.CreateOptions{})
+	claim := cluster.Claim("default", "", "none", "1Mi")
+	claim.GenerateName = "checked-"
+	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim, metav1.CreateOptions{})
 	w.must(err)
 	w.well(d)
 	if says := w.checks(d)["claim index"].Message; !strings.Contains(says, "the API server labels claims") {
