@@ -35,6 +35,7 @@ const (
 // purged is what the child prints in JSON.
 type purged struct {
 	Took    time.Duration // of the removal
+	CPU     time.Duration // of the processors, for it
 	Memory  int64         // the most that this process had resident, in bytes
 	Creates []time.Duration
 }
@@ -89,7 +90,17 @@ func (c *purgeChild) run(ctx context.Context) (result purged, err error) {
 		result.Creates, err = c.createBeside(ctx, removed)
 	}
 	result.Took, result.Memory = time.Since(began), peakMemory(os.Getpid())
+	result.CPU = usedCPU(unix.RUSAGE_SELF) + usedCPU(unix.RUSAGE_CHILDREN)
 	return result, err
+}
+
+// usedCPU is the processor time of this process, or of its children that ended.
+func usedCPU(who int) time.Duration {
+	var used unix.Rusage
+	if unix.Getrusage(who, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // benchVolume is the volume that is removed.

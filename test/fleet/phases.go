@@ -159,6 +159,7 @@ func (f *fleet) back(ctx context.Context) {
 	f.limit("requests a daemon that starts again", float64(got.Total())/float64(len(dead)), 11.5)
 	f.Say("the API server is killed and starts again")
 	f.Must(f.Cluster.Kill(), "killing the control plane")
+	f.audit.Busiest()
 	f.Must(f.Cluster.Restart(ctx), "starting the control plane again")
 	select {
 	case <-ctx.Done():
@@ -167,6 +168,7 @@ func (f *fleet) back(ctx context.Context) {
 	got, err = f.take()
 	f.Must(err, "reading the audit log")
 	f.Say("  %d requests: %s", got.Total(), got)
+	f.Say("  %d in the second with the most", f.audit.Busiest())
 	// A server that starts forbids every request until it has read its roles, and how long that takes depends on the machine.
 	f.limit("requests a daemon until 10 s after it is back", f.perDaemon(got.Total()-got.Of("", "(403)")), 6.5)
 }

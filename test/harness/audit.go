@@ -21,6 +21,8 @@ import (
 type AuditLog struct {
 	path string
 	read int64 // bytes counted so far
+
+	seconds map[int64]int // requests by the second in which the API server received them, since Busiest
 }
 
 // Requests are counts by verb, resource and error: "create events", "patch persistentvolumeclaims/status (409)".
@@ -29,7 +31,7 @@ type Requests map[string]int
 // NewAuditLog writes an audit policy into a directory. It also returns the arguments with which a control plane has this log.
 func NewAuditLog(dir, policy string) (*AuditLog, []string, error) {
 	file := filepath.Join(dir, "audit-policy.yaml")
-	l := &AuditLog{path: filepath.Join(dir, "audit.log")}
+	l := &AuditLog{path: filepath.Join(dir, "audit.log"), seconds: map[int64]int{}}
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return nil, nil, err
 	}
@@ -71,12 +73,22 @@ func (l *AuditLog) Take() (map[string]Requests, error) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		node, request, err := parseAudit(line)
+		node, request, came, err := parseAudit(line)
 		if err != nil {
 			return all, err
 		}
+		l.seconds[came.Unix()]++
 		add(all, node, request, 1)
 	}
+}
+
+// Busiest returns how many of the requests that were counted since the last call came in one second, at most.
+func (l *AuditLog) Busiest() (most int) {
+	for _, n := range l.seconds {
+		most = max(most, n)
+	}
+	clear(l.seconds)
+	return most
 }
 
 // Settle waits until no request came for a time, but no longer than longest, and returns those since the last call. Nothing
@@ -114,9 +126,10 @@ func add(all map[string]Requests, node, request string, n int) {
 // NodeNameKey).
 const nodeExtra = "authentication.kubernetes.io/node-name"
 
-func parseAudit(line []byte) (node, request string, err error) {
+func parseAudit(line []byte) (node, request string, came time.Time, err error) {
 	var event struct {
-		Verb string `json:"verb"`
+		Verb string    `json:"verb"`
+		Came time.Time `json:"requestReceivedTimestamp"`
 		User struct {
 			Extra map[string][]string `json:"extra"`
 		} `json:"user"`
@@ -129,13 +142,13 @@ func parseAudit(line []byte) (node, request string, err error) {
 		} `json:"responseStatus"`
 	}
 	if err := json.Unmarshal(line, &event); err != nil {
-		return "", "", fmt.Errorf("audit log: %w", err)
+		return "", "", came, fmt.Errorf("audit log: %w", err)
 	}
 	request = strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")
 	if event.ResponseStatus.Code >= 400 {
 		request += fmt.Sprintf(" (%d)", event.ResponseStatus.Code)
 	}
-	return strings.Join(event.User.Extra[nodeExtra], ","), request, nil
+	return strings.Join(event.User.Extra[nodeExtra], ","), request, event.Came, nil
 }
 
 // SumRequests returns the requests of all nodes together.
