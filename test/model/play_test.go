@@ -69,7 +69,7 @@ func (st *stage) claimMade(before state, slot int) error {
 		return errors.New("no clone is played on a real daemon")
 	}
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
-	c.Annotations = map[string]string{plan.SelectedNode: st.node}
+	c.Annotations = map[string]string{plan.SelectedNode: st.node, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
 	made, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Create(st.Ctx, c, metav1.CreateOptions{})
 	if err == nil {
 		st.know(slot*lives+int(before.used[slot]), "pvc-"+string(made.UID))
