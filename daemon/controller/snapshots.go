@@ -159,6 +159,9 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 		if volume := of.Spec.Source.VolumeHandle; volume != nil {
 			f.Source, err = h.Lookup(*volume)
 		}
+		if f.Snapshot != nil && errors.Is(err, record.ErrDamaged) { // of the volume: the snapshot has its own
+			err = nil
+		}
 		found = err == nil && (f.Snapshot != nil || f.Source != nil)
 		if found {
 			t, f.Pool = takenIn{w, h}, w.Pool
@@ -286,7 +289,7 @@ func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t 
 	rec := *f.Snapshot
 	switch rec.Place {
 	case record.Emptying:
-	case record.InPool, record.InTrash:
+	case record.InPool, record.InTrash, record.Nowhere: // a retained one is not retained any more
 		if rec.Unpublished && rec.Place == record.InPool {
 			if err := t.h.Undo(rec.PV); err != nil {
 				return err

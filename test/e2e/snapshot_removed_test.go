@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// A snapshot goes with its content also if people removed its directory, after it was kept and imported, and if the record of
+// its volume is damaged.
+func TestSnapshotRemovedDamaged(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	origin := w.Bound("data")
+	content := s.ask("snap", origin, w.Provisioner, "Retain")
+	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	s.remove("snap", content)
+	imported := "imported-" + strings.TrimPrefix(content, "snapcontent-")
+	s.Must(s.api.Import(s.Ctx, "imported", imported, handle))
+	s.ready("imported", imported)
+	s.Must(os.RemoveAll(filepath.Join(h.mount, handle)))
+	s.remove("imported", imported)
+	h.wantTree(pool.Of(origin.Name)...)
+	content = s.ask("later", origin, w.Provisioner, "Delete")
+	s.ready("later", content)
+	s.Must(os.WriteFile(filepath.Join(h.ours("volumes"), origin.Name+".json"), []byte("damaged"), 0o600))
+	s.remove("later", content) // it needs nothing of its volume's record
+}
