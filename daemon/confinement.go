@@ -37,8 +37,16 @@ func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
 		}
 	}
 	rules := confinement(o, cfg)
-	rules.Work = slices.DeleteFunc(rules.Work, func(path string) bool { return o.Responds != nil && !o.Responds(path) })
+	rules.Work = slices.DeleteFunc(rules.Work, func(path string) bool { return !o.reachable(path) })
 	return confine.Process(rules)
+}
+
+// reachable reports whether a directory that the daemon works in can be opened without waiting for storage that hangs. Its own
+// directories are not asked: they were made a moment ago, and without them it opens no pool until it is started
+// again, while on a busy host the response alone may take longer than is waited for.
+func (o Options) reachable(path string) bool {
+	own := []string{aroundState(o.StateDir), o.RuntimeDir, state.PoolLocks}
+	return o.Responds == nil || slices.Contains(own, path) || o.Responds(path)
 }
 
 // confinement is what the daemon needs of the host, for one configuration.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 )
 
 // The directory around a mount point is the daemon's to work in, unless it holds what is others'.
@@ -99,5 +100,20 @@ func TestOutsideOf(t *testing.T) {
 		if got := d.outsideOf(config.Pool{Path: path, MountPoint: path, RequireMount: true}) != nil; got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
+	}
+}
+
+// On a busy host nothing responds in time. The daemon works in its own directories all the same.
+func TestOwnDirectoriesAreReachable(t *testing.T) {
+	o := Options{StateDir: "/var/lib/hostpath-provisioner/state", RuntimeDir: "/run/hostpath-provisioner", Responds: func(string) bool { return false }}
+	for path, want := range map[string]bool{
+		"/var/lib/hostpath-provisioner": true, "/run/hostpath-provisioner": true, state.PoolLocks: true, "/srv": false,
+	} {
+		if got := o.reachable(path); got != want {
+			t.Errorf("%s is reachable: %v, want %v", path, got, want)
+		}
+	}
+	if o.Responds = nil; !o.reachable("/srv") {
+		t.Error("without a question a pool is not reachable")
 	}
 }
