@@ -70,7 +70,7 @@ func (c check) judge(f Facts) Line {
 		return Line{Status: Unknown, Message: "the API server has to respond first"}
 	}
 	if err := f.Failed[c.name]; err != nil {
-		return Line{Status: Unknown, Message: err.Error()}
+		return Line{Status: Unknown, Message: errorText(err)}
 	}
 	for _, r := range c.rules {
 		if line, holds := r(f); holds {

@@ -63,7 +63,7 @@ func credentialEnds(f Facts) (Line, bool) {
 	c := f.Credential
 	left, how := c.Expires.Sub(f.Now), ", and nothing renews it"
 	switch {
-	case f.API.Err != nil:
+	case f.renewalUnknown():
 		how = ""
 	case f.Rights.Renewal:
 		how = ", and the daemon has not renewed it"
@@ -82,13 +82,16 @@ func tokenGood(f Facts) string {
 	}
 	how := "; nothing renews it"
 	switch {
-	case f.API.Err != nil:
+	case f.renewalUnknown():
 		how = ""
 	case f.Rights.Renewal:
 		how = "; the daemon renews it"
 	}
 	return fmt.Sprintf("it ends %s, in %s%s", moment(c.Expires), span(c.Expires.Sub(f.Now)), how)
 }
+
+// renewalUnknown reports whether the reviews of the rights are missing.
+func (f Facts) renewalUnknown() bool { return f.API.Err != nil || f.Failed[CheckRights] != nil }
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
