@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -257,8 +258,21 @@ func (st *stage) seen() (s state, err error) {
 	return s, err
 }
 
-// files are the pool's, with the model's names of volumes.
+// files are the pool's, with the model's names of volumes. What is renamed while the directories are read is in none of them, or in
+// two: they are read until nothing changed in between.
 func (st *stage) files() (files, error) {
+	before, err := st.filesOnce()
+	for range 100 {
+		now, again := st.filesOnce()
+		if err = errors.Join(err, again); err != nil || maps.Equal(before, now) {
+			return now, err
+		}
+		before = now
+	}
+	return before, errors.New("the pool changes all the time")
+}
+
+func (st *stage) filesOnce() (files, error) {
 	all := files{}
 	err := filepath.WalkDir(st.mount, func(path string, e fs.DirEntry, err error) error {
 		if os.IsNotExist(err) || path == st.mount { // it went meanwhile
