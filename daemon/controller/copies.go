@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,14 +33,16 @@ type oneCopy struct {
 	cancel context.CancelFunc
 	ended  bool
 	err    error
+	until  time.Time // no other try begins before, of a copy that failed and would write everything again
 	copied treecopy.Copied
 }
 
-// begin notes a copy that begins; one that there is already is returned.
+// begin notes a copy that begins; one that there is already is returned, also one that failed and is left alone for a while:
+// whatever is written to its object meanwhile, a copy costs the disk as much as there is data.
 func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.all[uid]; known != nil {
+	if known := c.all[uid]; known != nil && (known.until.IsZero() || time.Now().Before(known.until)) {
 		return known, false
 	}
 	if c.all == nil {
@@ -54,13 +57,16 @@ func (c *copies) end(o *oneCopy, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.ended, o.err = true, err
+	if writesAgain(err) {
+		o.until = time.Now().Add(copyAgain)
+	}
 }
 
-// result returns how a copy ended, and forgets one that failed; ended is false while it goes on.
+// result returns how a copy ended, and forgets one that failed and may be tried at once; ended is false while it goes on.
 func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.ended && o.err != nil {
+	if o.ended && o.err != nil && o.until.IsZero() {
 		delete(c.all, uid)
 	}
 	return o.ended, o.err
@@ -196,12 +202,15 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 		return c.spaceTaken(ctx, f, full.Room)
 	}
 	after, failed := c.createFailed(ctx, w, f, err)
-	for _, tooMuch := range []error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT} {
-		if errors.Is(failed, tooMuch) { // another try would write it all again
-			return copyAgain, nil
-		}
+	if writesAgain(failed) {
+		return copyAgain, nil
 	}
 	return after, failed
+}
+
+// writesAgain reports whether another try of a copy that failed would write everything again, and most likely fail again.
+func writesAgain(err error) bool {
+	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
 }
 
 // copyAgain is how long a copy is left alone that does not fit, or that this filesystem cannot make.

@@ -91,7 +91,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A copy that failed is told, and begun anew by the next look.
+// A copy that failed is told, and begun anew by the next look. One that would write everything again is left alone for a while,
+// however often its claim is changed.
 func TestCopyThatFails(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
 	for _, failed := range []error{volume.ErrSource, syscall.EIO, treecopy.ErrNoReflink, syscall.EDQUOT} {
@@ -109,6 +110,16 @@ func TestCopyThatFails(t *testing.T) {
 		}
 		if hopeless := failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT; hopeless != (err == nil) {
 			t.Errorf("%v: returned %v", failed, err)
+		}
+		if known := c.copies.all["u"]; known != nil { // left alone
+			for range 2 {
+				if after, err := c.provision(t.Context(), h, f); after != copyAgain || err != nil || c.copies.all["u"] != known {
+					t.Errorf("%v: looked at again: after %s, %v", failed, after, err)
+				}
+			}
+			known.until = time.Now()
+		} else if failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT {
+			t.Errorf("%v: it may begin again at once", failed)
 		}
 	}
 	if i, _ := w.purges.Get(); i.name != "pvc-u" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 )
 
 // contentWorkers is how many VolumeSnapshotContents are looked at once. None of them waits for a copy.
@@ -271,10 +269,8 @@ func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t 
 	if said := c.refuseContent(ctx, f.Content, v); said != nil {
 		return 0, said
 	}
-	for _, tooMuch := range []error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT} {
-		if errors.Is(err, tooMuch) { // another try would write it all again
-			return copyAgain, nil
-		}
+	if writesAgain(err) {
+		return copyAgain, nil
 	}
 	return 0, err
 }
