@@ -1,0 +1,35 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// A pool makes copies if it has one of the two uses of them.
+func TestMakesCopies(t *testing.T) {
+	for _, c := range []struct {
+		clones, snapshots string
+		want              bool
+	}{
+		{ClonesCopy, SnapshotsCopy, true}, {ClonesReflink, "", true}, {"", SnapshotsLive, true}, {"", "", false}, {"off", "off", false},
+	} {
+		if got := (Pool{Clones: c.clones, Snapshots: c.snapshots}).MakesCopies(); got != c.want {
+			t.Errorf("clones %q, snapshots %q: %t", c.clones, c.snapshots, got)
+		}
+	}
+}
+
+// The kernel takes 107 bytes of a socket's path: what would be longer is refused with its length, and what fits is not.
+func TestSocketPathFits(t *testing.T) {
+	const driver = "kubevirt.io.hostpath-provisioner"
+	longest := socketMax - len(driver) - len("/plugins_registry/-reg.sock")
+	for _, over := range []int{0, 1} {
+		root := "/" + strings.Repeat("k", longest+over-1)
+		file := write(t, "kubelet_root='"+root+"'\naliases=['"+driver+"']\ncsi_drivers=['"+driver+"']\n"+minimal)
+		_, err := Load(file)
+		want := "config.toml:1: kubelet_root: the path of a socket of the CSI driver " + driver + " would have 108 bytes, and 107 is the most"
+		if over == 0 && err != nil || over == 1 && (err == nil || said(file, err.Error()) != want) {
+			t.Errorf("%d too many: %v", over, err)
+		}
+	}
+}
