@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What would not confine is refused before anything is printed; what is near to it is not.
+func TestManifestsConfinement(t *testing.T) {
+	h := newHost(t, minimal)
+	for line, want := range map[string]string{
+		"--pool-path /srv --token-secret":       "--token-secret: a token in a Secret is bound to no node, and the policies would refuse it everything",
+		"--pool-path /srv/":                     `--pool-path: "/srv/" is not the path of a pool, or of a directory with pools`,
+		"--pool-path /srv --alias *":            "",
+		"--pool-path /srv --audience https://x": "",
+		"--pool-path /srv --audience=":          `--audience: "" is none`,
+		"--pool-path /srv --audience=a\tb":      `--audience: "a\tb" is none`,
+		"--pool-path /srv --hostname a=b_c":     "",
+		"--pool-path /srv --hostname a=":        `--hostname: "a" cannot be a node, or "" its label`,
+		"--pool-path /srv --hostname A=b":       `--hostname: "A" cannot be a node, or "b" its label`,
+		"--class-prefix A --no-classes":         "",
+		"--class-prefix A":                      `--class-prefix: "A" cannot begin the name of a StorageClass`,
+	} {
+		got := h.raw(append([]string{"manifests"}, strings.Split(line, " ")...)...)
+		refused := "--\nhostpath-provisioner: " + want + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		if want != "" && got != refused || want == "" && !strings.HasSuffix(got, "\nexit 0\n") {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
+
+// Each other flag is refused beside --helm-chart, and leaves no directory: an administrator would take the chart for one with it.
+func TestChartTakesNoOtherFlag(t *testing.T) {
+	h := newHost(t, minimal)
+	p := &program{}
+	for _, flag := range notForCharts {
+		known := p.manifestsCommand().Flags().Lookup(flag)
+		if known == nil {
+			t.Errorf("no --%s", flag)
+			continue
+		}
+		value := "x=y"
+		if known.Value.Type() == "bool" {
+			value = "true"
+		}
+		got := h.raw("manifests", "--helm-chart", h.path("chart"), "--"+flag+"="+value)
+		if _, err := os.Stat(h.path("chart")); !os.IsNotExist(err) || !strings.Contains(got, "--helm-chart: the other options are values") || !strings.HasSuffix(got, "exit 2\n") {
+			t.Errorf("--%s: %v, %s", flag, err, got)
+		}
+	}
+}
+
+// A directory that cannot be written is told with its path, and a refused option leaves none.
+func TestChartDirectory(t *testing.T) {
+	h := newHost(t, minimal)
+	h.write("file", "x")
+	for _, flag := range []string{"--helm-chart", "--kustomization"} {
+		if got := h.raw("manifests", flag, h.path("file")); !strings.Contains(got, h.path("file")+": not a directory") || !strings.HasSuffix(got, "exit 1\n") {
+			t.Errorf("%s of a file: %s", flag, got)
+		}
+		if got := h.raw("manifests", flag, h.path("file", "below")); !strings.Contains(got, "not a directory") || !strings.HasSuffix(got, "exit 1\n") {
+			t.Errorf("%s below a file: %s", flag, got)
+		}
+		if got := h.raw("manifests", flag, h.path("new", flag)); got != "exit 0\n" {
+			t.Errorf("%s below a directory that is not there: %s", flag, got)
+		}
+	}
+	h.raw("manifests", "--kustomization", h.path("refused"), "--pool-path", "/")
+	if all, err := filepath.Glob(h.path("refused*")); err != nil || len(all) > 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
