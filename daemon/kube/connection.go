@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,9 +27,10 @@ type connection struct {
 	success atomic.Int64                // when a request last succeeded, in nanoseconds since the epoch
 	stale   chan struct{}               // receives when the server responds with 401
 
-	mu   sync.Mutex
-	read [sha256.Size]byte // of the file that is in use
-	seen stamp             // of the file that was read last
+	mu    sync.Mutex
+	read  [sha256.Size]byte // of the files that are in use
+	files []string          // that were read last: the kubeconfig, and what it names but for the token
+	seen  []stamp           // of files
 }
 
 // stamp differs when a file was written or replaced.
@@ -51,7 +53,7 @@ var ErrOtherServer = errors.New("the kubeconfig names another API server")
 
 func newConnection(o Options) (*connection, *rest.Config, error) {
 	t := &connection{options: o, stale: make(chan struct{}, 1)}
-	t.seen, t.read = look(o.Kubeconfig)
+	t.read = t.look()
 	config, err := loadKubeconfig(o.Kubeconfig)
 	if err != nil {
 		return nil, nil, err
@@ -60,17 +62,34 @@ func newConnection(o Options) (*connection, *rest.Config, error) {
 	return t, config, t.use(config)
 }
 
-// look returns the file's stamp and the hash of its text, zero if it cannot be read: loadKubeconfig returns the error.
-func look(path string) (stamp, [sha256.Size]byte) {
-	info, err := os.Stat(path)
-	if err != nil || plain(path) != nil {
-		return stamp{}, [sha256.Size]byte{}
+// look notes the stamps of the files that the credentials are in, and returns the hash of their text: loadKubeconfig returns the
+// error of one that cannot be read. What is replaced meanwhile has another stamp at the next look.
+func (t *connection) look() [sha256.Size]byte {
+	path := t.options.Kubeconfig
+	t.files, t.seen = []string{path}, stamps([]string{path})
+	text := sha256.Sum256(readSmall(path))
+	all := text[:]
+	if plain(path) == nil {
+		cluster, user := current(path)
+		named := named([]string{cluster.CertificateAuthority, user.ClientCertificate, user.ClientKey})
+		t.files, t.seen = append(t.files, named...), append(t.seen, stamps(named)...)
+		for _, file := range named {
+			text := sha256.Sum256(readSmall(file))
+			all = append(all, text[:]...)
+		}
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return stamp{}, [sha256.Size]byte{}
+	return sha256.Sum256(all)
+}
+
+// stamps returns a zero one for a file that is not there.
+func stamps(files []string) []stamp {
+	all := make([]stamp, len(files))
+	for i, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			all[i] = stampOf(info)
+		}
 	}
-	return stampOf(info), sha256.Sum256(text)
+	return all
 }
 
 // use makes requests use these credentials from now on. Connections with the old ones are closed when they are idle;
@@ -132,17 +151,17 @@ func (t *connection) observe(code int, optional bool) {
 	}
 }
 
-// reread uses the kubeconfig if it has changed, and reports whether it did. The error is a *KubeconfigError or
+// reread uses the kubeconfig if it has changed, or a certificate that it names, and reports whether it did. The error is a *KubeconfigError or
 // ErrOtherServer: then the old credentials stay in use, and the same file is not read again.
 func (t *connection) reread() (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	info, err := os.Stat(t.options.Kubeconfig)
-	if err != nil || stampOf(info) == t.seen {
+	now := stamps(t.files)
+	if now[0] == (stamp{}) || slices.Equal(now, t.seen) {
 		return false, nil // a file that is being replaced exists again soon
 	}
-	var read [sha256.Size]byte
-	if t.seen, read = look(t.options.Kubeconfig); read == t.read {
+	read := t.look()
+	if read == t.read {
 		return false, nil
 	}
 	config, err := loadKubeconfig(t.options.Kubeconfig)
@@ -194,7 +213,7 @@ const (
 
 // FollowKubeconfig uses the kubeconfig again whenever it was replaced, until ctx ends. It calls onReload with nil for each
 // file that is in use now, and with the error for each that cannot be used: ErrOtherServer or a *KubeconfigError.
-// client-go itself reads the files again that the kubeconfig names (tokens, certificates).
+// A certificate that the kubeconfig names counts as a part of it. client-go itself reads a token's file again.
 func (c *Client) FollowKubeconfig(ctx context.Context, onReload func(error)) {
 	every := time.NewTicker(rereadEvery)
 	defer every.Stop()

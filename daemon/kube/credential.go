@@ -34,11 +34,7 @@ func credentialOf(config *rest.Config) Credential {
 	if token := tokenOf(config); token != "" {
 		return parseToken(token)
 	}
-	certificate := config.CertData
-	if len(certificate) == 0 && config.CertFile != "" {
-		certificate = readSmall(config.CertFile)
-	}
-	block, _ := pem.Decode(certificate)
+	block, _ := pem.Decode(config.CertData)
 	if block == nil {
 		return Credential{}
 	}

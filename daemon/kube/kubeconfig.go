@@ -119,7 +119,24 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	case clientcmd.IsEmptyConfig(err):
 		// Its own message advises to set KUBERNETES_MASTER, which nothing here reads.
 		return nil, fmt.Errorf("the current context %q names no cluster", raw.CurrentContext)
-	default:
-		return config, err
+	case err != nil:
+		return nil, err
 	}
+	return config, holdCertificate(config)
+}
+
+// holdCertificate reads the client certificate, of which client-go, given the files, takes up another one after five minutes
+// (transport, CertCallbackRefreshDuration), and with which it cuts off all watches then.
+func holdCertificate(config *rest.Config) (err error) {
+	if config.CertFile == "" || len(config.CertData) > 0 {
+		return nil
+	}
+	if config.CertData, err = os.ReadFile(config.CertFile); err != nil {
+		return err
+	}
+	if len(config.KeyData) == 0 {
+		config.KeyData, err = os.ReadFile(config.KeyFile)
+	}
+	config.CertFile, config.KeyFile = "", ""
+	return err
 }

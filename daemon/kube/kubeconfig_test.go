@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/transport"
 )
 
 func write(t *testing.T, path, content string) {
@@ -179,16 +178,12 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	})
 }
 
-// Client certificates that change are read again, also by connections that are open.
+// A client certificate that changes is in use within seconds. One that cannot be used changes nothing; one that is in the kubeconfig
+// in the files' place is in use, too, when they are gone.
 func TestCertificateIsFollowed(t *testing.T) {
-	was := transport.CertCallbackRefreshDuration
-	transport.CertCallbackRefreshDuration = 50 * time.Millisecond
-	t.Cleanup(func() { transport.CertCallbackRefreshDuration = was })
-	// client-go looks at the files, and complains, until the process ends: they outlive the test.
-	ctx, dir := t.Context(), filepath.Join(scratch, "certificates")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := t.TempDir()
 	if err := plane.AddNode(ctx, "certified", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +202,14 @@ func TestCertificateIsFollowed(t *testing.T) {
 		}
 	}
 	put("certified-not")
-	c, err := New(Options{Kubeconfig: credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{ClientCertificate: dir + "/client.pem", ClientKey: dir + "/client.pem"})})
+	kubeconfig := credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{ClientCertificate: dir + "/client.pem", ClientKey: dir + "/client.pem"})
+	c, err := New(Options{Kubeconfig: kubeconfig})
 	if err != nil {
 		t.Fatal(err)
 	}
+	reloads, ended := make(chan error, 10), make(chan struct{})
+	go func() { c.FollowKubeconfig(ctx, func(err error) { reloads <- err }); close(ended) }()
+	defer func() { cancel(); <-ended }()
 	user := func() string {
 		_, err := c.CreateVolume(ctx, volume("never", "1"))
 		_, who, _ := strings.Cut(err.Error(), "User ")
@@ -220,8 +219,30 @@ func TestCertificateIsFollowed(t *testing.T) {
 	if got := user(); got != `"system:node:certified-not"` {
 		t.Fatalf("the user is %s", got)
 	}
+	write(t, dir+"/client.pem", "no certificate")
+	if err := receive(t, reloads); err == nil || user() != `"system:node:certified-not"` {
+		t.Errorf("garbage: %v, the user is %s", err, user())
+	}
 	put("certified")
-	eventually(t, "the new certificate", func() bool { return user() == `"system:node:certified"` })
+	if err := receive(t, reloads); err != nil || user() != `"system:node:certified"` {
+		t.Errorf("another certificate: %v, the user is %s", err, user())
+	}
+	must(t, os.Remove(dir+"/client.pem"))
+	text, err := os.ReadFile(dir + "/certified-not")
+	must(t, err)
+	write(t, kubeconfig, string(text))
+	eventually(t, "the certificate in the kubeconfig", func() bool { return user() == `"system:node:certified-not"` })
+}
+
+func receive(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(30 * time.Second):
+		t.Fatal("the kubeconfig is not read again")
+		return nil
+	}
 }
 
 // A kubeconfig that is replaced is in use without a new client: at once where the server refused the old one,

@@ -52,38 +52,49 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name,
 // kubelet that joins, or for a test of what a kubelet may not do. The
 // certificate is signed by the cluster on request, as a kubelet's own is.
 func (c *Cluster) NodeKubeconfig(ctx context.Context, node, path string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
-	}, key)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	cert, err := c.sign(ctx, csr)
+	subject := pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
+	cert, key, err := c.certificate(ctx, certificatesv1.KubeAPIServerClientKubeletSignerName, subject)
 	if err != nil {
 		return fmt.Errorf("certificate of node %q: %w", node, err)
 	}
-	return c.writeKubeconfig(path, "system:node:"+node, &clientcmdapi.AuthInfo{
-		ClientCertificateData: cert,
-		ClientKeyData:         pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
-	})
+	return c.writeKubeconfig(path, "system:node:"+node, &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
 }
 
-// sign has the cluster sign a kubelet's certificate request.
-func (c *Cluster) sign(ctx context.Context, csr []byte) ([]byte, error) {
+// Certificate returns a user's client certificate and its key, in PEM, which the cluster signed on request.
+func (c *Cluster) Certificate(ctx context.Context, user string) (cert, key []byte, err error) {
+	return c.certificate(ctx, certificatesv1.KubeAPIServerClientSignerName, pkix.Name{CommonName: user})
+}
+
+// UserKubeconfig writes a kubeconfig (0600) with these credentials.
+func (c *Cluster) UserKubeconfig(path string, auth *clientcmdapi.AuthInfo) error {
+	return c.writeKubeconfig(path, "user", auth)
+}
+
+func (c *Cluster) certificate(ctx context.Context, signer string, subject pkix.Name) (cert, pemKey []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err = c.sign(ctx, signer, csr)
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+}
+
+// sign has the cluster sign a certificate request.
+func (c *Cluster) sign(ctx context.Context, signer string, csr []byte) ([]byte, error) {
 	requests := c.client.CertificatesV1().CertificateSigningRequests()
 	request, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-node-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}),
-			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			SignerName: signer,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}, metav1.CreateOptions{})

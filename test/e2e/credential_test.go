@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
+)
+
+// user returns a client certificate and its key of a user with the rights of the manifests, and what takes them away.
+func (w *environment) user(name string) (cert, key []byte, forbid func()) {
+	w.Helper()
+	bindings := w.Client().RbacV1().ClusterRoleBindings()
+	binding, err := bindings.Create(w.Ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "hostpath-provisioner:hostpath-provisioner"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: w.Namespace + "-" + name}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	cert, key, err = w.Certificate(w.Ctx, w.Namespace+"-"+name)
+	w.Must(err)
+	return cert, key, func() { w.Must(bindings.Delete(w.Ctx, binding.Name, metav1.DeleteOptions{})) }
+}
+
+// A client certificate that the server refuses, as one that ended, is replaced in the kubeconfig, and then in the file that the
+// kubeconfig names, which takes no restart. The second user alone has the rights then.
+func TestClientCertificate(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	kubeconfig, file := h.Path("kubeconfig"), h.Path("client.pem")
+	cert, key := certs.NewAuthority(t).Sign(t, "unknown")
+	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}))
+	w.Must(h.Start())
+	w.Cleanup(h.Kill)
+	w.Must(h.WaitStatus(w.Soon(), "Unauthorized"))
+	pid := h.PID()
+
+	cert, key, forbid := w.user("one")
+	certs.Replace(t, file, append(cert, key...))
+	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: file}))
+	class := w.Class("c", immediate)
+	h.made("one", class)
+
+	cert, key, _ = w.user("two")
+	forbid()
+	certs.Replace(t, file, append(cert, key...))
+	h.made("two", class)
+	if h.PID() != pid {
+		t.Error("the daemon was started again")
+	}
+}
+
+// A program gives the credential, in the confinement of the daemon. When the server refuses that, it is asked again.
+func TestCredentialOfProgram(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	w.Must(err)
+	const response = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}`
+	certs.Replace(t, token, fmt.Appendf(nil, response, "stale"))
+	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: "cat", Args: []string{token}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}}))
+	w.Must(h.Start())
+	w.Cleanup(h.Kill)
+	w.Must(h.WaitStatus(w.Soon(), "Unauthorized"))
+	for _, user := range config.AuthInfos {
+		certs.Replace(t, token, fmt.Appendf(nil, response, user.Token))
+	}
+	h.made("data", w.Class("c", immediate))
+	if !strings.Contains(h.Log(), "confined by Landlock") {
+		t.Error("not confined")
+	}
+}
