@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -34,21 +35,25 @@ func TestManifestsConfinement(t *testing.T) {
 // Each other flag is refused beside --helm-chart, and leaves no directory: an administrator would take the chart for one with it.
 func TestChartTakesNoOtherFlag(t *testing.T) {
 	h := newHost(t, minimal)
-	p := &program{}
-	for _, flag := range notForCharts {
-		known := p.manifestsCommand().Flags().Lookup(flag)
-		if known == nil {
-			t.Errorf("no --%s", flag)
+	flags := (&program{}).manifestsCommand().Flags()
+	all := regexp.MustCompile(`(?m)^ +--(\S+)`).FindAllStringSubmatch(flags.FlagUsages(), -1)
+	if len(all) != len(notForCharts)+1 {
+		t.Errorf("%d flags, of which %d are not for charts", len(all), len(notForCharts))
+	}
+	for _, found := range all {
+		flag := flags.Lookup(found[1])
+		if flag.Name == "helm-chart" {
 			continue
 		}
 		value := "x=y"
-		if known.Value.Type() == "bool" {
+		if flag.Value.Type() == "bool" {
 			value = "true"
 		}
-		got := h.raw("manifests", "--helm-chart", h.path("chart"), "--"+flag+"="+value)
+		got := h.raw("manifests", "--helm-chart", h.path("chart"), "--"+flag.Name+"="+value)
 		if _, err := os.Stat(h.path("chart")); !os.IsNotExist(err) || !strings.Contains(got, "--helm-chart: the other options are values") || !strings.HasSuffix(got, "exit 2\n") {
-			t.Errorf("--%s: %v, %s", flag, err, got)
+			t.Errorf("--%s: %v, %s", flag.Name, err, got)
 		}
+		h.must(os.RemoveAll(h.path("chart")))
 	}
 }
 
