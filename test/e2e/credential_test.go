@@ -29,7 +29,8 @@ func (w *environment) user(name string) (cert, key []byte, forbid func()) {
 }
 
 // A client certificate that the server refuses, as one that ended, is replaced in the kubeconfig, and then in the file that the
-// kubeconfig names, which takes no restart. The second user alone has the rights then.
+// kubeconfig names, which takes no restart. The second user alone has the rights then: those of
+// the ClusterRole, without the policies, which are for the ServiceAccount.
 func TestClientCertificate(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -61,6 +62,7 @@ func TestCredentialOfProgram(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
 	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
+	w.Confine(h.Daemon) // binds the token to its Node, where the cluster has policies
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	w.Must(err)
 	const response = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}`
