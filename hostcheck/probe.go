@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// patience is how long Probe waits for a pool if the caller's context says nothing.
-const patience = 10 * time.Second
+// timeout is how long Probe waits for a pool if the caller's context says nothing.
+const timeout = 10 * time.Second
 
 // Prober looks at one pool. It is safe for concurrent use.
 //
@@ -65,7 +65,7 @@ func (p *Prober) Probe(ctx context.Context) Report {
 	began := time.Now()
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	facts, expect := p.facts(ctx), p.expect

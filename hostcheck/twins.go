@@ -55,7 +55,7 @@ var host = &scanner{sys: "/sys", udev: "/run/udev/data", dev: devDir}
 func AskDisks() { host.latest(twinsPatience) }
 
 // latest is what a scan finds that begins now, or what the last one found if it takes long.
-func (s *scanner) latest(patience time.Duration) []disk {
+func (s *scanner) latest(timeout time.Duration) []disk {
 	s.mu.Lock()
 	if s.busy == nil {
 		s.busy = make(chan struct{})
@@ -63,7 +63,7 @@ func (s *scanner) latest(patience time.Duration) []disk {
 	}
 	busy := s.busy
 	s.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-busy:

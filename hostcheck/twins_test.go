@@ -180,11 +180,11 @@ func TestDisksByUdev(t *testing.T) {
 	}
 	put("sys/class/block/sdb1/holders/dm-0", "")
 	s := &scanner{sys: filepath.Join(base, "sys"), udev: filepath.Join(base, "udev"), dev: filepath.Join(base, "dev")}
-	if got := twins("UUID=ab-1", s.latest(patience)); !slices.Equal(got, []string{"/dev/dm-0", "/dev/sda1"}) {
+	if got := twins("UUID=ab-1", s.latest(timeout)); !slices.Equal(got, []string{"/dev/dm-0", "/dev/sda1"}) {
 		t.Errorf("%q", got)
 	}
 	must(t, os.Remove(filepath.Join(base, "sys/class/block/sda1/dev")))
-	if got := twins("LABEL=a b", s.latest(patience)); got != nil {
+	if got := twins("LABEL=a b", s.latest(timeout)); got != nil {
 		t.Errorf("without the copy: %q", got)
 	}
 }
@@ -208,7 +208,7 @@ func TestDisksAfterConfinement(t *testing.T) {
 	device := attach(t, hosttest.Mkfs(t, "ext4", 16).File)
 	s := &scanner{sys: "/sys", udev: "/nonexistent", dev: "/dev"}
 	uuid := func() (uuid string) {
-		for _, d := range s.latest(patience) {
+		for _, d := range s.latest(timeout) {
 			if "/dev/"+d.name == device {
 				uuid = d.tags["UUID"]
 			}

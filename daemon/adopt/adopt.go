@@ -295,7 +295,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 	}
 	err = s.Store.Usable(ctx, s.Identity, directory)
 	switch {
-	case errors.Is(err, volume.ErrMoved):
+	case errors.Is(err, volume.ErrDirectoryReplaced):
 		return f, err
 	case errors.Is(err, unix.ENOENT):
 		f.Unusable = fmt.Sprintf("the pool has no directory %q", directory)

@@ -328,7 +328,7 @@ func TestNobodyCanTell(t *testing.T) {
 func TestMoved(t *testing.T) {
 	o, c := site(t)
 	o.Identity.Inode++
-	if rows, err := Run(t.Context(), o); !errors.Is(err, volume.ErrMoved) {
+	if rows, err := Run(t.Context(), o); !errors.Is(err, volume.ErrDirectoryReplaced) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	if got := c.String(); got != untouched {

@@ -42,11 +42,11 @@ func (c *Controller) Ping() {
 	}
 }
 
-// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool may take patience,
+// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool may take timeout,
 // a poll and the disk's deadline. Workers may take the time of their requests besides: an API server that does not
 // respond is no reason for a restart.
-func (c *Controller) Alive(now time.Time, patience time.Duration) error {
-	loop := patience + c.Tick + c.Deadline
+func (c *Controller) Alive(now time.Time, timeout time.Duration) error {
+	loop := timeout + c.Tick + c.Deadline
 	for name, w := range c.workers {
 		for _, part := range []struct {
 			what  string

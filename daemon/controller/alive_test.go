@@ -11,10 +11,10 @@ import (
 )
 
 func TestAlive(t *testing.T) {
-	const patience, much = time.Second, time.Hour
+	const limit, much = time.Second, time.Hour
 	c := New(Options{Tick: time.Second, Deadline: time.Second, Pools: []PoolParts{{Pool: plan.Pool{Name: "fast"}}}})
 	now := time.Now()
-	if err := c.Alive(now.Add(much), patience); err != nil {
+	if err := c.Alive(now.Add(much), limit); err != nil {
 		t.Errorf("before anything began: %v", err)
 	}
 	all := map[string]*progress{}
@@ -27,15 +27,15 @@ func TestAlive(t *testing.T) {
 		for _, other := range all {
 			other.Store(now.Add(much).UnixNano())
 		}
-		if err := c.Alive(now.Add(much), patience); err != nil {
+		if err := c.Alive(now.Add(much), limit); err != nil {
 			t.Errorf("all turned: %v", err)
 		}
 		p.Store(now.UnixNano())
-		if err := c.Alive(now.Add(much), patience); err == nil || !strings.Contains(err.Error(), stuck) {
+		if err := c.Alive(now.Add(much), limit); err == nil || !strings.Contains(err.Error(), stuck) {
 			t.Errorf("%v, want one with %q", err, stuck)
 		}
 		p.Store(now.Add(much - longestTask).UnixNano())
-		if err := c.Alive(now.Add(much), patience); strings.Contains(stuck, "workers") && err != nil {
+		if err := c.Alive(now.Add(much), limit); strings.Contains(stuck, "workers") && err != nil {
 			t.Errorf("workers that wait for requests: %v", err)
 		}
 	}

@@ -366,7 +366,7 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 		return lag, nil // the watch brings what became of it
 	}
 	signal(w.kick)
-	if ctx.Err() != nil || errors.Is(err, volume.ErrMoved) {
+	if ctx.Err() != nil || errors.Is(err, volume.ErrDirectoryReplaced) {
 		return 0, err
 	}
 	reason := plan.ReasonProvisioningFailed

@@ -166,7 +166,7 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 	}
 	h, ok := w.disk.Open(ctx)
 	if !ok || !h.State.Open() {
-		return volume.ErrMoved
+		return volume.ErrDirectoryReplaced
 	}
 	source, err := lookupSource(h, made.Origin)
 	switch {

@@ -50,7 +50,7 @@ func (m *mount) Probe(context.Context) hostcheck.Report {
 }
 
 func (m *mount) Create(context.Context, mounts.Identity, volume.Spec) (string, error) {
-	return "", volume.ErrMoved
+	return "", volume.ErrDirectoryReplaced
 }
 
 // audience keeps the events of each object.

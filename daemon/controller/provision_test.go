@@ -111,7 +111,7 @@ func TestProvision(t *testing.T) {
 			"directory pvc-u, object pvc-u", plan.ReasonNameTaken, false, false, false},
 		"the disk fails":         {creator{diskErr: errors.New("i/o error")}, "directory pvc-u", plan.ReasonProvisioningFailed, true, true, true},
 		"no quota":               {creator{diskErr: volume.ErrNoQuota}, "directory pvc-u", plan.ReasonNoQuota, true, true, true},
-		"the pool moved":         {creator{diskErr: volume.ErrMoved}, "directory pvc-u", "", true, true, true},
+		"the pool moved":         {creator{diskErr: volume.ErrDirectoryReplaced}, "directory pvc-u", "", true, true, true},
 		"the API server is away": {creator{createErr: errors.New("refused")}, "directory pvc-u, object pvc-u", "", true, false, true},
 		"the object is refused":  {creator{createErr: forbidden}, "directory pvc-u, object pvc-u", plan.ReasonAPIRefused, true, false, true},
 	} {
@@ -212,7 +212,7 @@ func TestDiskFailed(t *testing.T) {
 		look   bool
 	}{
 		"the disk fails":                  {errors.New("i/o error"), 1, false},
-		"the pool moved":                  {volume.ErrMoved, 0, true},
+		"the pool moved":                  {volume.ErrDirectoryReplaced, 0, true},
 		"the object changed meanwhile":    {conflict, 0, false},
 		"the daemon ends":                 {context.Canceled, 0, false},
 		"the disk fails with the context": {context.DeadlineExceeded, 1, false},

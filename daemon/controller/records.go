@@ -42,7 +42,7 @@ func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 			if c.said.New("records/"+w.Name, err.Error()) {
 				c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing records with the API")
 			}
-			if errors.Is(err, volume.ErrMoved) {
+			if errors.Is(err, volume.ErrDirectoryReplaced) {
 				signal(w.kick)
 			}
 		}
@@ -199,7 +199,7 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
 		err = w.everyNode.ApplyTombstone(h, rec, verdict)
 	}
-	return !errors.Is(err, volume.ErrMoved) && ctx.Err() == nil, err
+	return !errors.Is(err, volume.ErrDirectoryReplaced) && ctx.Err() == nil, err
 }
 
 func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {

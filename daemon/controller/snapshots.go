@@ -257,7 +257,7 @@ func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t 
 	switch {
 	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
 		return lag, nil
-	case errors.Is(err, volume.ErrMoved):
+	case errors.Is(err, volume.ErrDirectoryReplaced):
 		signal(t.w.kick)
 		return lag, nil
 	}

@@ -304,7 +304,7 @@ func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handl
 
 // diskFailed tells an error and passes it on, so that it is tried again.
 func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
-	if errors.Is(err, volume.ErrMoved) {
+	if errors.Is(err, volume.ErrDirectoryReplaced) {
 		signal(w.kick)
 		return err
 	}
@@ -372,7 +372,7 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.
 		c.said.Forget("purge/" + pv)
 		return 0, nil
 	}
-	if errors.Is(err, volume.ErrMoved) {
+	if errors.Is(err, volume.ErrDirectoryReplaced) {
 		signal(w.kick)
 		return 0, err
 	}

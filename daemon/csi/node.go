@@ -144,7 +144,7 @@ func failed(err error) error {
 		{target.ErrInUse, codes.FailedPrecondition},
 		{target.ErrOccupied, codes.AlreadyExists},
 		{ErrClosed, codes.FailedPrecondition},
-		{volume.ErrMoved, codes.Unavailable},
+		{volume.ErrDirectoryReplaced, codes.Unavailable},
 		{target.ErrChanged, codes.Unavailable},
 		{ErrHangs, codes.DeadlineExceeded},
 	} {

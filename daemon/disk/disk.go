@@ -6,8 +6,8 @@
 //
 // A handle carries the state of the gate and the identity of the directory that was checked, both from one
 // reading, so that a decision and its act are about the same directory. It ends when the pool closes: what is
-// called afterwards, also once the pool is open again, is volume.ErrMoved, and nothing is touched. What waits
-// for the disk at that moment returns volume.ErrMoved as well, while the call that hangs in the kernel goes on alone.
+// called afterwards, also once the pool is open again, is volume.ErrDirectoryReplaced, and nothing is touched. What waits
+// for the disk at that moment returns volume.ErrDirectoryReplaced as well, while the call that hangs in the kernel goes on alone.
 //
 // A new volume is promised its size before it is made, in the pool's capacity.Account, or refused with a
 // *capacity.FullError. What is not on the disk in the end is free again, also after a call that was left behind.
@@ -31,7 +31,7 @@ import (
 )
 
 // Storage works in one pool's directory; volume.Pool is the real one. Every call is given the identity that was
-// checked, and returns volume.ErrMoved for a directory with another one. Every call can be repeated.
+// checked, and returns volume.ErrDirectoryReplaced for a directory with another one. Every call can be repeated.
 type Storage interface {
 	Create(ctx context.Context, id mounts.Identity, spec volume.Spec) (dir string, err error)
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
@@ -124,5 +124,5 @@ func (p *Pool) handle(ctx context.Context, s gate.State, closed <-chan struct{})
 	return h, s.Removable()
 }
 
-// Close ends all handles, and returns volume.ErrMoved from the calls that wait. It is called after the gate closed.
+// Close ends all handles, and returns volume.ErrDirectoryReplaced from the calls that wait. It is called after the gate closed.
 func (p *Pool) Close() { p.tracker.close() }

@@ -116,8 +116,8 @@ func TestClosedPoolEndsItsHandles(t *testing.T) {
 		for name, h := range map[string]Handle{"opened before": before, "opened while it was closed": closed, "the zero handle": {}} {
 			trashed, created := h.Trash("pvc-1"), h.Create(volume.Spec{})
 			synctest.Wait()
-			if !errors.Is(trashed, volume.ErrMoved) || !errors.Is(created, volume.ErrMoved) || len(s.inodes) > 0 {
-				t.Errorf("%s: got %v and %v, want ErrMoved, which is tried again; done in %v", name, trashed, created, s.inodes)
+			if !errors.Is(trashed, volume.ErrDirectoryReplaced) || !errors.Is(created, volume.ErrDirectoryReplaced) || len(s.inodes) > 0 {
+				t.Errorf("%s: got %v and %v, want ErrDirectoryReplaced, which is tried again; done in %v", name, trashed, created, s.inodes)
 			}
 		}
 		if err := open(t, p).Trash("pvc-1"); err != nil || len(s.inodes) != 1 {
@@ -137,7 +137,7 @@ func TestOpenFor(t *testing.T) {
 	if h, ok := p.Opening(t.Context(), report(2)); !ok || h.Trash("pvc-1") != nil {
 		t.Error("nothing can be done in a pool that was found in order")
 	}
-	if h, ok := p.Opening(t.Context(), report(2, broken)); ok || !errors.Is(h.Trash("pvc-1"), volume.ErrMoved) {
+	if h, ok := p.Opening(t.Context(), report(2, broken)); ok || !errors.Is(h.Trash("pvc-1"), volume.ErrDirectoryReplaced) {
 		t.Error("work is done in a pool that was not found in order")
 	}
 }
@@ -157,8 +157,8 @@ func TestReplacedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := h.Create(volume.Spec{Record: record.Record{PV: "pvc-1", Directory: "pvc-1"}, Mode: 0o700})
-	if entries, _ := os.ReadDir(path); !errors.Is(err, volume.ErrMoved) || len(entries) > 0 {
-		t.Errorf("got %v, want ErrMoved; %v", err, entries)
+	if entries, _ := os.ReadDir(path); !errors.Is(err, volume.ErrDirectoryReplaced) || len(entries) > 0 {
+		t.Errorf("got %v, want ErrDirectoryReplaced; %v", err, entries)
 	}
 }
 
@@ -197,8 +197,8 @@ func TestHungCallReturnsWhenThePoolCloses(t *testing.T) {
 		if len(returned) == 0 {
 			t.Fatal("the pool is closed, and the worker waits for the call")
 		}
-		if err := <-returned; !errors.Is(err, volume.ErrMoved) {
-			t.Errorf("got %v, want ErrMoved, which is tried again", err)
+		if err := <-returned; !errors.Is(err, volume.ErrDirectoryReplaced) {
+			t.Errorf("got %v, want ErrDirectoryReplaced, which is tried again", err)
 		}
 	})
 }
@@ -224,8 +224,8 @@ func TestHungCallGivesItsSlotBack(t *testing.T) {
 			<-s.entered
 			p.Close()
 			for range 2 {
-				if err := <-returned; !errors.Is(err, volume.ErrMoved) {
-					t.Errorf("got %v, want ErrMoved, which is tried again", err)
+				if err := <-returned; !errors.Is(err, volume.ErrDirectoryReplaced) {
+					t.Errorf("got %v, want ErrDirectoryReplaced, which is tried again", err)
 				}
 			}
 		}

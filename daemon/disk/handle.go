@@ -28,7 +28,7 @@ type Handle struct {
 }
 
 // errClosed is of a call for which the pool was not open, or did not stay open.
-var errClosed = fmt.Errorf("%w: the pool was closed before the call was done", volume.ErrMoved)
+var errClosed = fmt.Errorf("%w: the pool was closed before the call was done", volume.ErrDirectoryReplaced)
 
 // call does a piece of work in the pool, and does not wait for it longer than the handle lasts.
 func call[T any](h Handle, work func(s Storage) (T, error)) (T, error) {

@@ -240,7 +240,7 @@ func TestLook(t *testing.T) {
 		}}, "", ""},
 		"a closed pool":                {[]func(*node){(*node).close}, "", plan.ReasonPoolClosed},
 		"a disk that fails":            {[]func(*node){func(n *node) { n.diskErr = errors.New("i/o error") }}, "look", plan.ReasonProvisioningFailed},
-		"a pool that moved":            {[]func(*node){func(n *node) { n.diskErr = volume.ErrMoved }}, "look", ""},
+		"a pool that moved":            {[]func(*node){func(n *node) { n.diskErr = volume.ErrDirectoryReplaced }}, "look", ""},
 		"a pool that is not here":      {[]func(*node){func(n *node) { n.Pool = "" }}, "", ""},
 		"no object, and a directory":   {[]func(*node){gone, with(record.InPool)}, "compare", ""},
 		"no object, being removed":     {[]func(*node){gone, with(record.Emptying)}, "purge", ""},

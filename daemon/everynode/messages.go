@@ -62,7 +62,7 @@ func (d *Directory) reportMissing(pv *corev1.PersistentVolume, v plan.Verdict) {
 // gate then has the reason.
 func (d *Directory) failed(pv *corev1.PersistentVolume, err error) error {
 	d.Volumes.LookAtPool()
-	if !errors.Is(err, volume.ErrMoved) && !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, volume.ErrDirectoryReplaced) && !errors.Is(err, context.Canceled) {
 		d.reportMissing(pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonProvisioningFailed,
 			Message: "node " + d.Node + " has no directory for this volume: " + err.Error()})
 	}

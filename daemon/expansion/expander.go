@@ -316,7 +316,7 @@ func (x *Expander) failed(p Pool, claim *corev1.PersistentVolumeClaim, err error
 // gate then has the reason.
 func (x *Expander) diskFailed(p Pool, claim *corev1.PersistentVolumeClaim, err error) error {
 	p.LookAt()
-	if !errors.Is(err, volume.ErrMoved) && !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, volume.ErrDirectoryReplaced) && !errors.Is(err, context.Canceled) {
 		x.warn(p, claim, plan.ReasonExpandFailed, "node "+x.Node+": the volume is not expanded: "+err.Error())
 	}
 	return err

@@ -62,9 +62,9 @@ func serve(ctx context.Context, l net.Listener, web *webconfig.File, handler htt
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		if server.Shutdown(patience) != nil {
+		if server.Shutdown(limit) != nil {
 			server.Close()
 		}
 	})

@@ -56,7 +56,7 @@ func (s *Server) receive(socket *net.UnixConn, request, control []byte) (n, c, f
 	}
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
-		defer time.AfterFunc(patience, s.stuck).Stop()
+		defer time.AfterFunc(timeout, s.stuck).Stop()
 		failed = unix.EINTR
 		for errors.Is(failed, unix.EINTR) {
 			n, c, flags, _, failed = unix.Recvmsg(int(fd), request, control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
@@ -80,7 +80,7 @@ func (s *Server) discard(fds []int) {
 				unix.Close(fd)
 				<-s.aside
 			}()
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			s.stuck()
 			return
 		}

@@ -66,8 +66,8 @@ const (
 	mostAside = 8
 	// quiet is how long after a logged refusal none is logged.
 	quiet = time.Minute
-	// patience is how long the service waits for a place among those, and for recvmsg(2).
-	patience = time.Second
+	// timeout is how long the service waits for a place among those, and for recvmsg(2).
+	timeout = time.Second
 )
 
 // place is a mount point: at most one look at a time, by a goroutine that ends when no request waits.

@@ -127,7 +127,7 @@ func TestAdoptRefuses(t *testing.T) {
 		"one in staging":      {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("staging", pv), 0o700)) }, nil, ErrPlace},
 		"one in the trash":    {func(t *testing.T, r *rig) { theirs(t, r); must(t, os.Mkdir(r.meta("trash", pv), 0o700)) }, nil, ErrPlace},
 		"a damaged record":    {func(t *testing.T, r *rig) { theirs(t, r); write(t, r.meta("volumes", pv+".json"), "{") }, nil, record.ErrDamaged},
-		"another pool's disk": {func(t *testing.T, r *rig) { theirs(t, r); r.id.Inode++ }, nil, ErrMoved},
+		"another pool's disk": {func(t *testing.T, r *rig) { theirs(t, r); r.id.Inode++ }, nil, ErrDirectoryReplaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, record := onTmpfs(t), spec(pv).Record

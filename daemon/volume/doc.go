@@ -18,7 +18,7 @@
 // In a shared pool daemons of other hosts may be at work, too. There nothing is staged: shared.go says
 // how a volume is made instead.
 //
-// Every call opens the pool anew, compares it with the identity that was checked (ErrMoved if it is
+// Every call opens the pool anew, compares it with the identity that was checked (ErrDirectoryReplaced if it is
 // another directory; nothing was touched then), works beneath that descriptor and closes it: an open
 // directory would pin the mount. Every call can be repeated, after an error and after a crash.
 //

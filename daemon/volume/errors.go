@@ -5,8 +5,8 @@ import "errors"
 // Errors that a call returns, wrapped with the pool and the volume. Errors of the kernel are wrapped as
 // well (errors.Is(err, unix.ENOSPC)).
 var (
-	// ErrMoved: the pool's path is not the directory that was checked. Nothing was touched.
-	ErrMoved = errors.New("the pool's directory is not the one that was checked")
+	// ErrDirectoryReplaced: the pool's path is not the directory that was checked. Nothing was touched.
+	ErrDirectoryReplaced = errors.New("the pool's directory is not the one that was checked")
 	// ErrNotPrepared: the pool has no .hostpath-provisioner directory, or one that others can write to.
 	ErrNotPrepared = errors.New("the pool is not prepared")
 	// ErrForeign: something of the volume's name is there and no record says that it is ours.

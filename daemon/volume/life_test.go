@@ -86,7 +86,7 @@ func TestInitMarkerSurprises(t *testing.T) {
 		r.id = pool.Identity(t, r.path)
 		surprise(t, r.meta(), text)
 		before := contents(t, r.path)
-		if err := r.InitMarker(t.Context(), r.id, marker); err == nil || errors.Is(err, ErrMoved) {
+		if err := r.InitMarker(t.Context(), r.id, marker); err == nil || errors.Is(err, ErrDirectoryReplaced) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
 		if after := contents(t, r.path); after != before {

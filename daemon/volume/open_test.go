@@ -32,7 +32,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%q: %d, %v, want %v", name, fd, err, want)
 		}
 	}
-	if _, _, err := r.Open(t.Context(), mounts.Identity{}, pv); !errors.Is(err, ErrMoved) {
+	if _, _, err := r.Open(t.Context(), mounts.Identity{}, pv); !errors.Is(err, ErrDirectoryReplaced) {
 		t.Errorf("another pool: %v", err)
 	}
 	if err := errors.Join(os.Rename(r.path+"/"+rec.Directory, r.path+"/elsewhere"), os.Symlink("elsewhere", r.path+"/"+rec.Directory)); err != nil {

@@ -147,11 +147,11 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 	}()
 	root, err := openat.Open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
-		return nil, fmt.Errorf("%w: opening %s: %w", ErrMoved, p.path, err)
+		return nil, fmt.Errorf("%w: opening %s: %w", ErrDirectoryReplaced, p.path, err)
 	}
 	now, err := mounts.IdentityOf(root)
 	if err == nil && now != id {
-		err = fmt.Errorf("%w: %s", ErrMoved, p.path)
+		err = fmt.Errorf("%w: %s", ErrDirectoryReplaced, p.path)
 	}
 	if err != nil {
 		unix.Close(root)

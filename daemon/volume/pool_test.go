@@ -77,8 +77,8 @@ func TestMoved(t *testing.T) {
 			replace(t, path, twin)
 			before := contents(t, parent)
 			for name, call := range calls(r) {
-				if err := call(); !errors.Is(err, ErrMoved) {
-					t.Errorf("%s: got %v, want ErrMoved", name, err)
+				if err := call(); !errors.Is(err, ErrDirectoryReplaced) {
+					t.Errorf("%s: got %v, want ErrDirectoryReplaced", name, err)
 				}
 			}
 			if after := contents(t, parent); after != before {

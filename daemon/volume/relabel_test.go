@@ -208,7 +208,7 @@ func TestRelabelRefuses(t *testing.T) {
 	}
 	other := r.id
 	other.Inode++
-	if _, err := r.Relabel(t.Context(), other, pvName(1), Relabelling{Want: wanted}); !errors.Is(err, ErrMoved) {
+	if _, err := r.Relabel(t.Context(), other, pvName(1), Relabelling{Want: wanted}); !errors.Is(err, ErrDirectoryReplaced) {
 		t.Errorf("another directory in its place: %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func TestRemark(t *testing.T) {
 	if _, err := os.Stat(orphaned); !os.IsNotExist(err) {
 		t.Errorf("what a crash left is there: %v", err)
 	}
-	if err := p.Remark(t.Context(), mounts.Identity{}, m); !errors.Is(err, ErrMoved) {
+	if err := p.Remark(t.Context(), mounts.Identity{}, m); !errors.Is(err, ErrDirectoryReplaced) {
 		t.Errorf("another directory: %v", err)
 	}
 }

@@ -209,7 +209,7 @@ func refusal(user int) error {
 func (p *Pool) remote(err error) error {
 	switch {
 	case errors.Is(err, unix.ESTALE):
-		return fmt.Errorf("%w: %w", ErrMoved, err)
+		return fmt.Errorf("%w: %w", ErrDirectoryReplaced, err)
 	case p.hostID != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !errors.Is(err, ErrNoQuota):
 		return fmt.Errorf("%w: %w", refusal(unix.Geteuid()), err)
 	default:

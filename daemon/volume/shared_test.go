@@ -335,7 +335,7 @@ func TestStale(t *testing.T) {
 	a, _ := two(t, dir)
 	for _, op := range []hungfs.Op{hungfs.Create, hungfs.Mkdir, hungfs.Setattr, hungfs.Fsyncdir} {
 		fs.Fail(unix.ESTALE, op)
-		if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrMoved) {
+		if _, err := a.Create(t.Context(), a.id, spec(pv)); !errors.Is(err, ErrDirectoryReplaced) {
 			t.Errorf("stale at request %d: %v", op, err)
 		}
 		fs.Fail(0, op)

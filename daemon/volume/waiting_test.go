@@ -89,7 +89,7 @@ func TestWaitingIsOfEntries(t *testing.T) {
 	if entries < 4 {
 		t.Errorf("only %d entries", entries)
 	}
-	if _, err := r.Sweep(t.Context(), pool.Identity(t, hosttest.Dir(t))); !errors.Is(err, ErrMoved) || r.Waiting(0) != (Waiting{}) {
+	if _, err := r.Sweep(t.Context(), pool.Identity(t, hosttest.Dir(t))); !errors.Is(err, ErrDirectoryReplaced) || r.Waiting(0) != (Waiting{}) {
 		t.Errorf("%v, and it is still under way: %+v", err, r.Waiting(0))
 	}
 }

@@ -108,7 +108,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(simple)
 	f.Fuzz(func(t *testing.T, text string) {
 		table, err := Parse(strings.NewReader(text))
-		if err != nil || len(table) > 100 { // the checks below are cubic, the fuzzer's patience is not
+		if err != nil || len(table) > 100 { // the checks below are cubic, the fuzzer's time is limited
 			return
 		}
 		var again strings.Builder

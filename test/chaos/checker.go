@@ -191,13 +191,13 @@ func (c *checker) lost() []string {
 	return was
 }
 
-// settle waits until nothing is unsettled, and returns what is at the end of its patience.
-func (c *checker) settle(ctx context.Context, patience time.Duration) (*harness.Findings, time.Duration) {
+// settle waits until nothing is unsettled, and returns what is at the end of its timeout.
+func (c *checker) settle(ctx context.Context, timeout time.Duration) (*harness.Findings, time.Duration) {
 	begin := time.Now()
 	for {
 		found := c.unsettled(ctx)
 		took := time.Since(begin)
-		if found.Count() == 0 || took > patience || ctx.Err() != nil {
+		if found.Count() == 0 || took > timeout || ctx.Err() != nil {
 			return found, took
 		}
 		time.Sleep(50 * time.Millisecond)

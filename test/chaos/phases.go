@@ -26,7 +26,7 @@ type phase struct {
 	long   bool    // needs minutes: not in the short form
 }
 
-// phases are in this order because the daemon forgets its patience with a bad API only after five good
+// phases are in this order because the daemon forgets its timeout with a bad API only after five good
 // seconds: after misery it is started anew.
 var phases = []phase{
 	{name: "refused", play: (*environment).refused, futile: true, needs: append([]fault{cutBefore}, refusals...)},
@@ -105,11 +105,11 @@ func (e *environment) one(ctx context.Context, p phase) row {
 	e.faults.set(fair)
 	r.made, r.deleted = e.load.Count()
 	e.load.ResetCount()
-	patience := e.opt.settle
+	timeout := e.opt.settle
 	if p.name == "silent" {
-		patience += kube.StaleAfter
+		timeout += kube.StaleAfter
 	}
-	r.found, r.settled = e.checker.settle(ctx, patience)
+	r.found, r.settled = e.checker.settle(ctx, timeout)
 	if p.name == fairWeather {
 		r.tally = e.faults.reset()
 	}
@@ -141,7 +141,7 @@ func (e *environment) fill(ctx context.Context) {
 	}
 }
 
-// weigh adds what was not a question of patience.
+// weigh adds what was not a question of timeout.
 func (e *environment) weigh(p phase, r *row) {
 	doubles, late := e.checker.doubles()
 	r.late = late

@@ -29,7 +29,7 @@ const (
 
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, opt options) {
-	harness.Patience = opt.settle
+	harness.Timeout = opt.settle
 	if opt.limits != "" || opt.requests != "" || opt.speed {
 		playLimits(ctx, p, opt)
 		return

@@ -103,7 +103,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
 	flags.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
 	flags.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
-	flags.DurationVar(&harness.Patience, "patience", harness.Patience, "how long one thing may take before it is called a fault")
+	flags.DurationVar(&harness.Timeout, "timeout", harness.Timeout, "how long one thing may take before it is called a fault")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -167,13 +167,13 @@ func (p *Program) Report(kinds ...string) {
 	fmt.Printf("%s%s, in %s\n", p.label, verdict, p.Elapsed().Round(time.Second))
 }
 
-// Patience is for one wait: claims that failed are tried again after at most 30 s. Programs may let
+// Timeout is for one wait: claims that failed are tried again after at most 30 s. Programs may let
 // it be set: one that tries a broken product need not wait so long for each of its faults.
-var Patience = 90 * time.Second
+var Timeout = 90 * time.Second
 
 // Soon is a context for one wait.
 func (p *Program) Soon() context.Context {
-	ctx, cancel := context.WithTimeout(p.ctx, Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, Timeout)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }

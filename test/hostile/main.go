@@ -47,7 +47,7 @@ func parseOptions(args []string, out io.Writer) (sizes, error) {
 	flags := harness.Flags("hostile", usage, out)
 	short := flags.Bool("short", false, "the form for every change: smaller trees, one round")
 	rounds := flags.Int("rounds", 3, "how often every trick is played")
-	flags.DurationVar(&harness.Patience, "patience", harness.Patience, "how long one thing may take before it is called a fault")
+	flags.DurationVar(&harness.Timeout, "timeout", harness.Timeout, "how long one thing may take before it is called a fault")
 	err := flags.Parse(args)
 	if *short {
 		return sizes{levels: 10_000, files: 5_000, rounds: 1}, err

@@ -46,7 +46,7 @@ type left struct {
 }
 
 // moved is the result of each call while the pool's storage is away.
-var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrMoved)}
+var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrDirectoryReplaced)}
 
 // takenImage is the number of takenPool.
 const takenImage = 1

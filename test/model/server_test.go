@@ -143,7 +143,7 @@ func (r *real) differs(ctx context.Context) string {
 
 // agree waits until the real objects are as the model's.
 func (r *real) agree(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Timeout)
 	defer cancel()
 	r.byThemselves()
 	wrong := ""
@@ -178,7 +178,7 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 // TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
 // the model's, and compares what the objects become and what the product is told.
 func TestServer(t *testing.T) {
-	harness.Patience = time.Minute
+	harness.Timeout = time.Minute
 	plane, err := cluster.Start(t.Context(), cluster.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -33,8 +33,8 @@ func launch(cmd *exec.Cmd, log string) (*logged, error) {
 }
 
 // end sends a signal and waits until the process is gone.
-func (p *logged) end(s os.Signal, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (p *logged) end(s os.Signal, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := p.End(ctx, s); err != nil {
 		return fmt.Errorf("%w; its log ends with\n%s", err, p.tail(10))

@@ -85,11 +85,11 @@ func TestEnd(t *testing.T) {
 			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
-			patience := 30 * time.Second
+			timeout := 30 * time.Second
 			if test.killed {
-				patience = 200 * time.Millisecond
+				timeout = 200 * time.Millisecond
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if err := c.End(ctx, syscall.SIGTERM); (err != nil) != test.killed {
 				t.Errorf("End: %v", err)

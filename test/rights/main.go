@@ -148,7 +148,7 @@ func (r row) try(ctx context.Context, binaries, dir string) (verdict string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, r.where), "-test.run", "^"+r.test+"$", "-test.timeout", "7m")
 	cmd.Dir = filepath.Join(rig.Root(), "test", r.where)
-	cmd.Env = append(os.Environ(), fixture.Without+"="+r.right, fixture.Audited+"="+dir, fixture.Patience+"=30s", r.setting)
+	cmd.Env = append(os.Environ(), fixture.Without+"="+r.right, fixture.Audited+"="+dir, fixture.Timeout+"=30s", r.setting)
 	out, err := cmd.CombinedOutput()
 	asked, auditErr := requests(dir)
 	switch {

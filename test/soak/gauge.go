@@ -111,7 +111,7 @@ func least(was, is int) int {
 // quiet waits for a second in which the daemon used at most 10 ms of processor time: its events are
 // written then, and its trash is empty.
 func (g *gauge) quiet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for last := -time.Second; ; {
 		now, err := process.CPUTime(g.pid)

@@ -43,15 +43,15 @@ func newLoad(e *environment, live int) *load {
 	return &load{environment: e, tokens: make(chan struct{}, live), full: make(chan struct{})}
 }
 
-// patience is how long nothing may happen at all.
-const patience = 2 * time.Minute
+// timeout is how long nothing may happen at all.
+const timeout = 2 * time.Minute
 
 // run makes and deletes n claims, and returns when their volumes are gone.
 func (l *load) run(ctx context.Context, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l.want = n
-	stuck := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing happened for %s", patience)) })
+	stuck := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("nothing happened for %s", timeout)) })
 	defer stuck.Stop()
 	volumes := l.Client.CoreV1().PersistentVolumes()
 	none, err := volumes.List(ctx, metav1.ListOptions{})
@@ -67,7 +67,7 @@ func (l *load) run(ctx context.Context, n int) error {
 		return err
 	}
 	defer events.Stop()
-	go l.follow(ctx, events, func() { stuck.Reset(patience) }, cancel)
+	go l.follow(ctx, events, func() { stuck.Reset(timeout) }, cancel)
 	for i := range n {
 		select {
 		case l.tokens <- struct{}{}:

@@ -143,7 +143,7 @@ func (e *environment) round(ctx context.Context, n, done int) sample {
 
 // empty waits until the pool has nothing in it.
 func (e *environment) empty(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		tree, err := e.storage.Tree()

@@ -107,11 +107,11 @@ func (c *checker) went(any) {
 }
 
 // awaitAnother waits until one volume more is made.
-func (c *checker) awaitAnother(ctx context.Context, patience time.Duration) error {
+func (c *checker) awaitAnother(ctx context.Context, timeout time.Duration) error {
 	before := c.volumesSeen()
-	for end := time.Now().Add(patience); c.volumesSeen() == before && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(timeout); c.volumesSeen() == before && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("no volume is made in %s in which the pool is mounted", patience)
+			return fmt.Errorf("no volume is made in %s in which the pool is mounted", timeout)
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func all[T any](store cache.Store) (objects []T) {
 }
 
 // settle waits until nothing is unsettled, and returns what is when nothing was settled for so long.
-func (c *checker) settle(ctx context.Context, patience time.Duration) (*harness.Findings, time.Duration) {
+func (c *checker) settle(ctx context.Context, timeout time.Duration) (*harness.Findings, time.Duration) {
 	begin := time.Now()
 	least, since := math.MaxInt, begin
 	for {
@@ -168,7 +168,7 @@ func (c *checker) settle(ctx context.Context, patience time.Duration) (*harness.
 		if n := found.Count(); n < least {
 			least, since = n, time.Now()
 		}
-		if least == 0 || time.Since(since) > patience || ctx.Err() != nil {
+		if least == 0 || time.Since(since) > timeout || ctx.Err() != nil {
 			return found, time.Since(begin)
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -38,7 +38,7 @@ func (e *environment) claim(claim string) *corev1.PersistentVolumeClaim {
 
 // waitStatus waits for words in the daemon's STATUS.
 func (e *environment) waitStatus(ctx context.Context, words string) {
-	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Timeout)
 	defer cancel()
 	e.Must(e.Daemon.WaitStatus(ctx, words), "waiting for the daemon")
 }

@@ -39,7 +39,7 @@ func (e *environment) measureGate(ctx context.Context, a act, rounds int) gateTi
 }
 
 func (e *environment) timed(a act) (before, after time.Time) {
-	for end := time.Now().Add(harness.Patience); ; {
+	for end := time.Now().Add(harness.Timeout); ; {
 		before = time.Now()
 		err := a.do(e.fixture)
 		after = time.Now()

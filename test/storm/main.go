@@ -115,7 +115,7 @@ func (e *environment) changeMounts(ctx context.Context, r *result, load *harness
 	mounting.Go(func() { pods.run(loaded) })
 	r.changes = newMountChanges(e.opt.seed)
 	begin := time.Now()
-	err := r.changes.run(limited, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Patience) })
+	err := r.changes.run(limited, e.fixture, e.opt.cycles, func() error { return checker.awaitAnother(ctx, harness.Timeout) })
 	r.lasted = time.Since(begin)
 	end()
 	mounting.Wait()

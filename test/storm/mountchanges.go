@@ -106,7 +106,7 @@ func (w *mountChanges) once(s *fixture, a act) error {
 	w.count[a.name]++
 	w.pause(4 * time.Millisecond)
 	err = a.undo(s)
-	for end := time.Now().Add(harness.Patience); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
+	for end := time.Now().Add(harness.Timeout); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 		err = a.undo(s)
 	}

@@ -41,7 +41,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.live, "live", 100, "how many claims exist at once")
 	flags.IntVar(&o.workers, "workers", 4, "how many create and delete claims")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the storm's random choices")
-	flags.DurationVar(&o.settle, "settle", harness.Patience, "how long nothing may settle after the storm, before the rest is called lost")
+	flags.DurationVar(&o.settle, "settle", harness.Timeout, "how long nothing may settle after the storm, before the rest is called lost")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
 	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
 	if err := flags.Parse(args); err != nil {

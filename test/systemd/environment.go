@@ -25,7 +25,7 @@ const (
 	service   = "hostpath-provisioner"
 	node      = "node-a"
 	namespace = "default"
-	patience  = 2 * time.Minute // for one condition: long for a busy machine, short enough to be told
+	timeout   = 2 * time.Minute // for one condition: long for a busy machine, short enough to be told
 )
 
 // environment is what the steps act on.
@@ -186,7 +186,7 @@ func (e *environment) is(script, want string) {
 // eventually asks again after each short pause: no event tells that systemd or a directory has changed.
 func (e *environment) eventually(script, want string) {
 	last := ""
-	for end := time.Now().Add(patience); time.Now().Before(end) && e.ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end) && e.ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		if last, _ = e.try(script); strings.Contains(last, want) {
 			return
 		}
@@ -228,7 +228,7 @@ func (e *environment) ask(name, class string) *corev1.PersistentVolumeClaim {
 
 // bound waits for a claim and returns its volume's directory.
 func (e *environment) bound(name string) (directory string) {
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	c, err := e.cluster.WaitClaimBound(ctx, namespace, name)
 	e.Must(err, "claim "+name)
@@ -245,7 +245,7 @@ func (e *environment) claim(name, class string) (directory string) {
 
 // drop deletes a claim and waits until its volume is gone from the API.
 func (e *environment) drop(name string) {
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	claims := e.cluster.Client().CoreV1().PersistentVolumeClaims(namespace)
 	c, err := claims.Get(ctx, name, metav1.GetOptions{})

@@ -22,7 +22,7 @@ func badStart(e *environment) {
 
 // get asks the metrics' address, which the container shares.
 func (e *environment) get(path string) string {
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9812"+path, nil)
 	e.Must(err, "a request")
@@ -39,7 +39,7 @@ func (e *environment) get(path string) string {
 func (e *environment) scrape() {
 	const open = `hostpath_provisioner_pool_open{pool="fast"} 1`
 	last := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if last = e.get("/metrics"); strings.Contains(last, open) {
 			return
 		}

@@ -9,7 +9,7 @@
 //	a mount, also a bind mount         RESOLVE_NO_XDEV: EXDEV                                             TestRefused
 //	".." or "/" as a name              RESOLVE_BENEATH: EXDEV; a directory read has neither               TestRefused
 //	a directory replaced or removed    the name is opened once, and all work is at that descriptor        TestReplaced
-//	a parent replaced or moved         the identity of what ".." leads to is compared: ErrMoved           TestMovedMeanwhile
+//	a parent replaced or moved         the identity of what ".." leads to is compared: ErrDirectoryReplaced           TestMovedMeanwhile
 //	a parent that is a mount by now    RESOLVE_NO_XDEV for "..": EXDEV                                    TestMovedMeanwhile
 //	a tree of any depth                descriptors of Held directories and two more                       TestDeep
 //	a tree deeper than memory          ErrDeep below Deepest                                              TestDeepest

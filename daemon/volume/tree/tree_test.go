@@ -186,7 +186,7 @@ func TestMovedMeanwhile(t *testing.T) {
 			before := descriptors(t)
 			must(t, Walk(t.Context(), open(t, dir), "top", l.Visit))
 			lost := strings.TrimSuffix(strings.Repeat("d/", Held), "/")
-			if len(l.failed) != 1 || !errors.Is(l.failed[lost], ErrMoved) {
+			if len(l.failed) != 1 || !errors.Is(l.failed[lost], ErrDirectoryReplaced) {
 				t.Errorf("left with errors: %v", l.failed)
 			}
 			if _, left := l.left[strings.Repeat("d/", 10)+"z"]; !left || len(l.left) < Held {

@@ -19,9 +19,9 @@ const (
 )
 
 var (
-	// ErrMoved: the walk could not go back to a directory, because directories were moved meanwhile. What is in it and
+	// ErrDirectoryReplaced: the walk could not go back to a directory, because directories were moved meanwhile. What is in it and
 	// was not visited before is not visited.
-	ErrMoved = errors.New("directories in it were moved meanwhile")
+	ErrDirectoryReplaced = errors.New("directories in it were moved meanwhile")
 	// ErrDeep: a directory lies below Deepest others.
 	ErrDeep = errors.New("too many directories below each other")
 )
@@ -34,10 +34,10 @@ type Visit func(at Entry) (Leave, error)
 
 // Leave ends the visit of a directory, after all entries in it were visited. fd is the directory. If it was not opened,
 // fd is -1 and err the reason: EXDEV is a mount, ENOTDIR no directory, ENOENT one that is gone. If it was not read to its
-// end, err is the reason, too; with ErrMoved fd is -1. If again is true and fd a descriptor, the directory is read once
+// end, err is the reason, too; with ErrDirectoryReplaced fd is -1. If again is true and fd a descriptor, the directory is read once
 // more. An error ends the walk.
 //
-// Each directory that is to be entered is left, unless one above it is left with ErrMoved, or the walk is ended before.
+// Each directory that is to be entered is left, unless one above it is left with ErrDirectoryReplaced, or the walk is ended before.
 type Leave func(at Entry, fd int, err error) (again bool, stop error)
 
 // Entry is an entry of an open directory. It is valid until the function that it was given to returns.
@@ -137,7 +137,7 @@ func (w *walk) leave(err error) error {
 	l := w.levels[depth]
 	if depth > Held {
 		if err := goBack(l.fd, w.levels[depth-1]); err != nil {
-			return w.abandon(fmt.Errorf("%w: %v", ErrMoved, err))
+			return w.abandon(fmt.Errorf("%w: %v", ErrDirectoryReplaced, err))
 		}
 	}
 	again, stop := l.leave(w.entry(depth, l.name), l.fd, err)

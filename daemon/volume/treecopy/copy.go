@@ -149,7 +149,7 @@ func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 	c.depth = e.Depth()
 	return func(e tree.Entry, fd int, err error) (bool, error) {
 		if c.depth != e.Depth() { // of those between the walk says nothing: parts of the tree may be missing
-			return false, about(e, tree.ErrMoved)
+			return false, about(e, tree.ErrDirectoryReplaced)
 		}
 		if fd < 0 {
 			return false, c.drop(e, err)

@@ -190,7 +190,7 @@ func TestMoved(t *testing.T) {
 		}
 		return nil
 	}})
-	if !errors.Is(err, tree.ErrMoved) {
+	if !errors.Is(err, tree.ErrDirectoryReplaced) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,17 +15,17 @@ var ErrHangs = errors.New("does not respond")
 // volume every minute, and a filesystem may hang for days.
 const mostStuck = 4
 
-// patience counts the calls that were left behind, by what they wait for.
-type patience struct {
+// stalledCalls counts the calls that were left behind, by what they wait for.
+type stalledCalls struct {
 	within time.Duration // that a call is waited for
 
 	mu    sync.Mutex
 	stuck map[string]int
 }
 
-// await calls work, and does not wait for it longer than p has patience, or than ctx lasts. of is whose storage it waits for. What
+// await calls work, and does not wait for it longer than p.within, or than ctx lasts. of is whose storage it waits for. What
 // work returns too late is given to late, which may be nil.
-func await[T any](ctx context.Context, p *patience, of string, work func(context.Context) (T, error), late func(T)) (T, error) {
+func await[T any](ctx context.Context, p *stalledCalls, of string, work func(context.Context) (T, error), late func(T)) (T, error) {
 	var none T
 	if !p.may(of) {
 		return none, fmt.Errorf("%s %w: earlier calls wait", of, ErrHangs)
@@ -59,13 +59,13 @@ func await[T any](ctx context.Context, p *patience, of string, work func(context
 	}
 }
 
-func (p *patience) may(of string) bool {
+func (p *stalledCalls) may(of string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stuck[of] < mostStuck
 }
 
-func (p *patience) add(of string, n int) {
+func (p *stalledCalls) add(of string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stuck == nil {

@@ -17,7 +17,7 @@ import (
 // given back and there is room again. Other storage is none of theirs.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := patience{within: time.Second}
+		p := stalledCalls{within: time.Second}
 		release, late := make(chan struct{}), make(chan int, mostStuck)
 		hang := func(context.Context) (int, error) { <-release; return 7, nil }
 		for range mostStuck {
