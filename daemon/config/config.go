@@ -146,14 +146,15 @@ type Pool struct {
 // and the pools, for which there is no default.
 func Default() Config {
 	return Config{
-		Provisioner:     "hostpath-provisioner",
-		Kubeconfig:      "/etc/hostpath-provisioner/kubeconfig",
-		Namespace:       "hostpath-provisioner",
-		Metrics:         "127.0.0.1:9812",
-		Confine:         true,
-		KubeletRoot:     "/var/lib/kubelet",
-		VolumeMetrics:   1000,
-		PublishCapacity: true,
+		Provisioner:       "hostpath-provisioner",
+		Kubeconfig:        "/etc/hostpath-provisioner/kubeconfig",
+		Namespace:         "hostpath-provisioner",
+		Metrics:           "127.0.0.1:9812",
+		Confine:           true,
+		KubeletRoot:       "/var/lib/kubelet",
+		VolumeMetrics:     1000,
+		PublishCapacity:   true,
+		ActOnSelectedNode: true,
 	}
 }
 

@@ -58,14 +58,14 @@ func TestNumberRefusals(t *testing.T) {
 // The numbers that are in force, with those of a later file in place of an earlier one's.
 func TestNumbers(t *testing.T) {
 	for name, c := range map[string]struct{ top, pool, laterTop, laterPool, want string }{
-		"defaults":          {want: "true false 1000 1213202432-1213267967 0 1"},
-		"the most":          {"volume_metrics = 100000", "overcommit = 1000\ninodes_per_gib = 1048576\nquota_ids = [2147483647, 2147483647]", "", "", "true false 100000 2147483647-2147483647 1048576 1000"},
-		"the least":         {"volume_metrics = 0", "overcommit = 1e-9\ninodes_per_gib = 0\nquota_ids = [1, 1]", "", "", "true false 0 1-1 0 1e-09"},
-		"switched off":      {"publish_capacity = false", "", "", "", "false false 1000 1213202432-1213267967 0 1"},
-		"switched on later": {"publish_capacity = false", "", "publish_capacity = true", "", "true false 1000 1213202432-1213267967 0 1"},
-		"node switched on":  {"act_on_selected_node = true", "", "", "", "true true 1000 1213202432-1213267967 0 1"},
-		"others later":      {"volume_metrics = 5", "overcommit = 2.5\ninodes_per_gib = 7\nquota_ids = [1, 9]", "volume_metrics = 6", "overcommit = 3\ninodes_per_gib = 0\nquota_ids = [20, 30]", "true false 6 20-30 0 3"},
-		"one of them later": {"volume_metrics = 5", "overcommit = 2.5\nquota_ids = [1, 9]", "", "quota_ids = [20, 30]", "true false 5 20-30 0 2.5"},
+		"defaults":          {want: "true true 1000 1213202432-1213267967 0 1"},
+		"the most":          {"volume_metrics = 100000", "overcommit = 1000\ninodes_per_gib = 1048576\nquota_ids = [2147483647, 2147483647]", "", "", "true true 100000 2147483647-2147483647 1048576 1000"},
+		"the least":         {"volume_metrics = 0", "overcommit = 1e-9\ninodes_per_gib = 0\nquota_ids = [1, 1]", "", "", "true true 0 1-1 0 1e-09"},
+		"switched off":      {"publish_capacity = false", "", "", "", "false true 1000 1213202432-1213267967 0 1"},
+		"switched on later": {"publish_capacity = false", "", "publish_capacity = true", "", "true true 1000 1213202432-1213267967 0 1"},
+		"node switched off": {"act_on_selected_node = false", "", "", "", "true false 1000 1213202432-1213267967 0 1"},
+		"others later":      {"volume_metrics = 5", "overcommit = 2.5\ninodes_per_gib = 7\nquota_ids = [1, 9]", "volume_metrics = 6", "overcommit = 3\ninodes_per_gib = 0\nquota_ids = [20, 30]", "true true 6 20-30 0 3"},
+		"one of them later": {"volume_metrics = 5", "overcommit = 2.5\nquota_ids = [1, 9]", "", "quota_ids = [20, 30]", "true true 5 20-30 0 2.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := load(t, c.top+"\n"+minimal+"quota = 'project'\n"+c.pool+"\n", "conf.d/a.toml", c.laterTop+"\n[pool.p]\n"+c.laterPool+"\n")

@@ -133,7 +133,7 @@ func (a *environment) identities(ctx context.Context, b *bench, contenders []str
 
 // manifests applies what the daemon itself asks for.
 func (a *environment) manifests(ctx context.Context, b *bench) error {
-	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent", "")
+	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent")
 	if err != nil {
 		return err
 	}

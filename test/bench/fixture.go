@@ -77,27 +77,26 @@ func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
 	return hosttest.Image{File: file.Name(), Type: b.fs}
 }
 
-// newDaemon is a daemon with the configuration's defaults, except that its metrics take no port,
-// and further keys.
-func newDaemon(binary, dir, provisioner, node, kubeconfig, pool, keys string) (*rig.Daemon, error) {
+// newDaemon is a daemon with the configuration's defaults, except that its metrics take no port.
+func newDaemon(binary, dir, provisioner, node, kubeconfig, pool string) (*rig.Daemon, error) {
 	return rig.New(rig.Options{Binary: binary, Dir: dir, Config: fmt.Sprintf(`provisioner = %q
 node        = %q
 kubeconfig  = %q
 metrics     = ""
-%s
+
 [pool.%s]
 path        = %q
-`, provisioner, node, kubeconfig, keys, poolName, pool)})
+`, provisioner, node, kubeconfig, poolName, pool)})
 }
 
 // prepare makes the pool as the daemon's operator does.
 func (f *fixture) prepare(b *bench, image hosttest.Image) (err error) {
 	f.pool = filepath.Join(hosttest.Dir(b), poolName)
-	binary, keys := b.daemon, "act_on_selected_node = true"
+	binary := b.daemon
 	if f.contender == nameAgainst {
-		binary, keys = b.against, "" // an older build may not know the key
+		binary = b.against
 	}
-	f.daemon, err = newDaemon(binary, f.dir, f.name, nodeOf(f.contender), f.kubeconfig, f.pool, keys)
+	f.daemon, err = newDaemon(binary, f.dir, f.name, nodeOf(f.contender), f.kubeconfig, f.pool)
 	if err != nil {
 		return err
 	}

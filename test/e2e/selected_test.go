@@ -43,9 +43,6 @@ func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	return pv
 }
 
-// early has the daemon act on selected-node, before it starts.
-func (h *host) early() *host { return h.configureFirst("act_on_selected_node = true") }
-
 // replaceClass puts a class of this provisioner in the place of another one of the same name.
 func (w *environment) replaceClass(name, provisioner string) {
 	w.Helper()
@@ -55,10 +52,10 @@ func (w *environment) replaceClass(name, provisioner string) {
 	w.Must(err)
 }
 
-// Where the daemon was not told to act on selected-node, nothing is made before kube-controller-manager asks.
+// Where the daemon was told not to act on selected-node, nothing is made before kube-controller-manager asks.
 func TestNothingBeforeItIsAskedFor(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").run()
+	h := w.newHost("a").configureFirst("act_on_selected_node = false").run()
 	class, here := w.Class("c", wait), annotate(selectedNode, h.node)
 	const asked = "volume.kubernetes.io/storage-provisioner"
 	waits := w.claim("waits", class, "1Mi", here)
@@ -79,7 +76,7 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 // to have in it, whoever wrote the node on it. They get theirs, or a refusal, when they are asked for.
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	ours, others, atOnce := w.Class("ours", wait), w.Class("others", wait, func(c *storagev1.StorageClass) { c.Provisioner = "example.com/other" }), w.Class("at-once", immediate)
 	replaced := w.Class("replaced", wait)
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
@@ -163,7 +160,7 @@ func (w *environment) get(claim string) *corev1.PersistentVolumeClaim {
 // directory of another one.
 func TestSelectedNodeChanges(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	a, b := w.newHost("a").early().run(), w.newHost("b").early().run()
+	a, b := w.newHost("a").run(), w.newHost("b").run()
 	class := w.Class("c", wait)
 	trees := map[string][]string{}
 	var claims []*corev1.PersistentVolumeClaim
@@ -189,7 +186,7 @@ func TestSelectedNodeChanges(t *testing.T) {
 // is done by hand here.
 func TestClaimBoundElsewhere(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	class := w.Class("c", wait)
 	full := w.boundElsewhere(h, "full", class, func(pv *corev1.PersistentVolume) {
 		w.Must(os.WriteFile(filepath.Join(h.mount, pv.Name, "data"), nil, 0o600))
@@ -224,7 +221,7 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 // claim has one volume, and of the daemon's only those are left that a claim has.
 func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	class := w.Class("c", wait)
 	directory := corev1.HostPathDirectory
 	for i := range 12 {
@@ -260,7 +257,7 @@ func TestPreBound(t *testing.T) {
 // the two: there is no second volume, which the claim could get in place of the one with its data.
 func TestVolumeKeptForAClaim(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").early().run()
+	h := w.newHost("a").run()
 	class, here := w.Class("c", wait), annotate(selectedNode, h.node)
 	var byHand []string
 	var kept []*corev1.PersistentVolumeClaim

@@ -85,9 +85,9 @@ func (f *fleet) waiting(ctx context.Context) {
 	}})
 	f.Say("  bound in %s", time.Since(began).Round(100*time.Millisecond))
 	got := f.count(ctx, afterLess)
-	// A volume, an event, a list of the pods that may mix claims, a count of the nodes by each daemon before its next list, and the
-	// room of each daemon's pool.
-	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 3.5)
+	// A volume, an event, a look for a kept volume, a list of the pods that may mix claims, a count of the nodes by each daemon before its
+	// next list, and the room of each daemon's pool.
+	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 4)
 	f.limit("conflicts", float64(got.Of("", "(409)")), 0)
 }
 
