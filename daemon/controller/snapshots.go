@@ -174,8 +174,7 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 	if name := of.Spec.Class; name != nil && of.DeletionTimestamp == nil && !of.Ready() {
 		var err error
 		if f.Class, err = c.Snapshots.GetSnapshotClass(ctx, *name); err != nil {
-			f.Closed = err.Error()
-			f.Class = &snapshotapi.Class{}
+			f.NoClass = err.Error()
 		}
 	}
 	return f, t
@@ -292,7 +291,10 @@ func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t 
 			}
 			break
 		}
-		if err := errors.Join(t.h.Trash(rec.PV), t.h.Discard(rec.PV)); err != nil {
+		if err := t.h.Trash(rec.PV); err != nil {
+			return err
+		}
+		if err := t.h.Discard(rec.PV); err != nil {
 			return err
 		}
 	default:

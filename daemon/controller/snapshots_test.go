@@ -196,7 +196,7 @@ var contentCases = map[string]struct {
 	"a pool without":   {[]contentChange{off}, take + ", refused", plan.ReasonSnapshotFailed + ": pool fast makes no snapshots"},
 	"no class":         {[]contentChange{ofAlbum(func(a *album) { a.class = nil })}, take + ", refused", plan.ReasonSnapshotFailed + `: there is no VolumeSnapshotClass "live"`},
 	"a class that cannot be read": {[]contentChange{ofAlbum(func(a *album) { a.fails["class"] = errAway })},
-		take + ", refused", plan.ReasonPoolClosed + ": pool fast: away"},
+		take + ", refused", plan.ReasonAPIRefused + ": away"},
 	"a volume in the trash": {[]contentChange{ofAlbum(func(a *album) { a.records["pvc-1"] = record.Record{PV: "pvc-1", Place: record.InTrash} })},
 		take + ", refused", plan.ReasonSnapshotFailed + ": the volume is not in the pool"},
 	"too much to say": {[]contentChange{off, saidEnough}, take, ""},
@@ -210,7 +210,8 @@ var contentCases = map[string]struct {
 	"goes, being emptied": {[]contentChange{whole(record.Emptying), going}, take + letGoSteps, ""},
 	"goes, never made":    {[]contentChange{going}, take + letGoSteps, ""},
 	"goes, and its VolumeSnapshot stays": {[]contentChange{whole(record.InPool), going,
-		ofContent(func(of *snapshotapi.Content) { delete(of.Annotations, snapshotapi.BeingDeleted) })}, "", ""},
+		ofContent(func(of *snapshotapi.Content) { delete(of.Annotations, snapshotapi.BeingDeleted) })},
+		take + ", refused", plan.ReasonSnapshotFailed + ": its VolumeSnapshotContent"},
 	"gone meanwhile":    {[]contentChange{whole(record.InPool), ofAlbum(func(a *album) { a.content = nil })}, "", ""},
 	"another meanwhile": {[]contentChange{whole(record.InPool), meanwhile, ofContent(func(of *snapshotapi.Content) { of.UID = "x" })}, "", ""},
 	"goes meanwhile":    {[]contentChange{whole(record.InPool), meanwhile, going}, take + ", trash, discard" + letGoSteps, ""},
@@ -237,7 +238,7 @@ func TestContents(t *testing.T) {
 func TestContentStepsThatFail(t *testing.T) {
 	for step, want := range map[string]string{
 		"taken by node-a": take, "status cleared": take + ", trash, discard, status cleared", "released": take + ", trash, discard" + letGoSteps,
-		"trash": take + ", trash, discard", "discard": take + ", trash, discard", "content": "",
+		"trash": take + ", trash", "discard": take + ", trash, discard", "content": "",
 	} {
 		for _, failed := range []error{errIO, changed} {
 			c, w, a, _ := snapshotting(t)

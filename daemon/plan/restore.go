@@ -100,14 +100,15 @@ func snapshotMissing(f RequestFacts) (Refusal, bool) {
 }
 
 func snapshotGoing(f RequestFacts) (Refusal, bool) {
-	return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: "it is being deleted"}, f.taken().Snapshot.DeletionTimestamp != nil
+	s := f.taken().Snapshot
+	return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: "it is being deleted"}, s != nil && s.DeletionTimestamp != nil
 }
 
 // snapshotUnready: what a VolumeSnapshot says of its content counts only where the content says the same of it.
 func snapshotUnready(f RequestFacts) (Refusal, bool) {
 	s := f.taken()
 	bound := s.ready() && s.Content != nil && s.Content.Ready() && s.Snapshot.Status.BoundContent != nil && *s.Snapshot.Status.BoundContent == s.Content.Name &&
-		s.Content.Spec.SnapshotRef.UID == s.Snapshot.UID && s.Record.Place == record.InPool && !s.Record.Unpublished
+		s.Content.Spec.SnapshotRef.UID == s.Snapshot.UID && s.Record != nil && s.Record.Place == record.InPool && !s.Record.Unpublished
 	return Refusal{Help: ByItself, Reason: ReasonSource, After: sourceAgain, Message: "it is not ready"}, !bound
 }
 
@@ -117,7 +118,11 @@ func otherPoolOfSnapshot(f RequestFacts) (Refusal, bool) {
 }
 
 func smallerThanSnapshot(f RequestFacts) (Refusal, bool) {
-	of := resource.NewQuantity(f.taken().Record.Requested, resource.BinarySI)
+	from := f.taken().Record
+	if from == nil {
+		return Refusal{}, false
+	}
+	of := resource.NewQuantity(from.Requested, resource.BinarySI)
 	return Refusal{Reason: ReasonSource, Message: fmt.Sprintf("it is of a volume of %s, and the claim requests %s: request as much or more",
 		of.String(), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(*of) < 0
 }

@@ -39,6 +39,7 @@ type ContentFacts struct {
 	Self
 	Content  *snapshotapi.Content
 	Class    *snapshotapi.Class // its VolumeSnapshotClass, nil if there is none of the name
+	NoClass  string             // why Class could not be read, "" if it could
 	Snapshot *record.Record     // of its handle, nil: no pool of this node that could be looked at has one
 	Source   *record.Record     // of the volume that it is to be made of, nil: the same
 	Pool     Pool               // that has them
@@ -55,7 +56,7 @@ type contentRule func(ContentFacts) (Verdict, bool)
 var (
 	goingRules   = []contentRule{contentElsewhere, contentUnbound, contentLocked, snapshotRetained, snapshotDeleted, neverTaken}
 	stayingRules = []contentRule{
-		contentElsewhere, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
+		contentElsewhere, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassUnread, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
 		snapshotPoolClosed, snapshotTooLarge,
 	}
 )
@@ -95,11 +96,15 @@ func contentUnbound(f ContentFacts) (Verdict, bool) {
 }
 
 // contentLocked: people deleted the content and not its VolumeSnapshot, which keeps it (external-snapshotter v8.6.0,
-// pkg/sidecar-controller, shouldDelete).
+// pkg/sidecar-controller, shouldDelete). One that is not ready never will be.
 func contentLocked(f ContentFacts) (Verdict, bool) {
 	_, going := f.Content.Annotations[snapshotapi.BeingDeleted]
 	unbound := f.Content.Spec.Source.SnapshotHandle != nil && f.Content.Spec.SnapshotRef.UID == ""
-	return Verdict{Action: Ignore}, !going && !unbound
+	v := Verdict{Action: Ignore}
+	if !f.Content.Ready() {
+		v = refuseSnapshot("its VolumeSnapshotContent %s was deleted; delete the VolumeSnapshot, too, and make another", words.Quoted(f.Content.Name))
+	}
+	return v, !going && !unbound
 }
 
 // snapshotRetained: one that may not be whole is of no use to anybody who would import it.
@@ -151,6 +156,10 @@ func refuseSnapshot(format string, args ...any) Verdict {
 	return Verdict{Action: Refuse, Reason: ReasonSnapshotFailed, After: time.Minute, Message: fmt.Sprintf(format, args...)}
 }
 
+func snapshotClassUnread(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: Wait, Reason: ReasonAPIRefused, After: retryAfter, Message: f.NoClass}, f.NoClass != ""
+}
+
 func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
 	name := "without a name"
 	if c := f.Content.Spec.Class; c != nil {
@@ -163,6 +172,9 @@ func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
 const paramConsistency = "consistency"
 
 func snapshotParameters(f ContentFacts) (Verdict, bool) {
+	if f.Class == nil {
+		return Verdict{}, false
+	}
 	for _, key := range slices.Sorted(maps.Keys(f.Class.Parameters)) {
 		value := f.Class.Parameters[key]
 		switch {
@@ -186,6 +198,9 @@ func snapshotPoolClosed(f ContentFacts) (Verdict, bool) {
 
 // snapshotTooLarge: a snapshot may come to need as much as its volume.
 func snapshotTooLarge(f ContentFacts) (Verdict, bool) {
+	if f.Source == nil {
+		return Verdict{}, false
+	}
 	v := Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: time.Minute, Message: fmt.Sprintf("pool %s: the snapshot is promised %s, as its volume, and %s is available",
 		f.Pool.Name, words.Size(f.Source.Reserved()), words.Size(f.Room.Free))}
 	return v, f.Snapshot == nil && f.Source.Reserved() > f.Room.Free

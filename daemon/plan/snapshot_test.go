@@ -66,6 +66,7 @@ func TestContentRules(t *testing.T) {
 	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	elsewhere := func(f *ContentFacts) { f.Source = nil }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
+	classUnread := func(f *ContentFacts) { f.Class, f.NoClass = nil, "reading it failed" }
 	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
 	classless := func(f *ContentFacts) { f.Class = nil }
 	parameter := func(key, value string) func(*ContentFacts) {
@@ -86,6 +87,7 @@ func TestContentRules(t *testing.T) {
 		{"elsewhere before its class", changes{elsewhere, classless}, Ignore, ""},
 		{"perhaps in a pool that is away", changes{elsewhere, unread}, Wait, ""},
 		{"the pool's key before the class", changes{off, classless}, Refuse, "pool fast makes no snapshots"},
+		{"a class that is not known to be missing", changes{classUnread, trashed}, Wait, "reading it failed"},
 		{"the class before the source", changes{classless, trashed}, Refuse, `no VolumeSnapshotClass "snap"`},
 		{"another consistency", changes{parameter("consistency", "paused"), trashed}, Refuse, `consistency: "paused" is not supported`},
 		{"an unknown parameter", changes{parameter("copy", "true"), trashed}, Refuse, `unknown parameter "copy"`},
@@ -121,6 +123,7 @@ func TestContentGoes(t *testing.T) {
 		f.Content.Spec.Source, f.Source, f.Content.Spec.SnapshotRef.UID = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil, ""
 	}
 	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
+	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	late := func(f *ContentFacts) { f.Age = time.Hour }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	for _, c := range []contentCase{
@@ -128,7 +131,8 @@ func TestContentGoes(t *testing.T) {
 		{"with half a snapshot, to keep", changes{going, takenRecord(unpublished), retain}, Delete, ""},
 		{"with what is left of one", changes{going, takenRecord(emptying)}, Delete, ""},
 		{"to keep", changes{going, takenRecord(), retain}, Retain, ""},
-		{"by hand", changes{going, byHand, takenRecord()}, Ignore, ""},
+		{"by hand", changes{going, byHand, takenRecord(), ready}, Ignore, ""},
+		{"by hand, before it was ready", changes{going, byHand}, Refuse, "delete the VolumeSnapshot, too"},
 		{"by hand, imported and not bound", changes{going, byHand, imported, takenRecord()}, Delete, ""},
 		{"done", changes{going, released, takenRecord()}, Ignore, ""},
 		{"never made", changes{going}, LetGo, ""},

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
 // Each rule can be called alone, whatever the rules before it leave unsaid: with an object that says nothing, and
@@ -19,8 +20,14 @@ func TestEveryRuleIsTotal(t *testing.T) {
 	for _, rule := range append(concernRules, assignmentRules...) {
 		calls(t, rule, ClaimFacts{Claim: claim})
 	}
-	for _, rule := range slices.Concat(requestRules, cloneRules) {
+	for _, rule := range slices.Concat(requestRules, cloneRules, restoreRules) {
 		calls(t, rule, RequestFacts{})
+		calls(t, rule, RequestFacts{From: &SourceFacts{Taken: &SnapshotFacts{}}})
+	}
+	content := &snapshotapi.Content{}
+	for _, rule := range slices.Concat(goingRules, stayingRules) {
+		calls(t, rule, ContentFacts{Content: content})
+		calls(t, rule, ContentFacts{Content: content, Snapshot: &record.Record{}})
 	}
 	for _, rule := range volumeRules {
 		calls(t, rule, VolumeFacts{Volume: volume})
