@@ -315,3 +315,15 @@ func TestSnapshotIsCopied(t *testing.T) {
 		})
 	}
 }
+
+// A piece of work with a content ends when the copy that it begins has ended, and the next one publishes the snapshot.
+func TestDoContent(t *testing.T) {
+	c, _, a, _ := snapshotting(t)
+	a.content.Annotations[plan.NodeLabel] = "node-a"
+	for _, want := range []string{"copy snapshot-u of pvc-1", "copy snapshot-u of pvc-1, published, ready snapshot-u"} {
+		after, err := c.Do(t.Context(), Work{Kind: WorkContent, Name: "snapcontent-u", UID: "content"})
+		if err != nil || after != 0 || a.done.String() != want {
+			t.Errorf("did %q, %v, again after %s; want %q", a.done.String(), err, after, want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ type Kind string
 // The kinds: what the workers of each queue do with an item, and what a pool's loops do.
 const (
 	WorkClaim   Kind = "claim"   // one claim, by namespace, name and UID
+	WorkContent Kind = "content" // one VolumeSnapshotContent, by name and UID; it is of no pool
 	WorkVolume  Kind = "volume"  // one volume object, by name
 	WorkPurge   Kind = "purge"   // one volume in the trash, by name
 	WorkRecords Kind = "records" // all records of a pool
@@ -29,7 +30,7 @@ type Work struct {
 	Pool, Namespace, Name, UID string
 }
 
-// Do does one piece of work to its end, as a worker of Run would, with the copy of a volume that it begins, and returns when it
+// Do does one piece of work to its end, as a worker of Run would, with the copy that it begins, and returns when it
 // has to be repeated if nothing changes. It takes nothing from the queues. Where Run runs, Do must not be called.
 func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	w := c.workers[work.Pool]
@@ -37,6 +38,9 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	case WorkClaim:
 		defer c.copies.going.Wait()
 		return c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
+	case WorkContent:
+		defer c.copies.going.Wait()
+		return c.content(ctx, item{name: work.Name, uid: work.UID})
 	case WorkVolume:
 		return c.volume(ctx, w, work.Name)
 	case WorkPurge:

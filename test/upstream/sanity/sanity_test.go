@@ -1,7 +1,8 @@
-// Package sanity runs csi-sanity (kubernetes-csi/csi-test) against the CSI driver's services Identity and Node.
+// Package sanity runs csi-sanity (kubernetes-csi/csi-test) against the CSI driver: against the services Identity and Node as
+// kubelet has them, and against a Controller service that has the daemon's reconcilers do what it is called for.
 //
-// The tests make volumes by a Controller service, which the product does not have: the one here makes them by the functions
-// that the daemon calls.
+// The product has no such service: the objects of Kubernetes are what its daemon is asked by (docs/decisions.md). The one here is
+// on the driver's socket in the test alone.
 package sanity
 
 import (
@@ -11,12 +12,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -24,10 +27,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -37,103 +42,212 @@ import (
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
 // driver is the product's services, with a controller.
-type driver struct {
-	*csi.Server
-	spec.UnimplementedControllerServer
-	store *volume.Pool
-	id    mounts.Identity
-	path  string
+type driver struct{ *csi.Server }
+
+// GetPluginCapabilities tells of the controller, without which the tests call none.
+func (driver) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
+	return &spec.GetPluginCapabilitiesResponse{Capabilities: []*spec.PluginCapability{
+		{Type: &spec.PluginCapability_Service_{Service: &spec.PluginCapability_Service{Type: spec.PluginCapability_Service_CONTROLLER_SERVICE}}},
+		{Type: &spec.PluginCapability_VolumeExpansion_{VolumeExpansion: &spec.PluginCapability_VolumeExpansion{Type: spec.PluginCapability_VolumeExpansion_ONLINE}}},
+	}}, nil
 }
 
-// GetPluginCapabilities says that there is a controller, without which the tests make no volume.
-func (*driver) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
-	return &spec.GetPluginCapabilitiesResponse{Capabilities: []*spec.PluginCapability{{Type: &spec.PluginCapability_Service_{
-		Service: &spec.PluginCapability_Service{Type: spec.PluginCapability_Service_CONTROLLER_SERVICE},
-	}}}}, nil
+// skipped is what csi-sanity says of the cases that it does not run: they are of capabilities that the driver, or the daemon, does
+// not have (docs/decisions.md).
+var skipped = []string{
+	"ControllerPublishVolume not supported", "Controller Publish, UnpublishVolume not supported", "ControllerUnpublishVolume not supported",
+	"NodeStageVolume not supported", "NodeUnstageVolume not supported", "NodeExpandVolume not supported",
+	"Modify volume not supported", "Modify Volume not supported", "ControllerModifyVolume not supported",
+	"GroupControllerService not supported", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported",
+	"ControllerGetVolumeHealth not supported", "ControllerListVolumeHealth not supported",
 }
 
-// ControllerGetCapabilities is part of spec.ControllerServer.
-func (*driver) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
-	r := &spec.ControllerGetCapabilitiesResponse{}
-	for _, c := range []spec.ControllerServiceCapability_RPC_Type{
-		spec.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, spec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	} {
-		r.Capabilities = append(r.Capabilities, &spec.ControllerServiceCapability{Type: &spec.ControllerServiceCapability_Rpc{Rpc: &spec.ControllerServiceCapability_RPC{Type: c}}})
-	}
-	return r, nil
-}
-
-// CreateVolume makes a volume as the daemon does, and has it named as its PersistentVolume names it.
-func (d *driver) CreateVolume(ctx context.Context, r *spec.CreateVolumeRequest) (*spec.CreateVolumeResponse, error) {
-	_, err := d.store.Create(ctx, d.id, volume.Spec{Mode: 0o777, Record: record.Record{
-		PV: r.Name, Namespace: "default", Claim: r.Name, ClaimUID: r.Name, Directory: r.Name, Source: plan.SourceCSI,
-	}})
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &spec.CreateVolumeResponse{Volume: &spec.Volume{VolumeId: r.Name, VolumeContext: map[string]string{
-		plan.AttributePool: "fast", plan.AttributePath: d.path + "/" + r.Name,
-	}}}, nil
-}
-
-// DeleteVolume removes it.
-func (d *driver) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeRequest) (*spec.DeleteVolumeResponse, error) {
-	if err := d.store.Undo(ctx, d.id, r.VolumeId); err != nil && !errors.Is(err, volume.ErrNotRecorded) {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &spec.DeleteVolumeResponse{}, nil
-}
-
-// TestSanity runs the tests of the services that the product has, twice where a call can be repeated.
+// TestSanity runs all cases that the capabilities select, twice where a call can be repeated. Nothing is in the pool afterwards.
 func TestSanity(t *testing.T) {
 	dir := hosttest.Dir(t)
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := &driver{path: filepath.Join(dir, "fast")}
-	must(os.Mkdir(d.path, 0o700))
-	must(unix.Mount("fast", d.path, "tmpfs", 0, "mode=0700"))
-	fd, err := unix.Open(d.path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	must(err)
-	d.id, err = mounts.IdentityOf(fd)
-	must(err)
-	must(unix.Close(fd))
-	d.store = volume.New(volume.Options{Name: "fast", Path: d.path})
-	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker("fast", time.Now()))
-	must(err)
-	must(d.store.InitMarker(t.Context(), d.id, marker))
+	pool := newPool(t, filepath.Join(dir, "fast"))
 	cfg := config.Default()
-	pool := config.DefaultPool("fast")
-	pool.Path, pool.MountPoint, pool.Immutable, pool.SELinuxType = d.path, d.path, config.ImmutableOff, ""
-	cfg.Node, cfg.Pools = "node-a", []config.Pool{pool}
+	cfg.Node, cfg.Pools = node, []config.Pool{pool}
+	s := newService(t, cfg, filepath.Join(dir, "state"))
+	s.checkRefusals(t)
 	root := filepath.Join(dir, "kubelet")
-	d.Server = &csi.Server{
+	serve(t, filepath.Join(dir, "csi.sock"), s, driver{&csi.Server{
 		Driver: cfg.Provisioner, Version: "sanity", Root: target.Root(root), Log: slog.New(slog.DiscardHandler),
 		Pools: csi.NewPools(func() (config.Config, error) { return cfg, nil }, filepath.Join(dir, "state"), csi.Within),
-	}
-	socket := filepath.Join(dir, "csi.sock")
-	l, err := net.Listen("unix", socket)
-	must(err)
-	server := grpc.NewServer()
-	spec.RegisterIdentityServer(server, d)
-	spec.RegisterNodeServer(server, d)
-	spec.RegisterControllerServer(server, d)
-	go func() { _ = server.Serve(l) }()
-	defer server.Stop()
+	}})
 
 	c := sanity.NewTestConfig()
-	c.Address, c.IdempotentCount = "unix://"+socket, 2
+	c.Address, c.IdempotentCount = "unix://"+filepath.Join(dir, "csi.sock"), 2
+	c.TestVolumeSize, c.TestVolumeExpandSize = 1<<20, 2<<20
 	c.CreateTargetDir = func(string) (string, error) {
 		at := filepath.Join(root, "pods/u-1/volumes/kubernetes.io~csi/pvc-1")
 		return at, os.MkdirAll(at, 0o750)
 	}
+	c.CheckPath = kindOf
 	c.RemoveTargetPath = func(string) error { return os.RemoveAll(filepath.Join(root, "pods/u-1")) }
 	c.StagingPath = filepath.Join(dir, "staging")
 	sanity.GinkgoTest(&c)
 	gomega.RegisterFailHandler(ginkgo.Fail)
-	suite, reporter := ginkgo.GinkgoConfiguration()
-	suite.FocusStrings = []string{"Identity Service", "Node Service"}
-	ginkgo.RunSpecs(t, "CSI", suite, reporter)
+	ginkgo.ReportAfterSuite("selected", func(r ginkgo.Report) { checkSelected(t, r) })
+	ginkgo.RunSpecs(t, "CSI")
+	s.checkEmpty(t)
+}
+
+// newPool makes a pool on a filesystem that can share files' blocks.
+func newPool(t *testing.T, at string) config.Pool {
+	t.Helper()
+	if err := os.Mkdir(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Mkfs(t, "xfs", 320).Mount(t, at)
+	if err := os.Chmod(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := config.DefaultPool("fast")
+	p.Path, p.MountPoint, p.Immutable, p.SELinuxType = at, at, config.ImmutableOff, ""
+	p.Source, p.Clones, p.Snapshots = plan.SourceCSI, config.ClonesReflink, config.SnapshotsLive
+	return p
+}
+
+// newService prepares the configuration's pool, and begins the work of a daemon in it.
+func newService(t *testing.T, cfg config.Config, state string) *service {
+	t.Helper()
+	p := cfg.Pools[0]
+	s := &service{store: volume.New(volume.Options{Name: p.Name, Path: p.Path}), cluster: newCluster(plan.Self{Provisioner: cfg.Provisioner, Node: cfg.Node})}
+	s.pool = plan.Pool{
+		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, OnDelete: p.OnDelete, Directory: p.Directory.Expand,
+		Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots,
+	}
+	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(p.Name, time.Now()))
+	if err == nil {
+		s.id, err = identity(p.Path)
+	}
+	if err == nil {
+		err = s.store.InitMarker(t.Context(), s.id, marker)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := prober.New(prober.Options{Pool: p, Node: cfg.Node, StateDir: state, Locks: unlocked{}, Store: s.store, Deadline: csi.Within})
+	s.daemon = controller.New(controller.Options{
+		Self: s.cluster.self, Identity: node, Gate: gate.New(p.Name), Log: slog.New(slog.DiscardHandler),
+		Pools:   []controller.PoolParts{{Pool: s.pool, Storage: s.store, Probe: probe, Opened: probe.Opened, Overcommit: p.Overcommit}},
+		Listers: s.cluster.listers(), API: s.cluster, Events: s.cluster, Metrics: uncounted{},
+		Contents: contents(s.cluster), Snapshots: s.cluster, Tick: time.Hour, Deadline: csi.Within, Workers: 1,
+	})
+	if !s.daemon.Begin(t.Context()) {
+		t.Fatal("the daemon's work does not begin")
+	}
+	t.Cleanup(s.daemon.End)
+	return s
+}
+
+func identity(path string) (mounts.Identity, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return mounts.Identity{}, err
+	}
+	defer unix.Close(fd)
+	return mounts.IdentityOf(fd)
+}
+
+// unlocked guards the pool against no other daemon.
+type unlocked struct{}
+
+func (unlocked) Guard(*hostcheck.Report) {}
+
+// serve has all services respond on one socket.
+func serve(t *testing.T, socket string, s *service, d driver) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	spec.RegisterIdentityServer(server, d)
+	spec.RegisterNodeServer(server, d)
+	spec.RegisterControllerServer(server, s)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+}
+
+// kindOf is part of sanity.TestConfig.
+func kindOf(path string) (sanity.PathKind, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return sanity.PathIsNotFound, nil
+	case err != nil:
+		return sanity.PathIsOther, err
+	case info.IsDir():
+		return sanity.PathIsDir, nil
+	}
+	return sanity.PathIsOther, nil
+}
+
+// checkSelected reports cases that were left out for another reason than that the driver does not have the capability.
+func checkSelected(t *testing.T, r ginkgo.Report) {
+	count := map[types.SpecState]int{}
+	for _, one := range r.SpecReports {
+		if one.LeafNodeType != types.NodeTypeIt {
+			continue
+		}
+		count[one.State]++
+		if why := one.Failure.Message; one.State == types.SpecStateSkipped && !slices.Contains(skipped, why) {
+			t.Errorf("%s was not run: %s", one.FullText(), why)
+		}
+	}
+	t.Logf("csi-sanity: %v", count)
+}
+
+// checkEmpty reports what the cases left in the pool, and what the pool has promised.
+func (s *service) checkEmpty(t *testing.T) {
+	t.Helper()
+	inventory, err := s.store.List(t.Context(), s.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := len(inventory.Volumes) + len(inventory.Archived) + len(inventory.Foreign) + len(inventory.Leftovers) + len(inventory.Damaged); left > 0 {
+		t.Errorf("left in the pool: %+v", inventory)
+	}
+	if _, own, counted := s.daemon.Room(s.pool.Name); own > 0 || !counted {
+		t.Errorf("%d bytes are promised, counted: %t", own, counted)
+	}
+}
+
+// checkRefusals asks for what csi-sanity does not: what the daemon refuses, it refuses with the code that the specification has for it.
+func (s *service) checkRefusals(t *testing.T) {
+	t.Helper()
+	small, tooMuch := &spec.CapacityRange{RequiredBytes: 1 << 20}, &spec.CapacityRange{RequiredBytes: 1 << 40}
+	made := s.ask(t, "source", small, nil, codes.OK)
+	clone := &spec.VolumeContentSource{Type: &spec.VolumeContentSource_Volume{Volume: &spec.VolumeContentSource_VolumeSource{VolumeId: made}}}
+	s.ask(t, "too-large", tooMuch, nil, codes.OutOfRange)
+	s.ask(t, "no-range", &spec.CapacityRange{RequiredBytes: 2, LimitBytes: 1}, nil, codes.OutOfRange)
+	s.ask(t, "source", small, clone, codes.AlreadyExists)
+	s.ask(t, "block", small, nil, codes.InvalidArgument, &spec.VolumeCapability{AccessType: &spec.VolumeCapability_Block{
+		Block: &spec.VolumeCapability_BlockVolume{},
+	}})
+	s.ask(t, "many-nodes", small, nil, codes.InvalidArgument, &spec.VolumeCapability{AccessMode: &spec.VolumeCapability_AccessMode{
+		Mode: spec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
+	}})
+	_, err := s.ControllerExpandVolume(t.Context(), &spec.ControllerExpandVolumeRequest{VolumeId: made, CapacityRange: tooMuch})
+	if status.Code(err) != codes.OutOfRange {
+		t.Errorf("expanded by more than there is: %v", err)
+	}
+	if _, err := s.DeleteVolume(t.Context(), &spec.DeleteVolumeRequest{VolumeId: made}); err != nil {
+		t.Error(err)
+	}
+	s.checkEmpty(t)
+}
+
+// ask creates a volume, and returns its handle. An error with another code than this is reported.
+func (s *service) ask(t *testing.T, name string, size *spec.CapacityRange, from *spec.VolumeContentSource, code codes.Code, as ...*spec.VolumeCapability) string {
+	t.Helper()
+	r, err := s.CreateVolume(t.Context(), &spec.CreateVolumeRequest{
+		Name: name, CapacityRange: size, VolumeContentSource: from, VolumeCapabilities: append(as, &spec.VolumeCapability{}),
+	})
+	if status.Code(err) != code {
+		t.Errorf("%s: %v, want %s", name, err, code)
+	}
+	return r.GetVolume().GetVolumeId()
 }
