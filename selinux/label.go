@@ -11,8 +11,9 @@ import (
 
 // Types of our own policy module (hostpath_provisioner.te).
 const (
-	DomainType = "hostpath_provisioner_t"      // of the daemon
-	PoolType   = "hostpath_provisioner_pool_t" // of a pool's own directory and of what the daemon keeps there
+	DomainType = "hostpath_provisioner_t"            // of the daemon
+	PoolType   = "hostpath_provisioner_pool_t"       // of a pool's own directory and of what the daemon keeps there
+	SocketType = "hostpath_provisioner_csi_socket_t" // of the CSI drivers' sockets
 )
 
 const (

@@ -25,7 +25,9 @@ var networkTypes = []string{"nfs_t", "cifs_t", "fusefs_t", "cephfs_t"}
 // loads it without a compiler.
 //
 // A volume keeps its type wherever it is moved: in the pool, and in staging, trash and archive.
-func PoolsModule(pools []PoolLabels) string {
+//
+// sockets are the paths of the CSI drivers' sockets, to which systemd gives their label when it makes them.
+func PoolsModule(pools []PoolLabels, sockets ...string) string {
 	var b strings.Builder
 	b.WriteString("; Written by: hostpath-provisioner relabel --module\n")
 	types, clones, network := map[string]bool{}, map[string]bool{}, false
@@ -47,6 +49,9 @@ func PoolsModule(pools []PoolLabels) string {
 	}
 	for _, t := range slices.Sorted(maps.Keys(clones)) { // optional: our own module may be of an earlier version
 		fmt.Fprintf(&b, "(optional hostpath_provisioner_clone_%s (typeattributeset hostpath_provisioner_clone_type (%s)))\n", t, t)
+	}
+	for i, path := range sockets { // optional for the same reason
+		fmt.Fprintf(&b, "(optional hostpath_provisioner_socket_%d (filecon \"%s\" socket (%s %s %s ((%s) (%s)))))\n", i, pattern(path), user, role, SocketType, level, level)
 	}
 	for _, t := range networkTypes {
 		if network {

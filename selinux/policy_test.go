@@ -21,7 +21,7 @@ func source(t *testing.T, name string) string {
 // Go and the policy call the types by the same names.
 func TestTypesOfThePolicy(t *testing.T) {
 	policy := source(t, "hostpath_provisioner.te")
-	for _, name := range []string{DomainType, PoolType} {
+	for _, name := range []string{DomainType, PoolType, SocketType} {
 		if !strings.Contains(policy, "type "+name+";") {
 			t.Errorf("the policy declares no type %s", name)
 		}
@@ -157,7 +157,7 @@ func TestScriptEntersNoPool(t *testing.T) {
 	}
 	body := script[begin : begin+strings.Index(script[begin:], "\n}")+2]
 	bin, calls := fakes(t, "restorecon")
-	cmd := exec.Command("sh", "-euc", "program=/nonesuch generator=/nonesuch looker=/nonesuch state="+root+"\n"+body+"\nrelabel_own")
+	cmd := exec.Command("sh", "-euc", "program=/nonesuch generator=/nonesuch looker=/nonesuch driver=/nonesuch state="+root+"\n"+body+"\nrelabel_own")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -195,9 +195,10 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// The daemon, which talks to the network, has no sys_admin; what looks under mount points has no network.
-func TestOnlyTheLookerHasAdmin(t *testing.T) {
-	for domain, want := range map[string]bool{"hostpath_provisioner_t": false, "hostpath_provisioner_mountpoint_t": true, "hostpath_provisioner_generator_t": false} {
+// The daemon, which talks to the network, has no sys_admin; what looks under mount points and what mounts volumes have no
+// network.
+func TestWhoHasAdmin(t *testing.T) {
+	for domain, want := range map[string]bool{"hostpath_provisioner_t": false, "hostpath_provisioner_mountpoint_t": true, "hostpath_provisioner_csi_t": true, "hostpath_provisioner_generator_t": false} {
 		got := false
 		for _, r := range rules(t, domain, "self") {
 			got = got || slices.Contains(r, "sys_admin")
@@ -206,7 +207,89 @@ func TestOnlyTheLookerHasAdmin(t *testing.T) {
 			t.Errorf("%s: sys_admin %t", domain, got)
 		}
 	}
-	if network := regexp.MustCompile(`(corenet_|tcp_socket|udp_socket|sysnet_).*mountpoint_t|mountpoint_t.*(tcp_socket|udp_socket)`).FindString(source(t, "hostpath_provisioner.te")); network != "" {
+	const admin = `provisioner_(mountpoint|csi)_t`
+	if network := regexp.MustCompile(`(corenet_|tcp_socket|udp_socket|sysnet_).*` + admin + `|` + admin + `.*(tcp_socket|udp_socket)`).FindString(source(t, "hostpath_provisioner.te")); network != "" {
 		t.Error(network)
+	}
+}
+
+// What mounts volumes reads records and no tenant's file, and writes neither.
+func TestDriverWritesNoFile(t *testing.T) {
+	const domain = "hostpath_provisioner_csi_t"
+	allowed := map[string][]string{
+		"hostpath_provisioner_pool_t": {"ioctl"}, "hostpath_provisioner_volume_type": {"getattr", "search"},
+		"hostpath_provisioner_kubelet_type": {"getattr", "search", "write", "add_name", "remove_name", "create", "rmdir", "mounton"},
+	}
+	for of, want := range allowed {
+		all := rules(t, domain, of)
+		if len(all) != 1 || !slices.Equal(all[0], want) {
+			t.Errorf("%s: %q, want %q", of, all, want)
+		}
+	}
+	for line := range strings.Lines(source(t, "hostpath_provisioner.te")) {
+		code, _, _ := strings.Cut(line, "#")
+		if strings.Contains(code, domain) && regexp.MustCompile(`(manage|write|create|rw|append|delete)_(files|dirs)_pattern|:(file|lnk_file) \{?[^;]*(write|create|append|unlink|rename|setattr)`).MatchString(code) {
+			t.Errorf("%s", line)
+		}
+	}
+}
+
+// The sockets of each driver have a label by their paths, whatever the module that is loaded knows.
+func TestSocketsLabels(t *testing.T) {
+	module := PoolsModule(nil, "/var/lib/kubelet/plugins/a.b/csi.sock", "/k/plugins_registry/a.b-reg.sock")
+	for _, want := range []string{
+		`(optional hostpath_provisioner_socket_0 (filecon "/var/lib/kubelet/plugins/a\.b/csi\.sock" socket (system_u object_r hostpath_provisioner_csi_socket_t ((s0) (s0)))))`,
+		`(optional hostpath_provisioner_socket_1 (filecon "/k/plugins_registry/a\.b-reg\.sock" socket (system_u object_r hostpath_provisioner_csi_socket_t ((s0) (s0)))))`,
+	} {
+		if !strings.Contains(module, want+"\n") {
+			t.Errorf("no %s in\n%s", want, module)
+		}
+	}
+}
+
+// On an upgrade kubelet keeps the driver: the sockets are made again only where their label, or that of the program behind them,
+// is not the policy's.
+func TestScriptKeepsTheDriver(t *testing.T) {
+	script := source(t, "selinux-module")
+	begin := strings.Index(script, "label() {")
+	end := strings.Index(script, "installed() {")
+	if begin < 0 || end < begin {
+		t.Fatal("the script has no new_driver_sockets before installed")
+	}
+	root := t.TempDir()
+	socket := root + "/csi.sock"
+	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	body := strings.ReplaceAll(script[begin:end], "/run/systemd/system", root)
+	for _, c := range []struct {
+		name, before, would string
+		restart             bool
+	}{
+		{"nothing changed", "same", "", false},
+		{"the program has another label", "other", "", true},
+		{"a socket has another label", "same", "Would relabel", true},
+	} {
+		bin, calls := fakes(t, "try")
+		for name, text := range map[string]string{
+			"stat": "echo same", "restorecon": "printf '%s' '" + c.would + "'",
+			"systemctl": `[ "$1" != show ] && exec try "$@"; echo "` + socket + ` (Stream)"; echo "/nonesuch (Stream)"`,
+		} {
+			if err := os.WriteFile(bin+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("sh", "-euc", "driver=/nonesuch\n"+body+"\ntry begin\nnew_driver_sockets "+c.before)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.name, err, out)
+		}
+		want := "try begin\n"
+		if c.restart {
+			want += "try try-restart hostpath-provisioner-csi.socket\n"
+		}
+		if got := calls(); got != want {
+			t.Errorf("%s: %q, want %q", c.name, got, want)
+		}
 	}
 }

@@ -44,25 +44,25 @@ func (p *program) relabelCommand() *cobra.Command {
 				return err
 			}
 			if module {
-				_, err := io.WriteString(p.stdout, poolsModule(cfg.Pools))
+				_, err := io.WriteString(p.stdout, poolsModule(cfg))
 				return err
 			}
 			return p.relabel(c.Context(), cfg, args[0], dryRun)
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be relabelled, and change nothing")
-	c.Flags().BoolVar(&module, "module", false, "print the policy module (CIL) that makes the labels of all pools permanent")
+	c.Flags().BoolVar(&module, "module", false, "print the policy module (CIL) that makes the labels of all pools, and of the CSI driver's sockets, permanent")
 	return c
 }
 
-func poolsModule(pools []config.Pool) string {
+func poolsModule(cfg config.Config) string {
 	var all []selinux.PoolLabels
-	for _, p := range pools {
+	for _, p := range cfg.Pools {
 		if p.SELinuxType != "" {
 			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p), Clones: p.MakesCopies()})
 		}
 	}
-	return selinux.PoolsModule(all)
+	return selinux.PoolsModule(all, csiSockets(cfg)...)
 }
 
 // noVolumeError says that the command line names neither a pool nor a volume.

@@ -18,6 +18,7 @@ import (
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
@@ -42,9 +43,8 @@ type Service struct {
 
 // New makes the sockets; nothing runs yet. Calls wait in them until Start.
 func New(o Options) (*Service, error) {
-	s := &Service{Options: o}
-	paths := []string{filepath.Join(o.Root, "plugins", o.Driver, "csi.sock"), filepath.Join(o.Root, "plugins_registry", o.Driver+"-reg.sock")}
-	for _, path := range paths {
+	sockets := []*os.File{}
+	for _, path := range paths(o.Root, o.Driver) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			return nil, err
 		}
@@ -58,14 +58,39 @@ func New(o Options) (*Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.sockets = append(s.sockets, file)
+		sockets = append(sockets, file)
 	}
-	var err error
-	if s.conn, err = grpc.NewClient("unix://"+paths[0], grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	s, err := Connect(o.Root, o.Driver)
+	if err != nil {
 		return nil, err
 	}
-	s.node = spec.NewNodeClient(s.conn)
+	s.Options, s.sockets = o, sockets
 	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
+}
+
+// Connect returns a service that another program runs. It can be called and closed, and neither started nor ended.
+func Connect(root, driver string) (*Service, error) {
+	conn, err := grpc.NewClient("unix://"+paths(root, driver)[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	return &Service{Options: Options{Root: root, Driver: driver}, conn: conn, node: spec.NewNodeClient(conn)}, nil
+}
+
+// paths are where kubelet looks for a driver: its own socket, and that of its registration.
+func paths(root, driver string) []string {
+	return []string{filepath.Join(root, "plugins", driver, "csi.sock"), filepath.Join(root, "plugins_registry", driver+"-reg.sock")}
+}
+
+// Registered asks on the other socket, as kubelet does, which driver it is and where it listens.
+func (s *Service) Registered(ctx context.Context) (name, endpoint string, err error) {
+	conn, err := grpc.NewClient("unix://"+paths(s.Root, s.Driver)[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Close()
+	info, err := registration.NewRegistrationClient(conn).GetInfo(ctx, &registration.InfoRequest{})
+	return info.GetName(), info.GetEndpoint(), err
 }
 
 // Start starts the service. It returns at once: calls wait in the socket.

@@ -68,11 +68,8 @@ func buildImage(ctx context.Context, at image) error {
 		return err
 	}
 	agent := aside.file("agent")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", agent, "./test/vm/agent")
-	build.Dir = rig.Root()
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the agent: %w\n%s", err, out)
+	if err := compile(ctx, agent, "./test/vm/agent"); err != nil {
+		return err
 	}
 	script := exec.CommandContext(ctx, filepath.Join(rig.Root(), "test/vm/image/build.sh"), string(aside), agent)
 	if out, err := script.CombinedOutput(); err != nil {
@@ -82,6 +79,17 @@ func buildImage(ctx context.Context, at image) error {
 		return fmt.Errorf("the first boot: %w", err)
 	}
 	return os.Rename(string(aside), string(at))
+}
+
+// compile builds a static program for the machine.
+func compile(ctx context.Context, out, of string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, of)
+	build.Dir = rig.Root()
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", of, err, out)
+	}
+	return nil
 }
 
 // bootOnce boots the machine and saves its state, from which later runs start in seconds.

@@ -93,8 +93,12 @@ const etc = "etc/hostpath-provisioner"
 // unpacked are the commands that unpack what load wrote.
 const unpacked = "tar -x --no-same-owner -f /dev/vdb -C / && blockdev --flushbufs /dev/vdb"
 
-// loadPackage loads the package, and what a container's image has.
-func loadPackage(o machineOptions) error {
+// loadPackage loads the package, what a container's image has, and what makes kubelet's calls.
+func (p *play) loadPackage(o machineOptions) error {
+	calls := filepath.Join(p.dir, "kubelet")
+	if err := compile(p.ctx, calls, "./test/vm/kubelet"); err != nil {
+		return err
+	}
 	files := map[string]archived{}
 	deb, err := packageFile()
 	if err != nil {
@@ -104,7 +108,7 @@ func loadPackage(o machineOptions) error {
 	if err != nil {
 		return err
 	}
-	for name, source := range map[string]string{"root/hostpath-provisioner.deb": deb, "usr/local/share/busybox": busybox} {
+	for name, source := range map[string]string{"root/hostpath-provisioner.deb": deb, "usr/local/share/busybox": busybox, kubelet[1:]: calls} {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return err
@@ -203,7 +207,7 @@ func (p *play) install() error {
 		return err
 	}
 	o.State = p.image.file("state")
-	if err := loadPackage(o); err != nil {
+	if err := p.loadPackage(o); err != nil {
 		return err
 	}
 	if err := p.boot(o); err != nil {

@@ -178,7 +178,7 @@ func (p *play) evidence() {
 	if p.machine == nil {
 		return
 	}
-	out, _, _ := p.machine.ask(p.ctx, "journalctl -u hostpath-provisioner -n 8 --no-pager -o cat; journalctl -k --no-pager -o cat -g 'avc:.*(hostpath|container)' | tail -n 6")
+	out, _, _ := p.machine.ask(p.ctx, "journalctl -u hostpath-provisioner -u hostpath-provisioner-csi -n 8 --no-pager -o cat; journalctl -k --no-pager -o cat -g 'avc:.*(hostpath|container)' | tail -n 6")
 	if out == "" {
 		out = p.machine.console()
 	}

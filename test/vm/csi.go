@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Kubelet's directory in the machine, and what calls the CSI driver's service there (test/vm/kubelet).
+const (
+	kubeletRoot = "/var/lib/kubelet"
+	kubelet     = "/usr/local/bin/kubelet-calls"
+	attempt     = "/usr/local/bin/attempt" // a script with the label of the service's program
+)
+
+// driverBefore starts the driver's sockets while the loaded policy does not know their paths yet.
+func (p *play) driverBefore() {
+	p.step("the CSI driver's sockets are there before the policy knows their paths", func() (string, error) {
+		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket"); err != nil {
+			return "", err
+		}
+		return p.expect("ls "+strings.Join(p.driverSockets(), " "), "csi.sock", "-reg.sock", "!cannot access")
+	})
+}
+
+func (p *play) driverSockets() []string {
+	return []string{path.Join(kubeletRoot, "plugins", p.namespace, "csi.sock"), path.Join(kubeletRoot, "plugins_registry", p.namespace+"-reg.sock")}
+}
+
+// call is a call of kubelet's.
+func (p *play) call(name string, args ...string) string {
+	return strings.Join(append([]string{kubelet, kubeletRoot, p.namespace, name}, args...), " ")
+}
+
+// driver is the CSI driver's service in its domain, after the page had the policy's module of the pools loaded again.
+func (p *play) driver() {
+	p.step("loading the pools again gave the CSI driver's sockets their label", func() (string, error) {
+		return p.expect("ls -Z "+strings.Join(p.driverSockets(), " "), ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[0], ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[1])
+	})
+	var claim, dir string
+	p.step("kubelet's calls start the service in its own domain", func() (_ string, err error) {
+		if claim, dir, err = p.bound("fast"); err != nil {
+			return "", err
+		}
+		if _, err := p.expect(p.call("registered"), p.namespace+" "+p.driverSockets()[0], "done"); err != nil {
+			return "", err
+		}
+		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner-csi.service)", ":hostpath_provisioner_csi_t:s0")
+	})
+	if dir == "" {
+		return
+	}
+	p.published(path.Base(dir), dir)
+	p.driverConfined(dir)
+	p.step("the volume is removed with its claim", func() (string, error) { return "", p.drop(claim) })
+}
+
+// published mounts a volume for a pod, and unmounts it, while its pool is there, and while it is not.
+func (p *play) published(pv, dir string) {
+	target := path.Join(kubeletRoot, "pods/u-1/volumes/kubernetes.io~csi", pv, "mount")
+	publish := p.call("publish", "u-1", pv, "fast", dir)
+	p.step("a volume is mounted for a pod, whose container reads and writes it", func() (string, error) {
+		if _, err := p.expect("echo data > "+dir+"/file; "+publish, "done"); err != nil {
+			return "", err
+		}
+		return p.expect("mount --bind "+target+" /mnt/volume && runcon -u system_u -r system_r -t container_t -l s0:c1,c2 "+
+			"/mnt/image/busybox sh -c 'cd /mnt/volume && cat file > copy'; umount /mnt/volume; cat "+dir+"/copy; ls -Z "+dir+"/copy", "container_file_t:s0", "data\n")
+	})
+	p.step("again, and its statistics, and unmounted", func() (string, error) {
+		for _, call := range []string{publish, p.call("stats", "u-1", pv), p.call("unpublish", "u-1", pv)} {
+			if _, err := p.expect(call, "done"); err != nil {
+				return "", err
+			}
+		}
+		return p.expect("ls -A "+path.Dir(target)+"; echo empty", "empty\n", "!mount")
+	})
+	p.step("without its pool it is refused, and unmounted", func() (string, error) {
+		if _, err := p.expect(publish, "done"); err != nil {
+			return "", err
+		}
+		if _, err := p.do("umount -l /srv/fast"); err != nil {
+			return "", err
+		}
+		defer p.do("mount /srv/fast")
+		if _, err := p.expect(p.call("unpublish", "u-1", pv), "done"); err != nil {
+			return "", err
+		}
+		return p.expect(publish, "is closed: /srv/fast is not a mount point", "!done")
+	})
+	p.step("a confined container that sees the socket may not connect", func() (string, error) {
+		if _, err := p.do("mkdir -p /mnt/kubelet/plugins_registry && cp " + kubelet + " /mnt/image/calls && chcon -R -t container_file_t /mnt/image /mnt/kubelet"); err != nil {
+			return "", err
+		}
+		const confined = "runcon -u system_u -r system_r -t container_t -l s0:c1,c2 /mnt/image/calls"
+		if _, err := p.expect(confined+" > /dev/null; echo code $?", "code 2\n"); err != nil {
+			return "", fmt.Errorf("the program does not run there: %w", err)
+		}
+		in := "mount --bind " + kubeletRoot + "/plugins_registry /mnt/kubelet/plugins_registry && " + confined + " /mnt/kubelet " + p.namespace + " registered > /dev/null; echo code $?; umount /mnt/kubelet/plugins_registry"
+		if _, err := p.expect(in, "code 1\n"); err != nil {
+			return "", err
+		}
+		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*hostpath_provisioner_csi_socket_t'", "{ write }")
+	})
+}
+
+// driverConfined tries what the service never does, with a script that has the label of its program.
+func (p *play) driverConfined(dir string) {
+	const script = `#!/bin/bash
+eval "$1" && echo "was done"
+`
+	record := "/srv/fast/.hostpath-provisioner/volumes/" + path.Base(dir) + ".json"
+	p.step("the CSI driver's domain reads records", func() (string, error) {
+		if _, err := p.do("cat > " + attempt + " <<'EOF'\n" + script + "EOF\nchmod 0755 " + attempt + " && chcon -t hostpath_provisioner_csi_exec_t " + attempt); err != nil {
+			return "", err
+		}
+		return p.expect(p.inDriver("read x < "+record), "was done")
+	})
+	for _, forbidden := range [][2]string{
+		{"read a user's home", "read x < /home/alice/secret"},
+		{"read the passwords", "read x < /etc/shadow"},
+		{"read a tenant's file", "read x < " + dir + "/file"},
+		{"write to a tenant's file", ": >> " + dir + "/file"},
+		{"make a tenant's file", ": > " + dir + "/made.$RANDOM"},
+		{"write a record", ": >> " + record},
+		{"write its configuration", ": >> /etc/hostpath-provisioner/config.toml"},
+		{"write a unit", ": > /etc/systemd/system/made.$RANDOM"},
+		{"connect to the network", "exec 3<> /dev/tcp/127.0.0.1/22"},
+	} {
+		what, command := forbidden[0], forbidden[1]
+		p.step("and may not "+what, func() (string, error) {
+			if _, err := p.expect("bash "+attempt+" '"+command+"'", "!Permission denied"); err != nil {
+				return "", fmt.Errorf("an administrator's domain may: %w", err)
+			}
+			return p.expect(p.inDriver(command), "Permission denied", "!was done")
+		})
+	}
+}
+
+// inDriver runs a command of the shell's own as a service with the label of the driver's program, and returns what it printed.
+func (p *play) inDriver(command string) string {
+	p.services++
+	return fmt.Sprintf("systemd-run -q --wait --unit=try-%d %s '%s'; journalctl --sync; journalctl -u try-%d -o cat --no-pager", p.services, attempt, command, p.services)
+}
