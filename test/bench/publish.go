@@ -48,12 +48,35 @@ func (b *bench) measurePublish(ctx context.Context) {
 		}, func() error { return errors.Join(unix.Unmount(target, 0), os.Remove(target)) })
 		service.add(b, func() error { return s.Publish(b.Soon(), "pod", of) }, func() error { return s.Unpublish(b.Soon(), "pod", pv) })
 	}
+	var first []time.Duration
+	for range serviceRestarts {
+		first = append(first, b.restart(s))
+	}
 	status, err := process.Status(s.PID())
 	b.Must(err, "reading the service's status")
 	fmt.Fprintf(b.out, "\n%s: %d volumes mounted for pods and unmounted, by turns, on loop %s in %s\n\n", casePublish, b.publishes, b.fs, b.place())
 	printMountings(b, "bind mount(2)", bare.mounts, service.mounts, "NodePublishVolume")
 	printMountings(b, "umount(2)", bare.unmounts, service.unmounts, "NodeUnpublishVolume")
+	slices.Sort(first)
+	fmt.Fprintf(b.out, "restart of the service: p50 %s, longest %s until it responds to kubelet's registration, which its sockets outlive\n",
+		quantile(first, 0.50).Round(time.Millisecond), first[len(first)-1].Round(time.Millisecond))
 	fmt.Fprintf(b.out, "the service has %d MiB\n", status["VmRSS"]>>10)
+}
+
+// serviceRestarts are how often the service is restarted. How long kubelet takes after its own restart, make test-nodes prints.
+const serviceRestarts = 20
+
+// restart returns how long the service takes from its start to its first response.
+func (b *bench) restart(s *csinode.Service) time.Duration {
+	b.Must(s.Stop(b.Soon()), "stopping the service")
+	begin := time.Now()
+	b.Must(s.Start(), "starting the service")
+	name, _, err := s.Registered(b.Soon())
+	if err == nil && name != plan.DefaultProvisioner {
+		err = fmt.Errorf("the driver is %q", name)
+	}
+	b.Must(err, "asking for the driver")
+	return time.Since(begin)
 }
 
 func (m *mountings) add(b *bench, mount, unmount func() error) {

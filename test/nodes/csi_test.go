@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -49,6 +50,7 @@ func TestCSI(t *testing.T) {
 		{"kubelet registers the driver on the sockets that are there before the service", c.register},
 		{"a pod writes to its claim by fsGroup, which the mode alone does not let it", c.write},
 		{"the service is killed beneath a running pod: nothing changes, kubelet keeps the driver", c.killed},
+		{"kubelet is restarted, and has the driver again; the service is, and responds", c.restarted},
 		{"without the daemon pods go and come, and find the data", c.withoutDaemon},
 		{"kubelet's statistics of the volume", c.statistics},
 		{"the claim grows while its pod runs", c.grows},
@@ -184,6 +186,50 @@ func (c *csiNode) killed(ctx context.Context, w *environment) {
 	if now := containerOf(w.ready(ctx, "first")); now != container {
 		w.Fatalf("pod first has another container")
 	}
+}
+
+// restarted prints how long kubelet is without the driver after its own restart, and without a response after the service's.
+func (c *csiNode) restarted(ctx context.Context, w *environment) {
+	container := containerOf(w.ready(ctx, "first"))
+	before := c.registrations(w)
+	w.must(w.a.kubelet.end(syscall.SIGTERM, 30*time.Second), "stopping kubelet")
+	begin := time.Now()
+	w.must(w.a.startKubelet(), "starting kubelet")
+	w.must(eventually(ctx, "the driver's registration", func() error {
+		if c.registrations(w) == before {
+			return fmt.Errorf("the service was not told of one")
+		}
+		return nil
+	}), "waiting for kubelet")
+	w.showf("kubelet registered the driver %s after kubelet's start", time.Since(begin).Round(time.Millisecond))
+
+	registered := c.registrations(w)
+	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	begin = time.Now()
+	c.start(w)
+	s, err := csinode.Connect(w.a.path("/var/lib/kubelet"), c.driver)
+	w.must(err, "connecting")
+	defer s.Close()
+	name, _, err := s.Registered(ctx)
+	if err != nil || name != c.driver {
+		w.Fatalf("the driver is %q, %v", name, err)
+	}
+	w.showf("the service responded %s after its start; kubelet registered it %d times more", time.Since(begin).Round(time.Millisecond), c.registrations(w)-registered)
+	w.must(eventually(ctx, "kubelet's own server", func() error {
+		_, err := w.client.CoreV1().Pods(w.namespace).GetLogs("first", &corev1.PodLogOptions{}).DoRaw(ctx)
+		return err
+	}), "waiting for kubelet")
+	if now := containerOf(w.ready(ctx, "first")); now != container {
+		w.Fatalf("pod first has another container")
+	}
+}
+
+// registrations counts how often kubelet told the service that it has the driver.
+func (c *csiNode) registrations(w *environment) int {
+	w.Helper()
+	log, err := os.ReadFile(c.service.log)
+	w.must(err, "reading the service's log")
+	return strings.Count(string(log), "kubelet has registered the driver "+c.driver)
 }
 
 func (c *csiNode) withoutDaemon(ctx context.Context, w *environment) {
