@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // Kind is a kind of work that the controllers do.
@@ -74,6 +75,9 @@ func (c *Controller) End() {
 		w.volumes.ShutDown()
 		w.purges.ShutDown()
 	}
+	if c.contents != nil {
+		c.contents.ShutDown()
+	}
 }
 
 // Memory is what a process knows of its work that is neither on the disk nor in the API, between two pieces of work. It
@@ -137,6 +141,7 @@ func (c *Controller) Remember(m Memory) {
 	c.expander = c.newExpander()
 	c.copies.remember(m.Copies)
 	c.sources.forget()
+	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.

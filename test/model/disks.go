@@ -142,7 +142,7 @@ func (c call) hostID() string {
 // call makes a call of daemon/volume.
 func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 	ctx, pv := context.Background(), ""
-	if c.cell >= 0 {
+	if c.cell != noCell {
 		pv = nameOf(c.cell)
 	}
 	switch c.name {

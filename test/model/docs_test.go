@@ -109,6 +109,9 @@ func TestInvariantsAreTold(t *testing.T) {
 	for _, i := range slices.Concat(invariants, settlements) {
 		told(i.name, i.means)
 	}
+	for _, i := range slices.Concat(snapshotInvariants, snapshotSettlements) {
+		told(i.name, i.means)
+	}
 	for _, a := range slices.Concat(accounts, settledAccounts) {
 		told(a.name, a.means)
 	}

@@ -19,6 +19,8 @@ type election struct {
 	node int
 	loss *loss // of its next request, nil if that has its response
 	hurt bool  // that request was sent
+
+	resumed bool // it called Resumed
 }
 
 // long is longer than each of the times of a lease.
@@ -29,7 +31,7 @@ func newElection(holder uint8) *election {
 	e.Elector = leadership.New(leadership.Options{
 		Pool: poolNames[sharedPool], Provisioner: plan.DefaultProvisioner, Identity: identityOf(holder), Node: nodeName(e.node),
 		Leases: e, Storage: e, Events: e, Log: slog.New(slog.DiscardHandler),
-		Clock: func() time.Duration { return 2 * long }, Resumed: func() {},
+		Clock: func() time.Duration { return 2 * long }, Resumed: func() { e.resumed = true },
 	})
 	return e
 }
@@ -122,6 +124,7 @@ type elected struct {
 	revision uint8
 	leads    bool
 	sent     bool // the request that was to be lost
+	resumed  bool
 }
 
 // elect plays a daemon's elector. lost, if it is not nil, is what becomes of its request.
@@ -137,6 +140,9 @@ func (w *worker) elect(s *state, node int, a act, lost *loss) elected {
 		w.elected[key] = r
 	}
 	d.elector, s.lease, s.revision = r.elector, r.lease, r.revision
+	if r.resumed {
+		w.recounts(s, node)
+	}
 	return r
 }
 
@@ -146,7 +152,7 @@ func (w *worker) plays(s state, node int, key electing, lost *loss) (r elected) 
 		e = newElection(key.holder)
 		w.elections[key.holder] = e
 	}
-	e.s, e.loss, e.hurt = &s, lost, false
+	e.s, e.loss, e.hurt, e.resumed = &s, lost, false, false
 	e.Remember(key.elector.as())
 	switch key.act {
 	case tend:
@@ -157,6 +163,7 @@ func (w *worker) plays(s state, node int, key electing, lost *loss) (r elected) 
 		r.leads = e.Fence(context.Background()) == nil
 	}
 	r.elector, r.lease, r.revision, r.sent = electorOf(e.Memory()), s.lease, s.revision, e.hurt
+	r.resumed = e.resumed
 	return r
 }
 

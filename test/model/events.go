@@ -59,6 +59,18 @@ var events = []event{
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
 	{"people request more of %s", slots, slotName, moreRequested, false},
 	{"people request less of %s", slots, slotName, lessRequested, false},
+	{"a snapshot is taken of %s", cells, nameOf, snapshotTaken, false},
+	{"the snapshot is deleted", 1, nil, snapshotDeleted, false},
+	{"people delete the snapshot's content", 1, nil, contentDeleted, false},
+	{"people change the policy of the snapshot's content", 1, nil, contentPolicyChanged, false},
+	{"people take the finalizer off the snapshot's content", 1, nil, contentForced, false},
+	{"the snapshot-controller deletes what is withdrawn", 1, nil, contentFollows, true},
+	{"the tombstone of %s is collected", cells, nameOf, tombCollected, false},
+	{"people keep a volume for each claim %s", slots, slotName, volumeKept(byName), false},
+	{"a volume is kept for claim %s by its UID", slots, slotName, volumeKept(byUID), false},
+	{"people delete the volume that is kept for %s", slots, slotName, keptDeleted, false},
+	{"kube-controller-manager binds claim %s to the volume that is kept for it", slots, slotName, bindsKept, true},
+	{"kube-controller-manager asks a provisioner for claim %s", slots, slotName, asksFor, true},
 }
 
 // spend takes one of what is left of a kind of event.
@@ -74,7 +86,7 @@ func claimMade(_ *worker, s *state, slot int) bool {
 	if s.api.claims[slot].exists || s.used[slot] == lives {
 		return false
 	}
-	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot], clone: s.clones && slot == 1}
+	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot], clone: s.clones && slot == 1, restore: s.snapshots && slot == 1, unasked: s.unasked}
 	s.used[slot]++
 	return true
 }
@@ -88,7 +100,7 @@ func claimDeleted(_ *worker, s *state, slot int) bool {
 // binds: the volume names the claim, by its UID (pkg/controller/volume/persistentvolume, syncUnboundClaim). What a
 // restored etcd has of one of them is made good.
 func binds(_ *worker, s *state, cell int) bool {
-	c, exists := s.api.claimOf(cell)
+	c, exists := s.api.ownClaim(cell)
 	v := &s.api.volumes[cell]
 	if !exists || !v.exists || !v.ref || c.bound && v.phase == bound || !c.bound && (v.deleting || v.phase == bound) {
 		return false
@@ -100,9 +112,9 @@ func binds(_ *worker, s *state, cell int) bool {
 	return true
 }
 
-// releases: the claim that the volume names is gone (syncVolume).
+// releases: the claim that the volume names is gone, or bound to another one (syncVolume).
 func releases(_ *worker, s *state, cell int) bool {
-	_, exists := s.api.claimOf(cell)
+	_, exists := s.api.ownClaim(cell)
 	v := &s.api.volumes[cell]
 	if exists || !v.exists || !v.ref || v.phase == released {
 		return false
@@ -205,9 +217,10 @@ func etcdSaved(w *worker, s *state, _ int) bool {
 // etcdRestored: objects have other versions than before, because the server counts on from another one. A restore takes
 // seconds, in which requests fail; work that goes on beside it waits for the disk. An Undo that does so would remove the
 // empty directory of a claim that the restored server has bound, and nothing can hinder that.
+// Before an Undo because the claim has a volume that was kept for it there is a look at the disk, which counts as that.
 func etcdRestored(w *worker, s *state, _ int) bool {
 	for node := range s.daemons {
-		if at := w.tree.place(s.daemons[node].task); at != nil && (at.asks.kind != onDisk || at.asks.disk.name == "Undo") {
+		if at := w.tree.place(s.daemons[node].task); at != nil && (at.asks.kind != onDisk || at.asks.disk.name == "Undo" || s.unasked) {
 			return false
 		}
 	}
@@ -221,6 +234,7 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 		s.api.volumes[cell].version = next(was.volumes[cell].version)
 	}
 	s.api.sizesRestored(&was)
+	s.api.snapshot.version = next(was.snapshot.version)
 	s.saved, s.lease, s.revision, s.backup = 0, s.backup, s.backup.version, lease{}
 	return true
 }

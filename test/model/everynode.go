@@ -125,7 +125,7 @@ func (s *state) making(on onFile, cell int) bool {
 // so, also one that was not written, or that there never was an object.
 func (s *state) unwanted(on onFile, cell int) bool {
 	if s.poolOf(cell) == everyPool {
-		return on.unnoted && on.data == "" || s.off[cell] || s.api.tombs[cell] == tomb{exists: true}
+		return on.unnoted && on.data == "" || s.off[cell] && !s.collected[cell] || s.api.tombs[cell] == tomb{exists: true}
 	}
 	return on.data == "" || s.off[cell] && s.consent[0][cell]
 }

@@ -187,7 +187,7 @@ func (f files) promised(pv string, at record.Place) (sum uint8) {
 
 // total notes what the pool keeps for all its volumes.
 func (m *image) total() {
-	all := uint8(0)
+	all := m.snapshot.promised
 	for _, c := range m.cells {
 		all += c.promised
 	}
@@ -209,8 +209,8 @@ func sizeKept(s *state, on onFile, cell int) string {
 	case !exists || !c.bound || !v.exists || v.phase != bound || on.place != inPool:
 	case c.has > v.size:
 		return "its claim has more than its volume object says"
-	case v.size > on.size:
-		return "its volume object says more than its record"
+	case s.poolOf(cell) != sharedPool: // of that see recordKeepsUp
+		return sizeInRecordKept(s, on, cell)
 	}
 	return ""
 }

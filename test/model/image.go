@@ -51,8 +51,9 @@ func (f files) text() string {
 
 // image is what the invariants ask of the files.
 type image struct {
-	files files
-	cells [cells]onFile
+	files    files
+	cells    [cells]onFile
+	snapshot onFile
 }
 
 // onFile is what the pool has of one cell.
@@ -87,32 +88,38 @@ var places = []struct {
 func parseImage(f files) *image {
 	m := &image{files: f}
 	for cell := range cells {
-		c, pv := &m.cells[cell], nameOf(cell)
-		c.place, c.alone = record.Nowhere, f["people/data"] == byPeople
-		for _, at := range places {
-			path := strings.Replace(at.path, "PV", pv, 1)
-			switch {
-			case f[path] != "/":
-			case f[path+"/data"] == byPeople:
-				c.people = true
-			default:
-				c.twice = c.place != record.Nowhere
-				c.place, c.data = at.place, f[path+"/data"]
-			}
-		}
-		text, recorded := f[own+"/volumes/"+pv+".json"]
-		for path := range f {
-			begun, is := strings.CutPrefix(path, own+"/volumes/"+pv+".json.")
-			c.begun = c.begun || is && strings.HasSuffix(begun, "new")
-		}
-		_, c.archived = f[own+"/archive/"+pv+".json"]
-		c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
-		c.origin, c.half = f.origin(pv)
-		c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
-		c.unnoted = strings.Contains(text, `"unpublished": true`)
+		m.cells[cell] = f.parse(nameOf(cell))
 	}
+	m.snapshot = f.parse(snapshotHandle)
 	m.total()
 	return m
+}
+
+// parse is what there is of a volume, or of the snapshot.
+func (f files) parse(pv string) (c onFile) {
+	c.place, c.alone = record.Nowhere, f["people/data"] == byPeople
+	for _, at := range places {
+		path := strings.Replace(at.path, "PV", pv, 1)
+		switch {
+		case f[path] != "/":
+		case f[path+"/data"] == byPeople:
+			c.people = true
+		default:
+			c.twice = c.place != record.Nowhere
+			c.place, c.data = at.place, f[path+"/data"]
+		}
+	}
+	text, recorded := f[own+"/volumes/"+pv+".json"]
+	for path := range f {
+		begun, is := strings.CutPrefix(path, own+"/volumes/"+pv+".json.")
+		c.begun = c.begun || is && strings.HasSuffix(begun, "new")
+	}
+	_, c.archived = f[own+"/archive/"+pv+".json"]
+	c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
+	c.origin, c.half = f.origin(pv)
+	c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
+	c.unnoted = strings.Contains(text, `"unpublished": true`)
+	return c
 }
 
 // workshop is a real directory in which calls are made. One worker of the model has it.

@@ -18,6 +18,8 @@ var invariants = []invariant{
 	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
 	{"OwnData", "what is in a volume was written by a pod of its claim, or of the claim that it was copied from", ownData},
 	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
+	{"RestoredWhole", "a claim that was made from a snapshot has the data of that", restoredWhole},
+	{"KeptFirst", "nothing is made for a claim that no provisioner was asked for and for which a volume was kept when the work on it began", keptFirst},
 	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
 }
 
@@ -54,8 +56,8 @@ func oneWorker(s *state, _ onFile, cell int) string {
 	return ""
 }
 
-func ownData(_ *state, on onFile, cell int) string {
-	if on.data != "" && on.data != uidOf(cell) && on.data != on.origin {
+func ownData(s *state, on onFile, cell int) string {
+	if on.data != "" && on.data != uidOf(cell) && on.data != on.origin && !(on.origin == snapshotUID && on.data == uidOf(int(s.api.snapshot.of))) {
 		return "it has data of " + on.data
 	}
 	return ""
@@ -78,6 +80,9 @@ func (w *worker) broken(s *state) string {
 				}
 			}
 		}
+	}
+	if wrong := w.ofSnapshots(s, snapshotInvariants); wrong != "" {
+		return wrong
 	}
 	return w.overdrawn(s, accounts)
 }

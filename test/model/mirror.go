@@ -25,7 +25,9 @@ func (w *worker) canonical(s *state) uint64 {
 }
 
 // symmetric reports whether the two names are of claims in the same pool, and there are claims of both.
-func (s *state) symmetric() bool { return s.names == slots && s.in[0] == s.in[1] && !s.clones }
+func (s *state) symmetric() bool {
+	return s.names == slots && s.in[0] == s.in[1] && !s.clones && !s.snapshots
+}
 
 func mirrorCell(cell int) int {
 	if cell < 0 {
@@ -53,7 +55,7 @@ func (w *worker) mirror(s state) state {
 	s.api = s.api.mirror()
 	s.saved = w.mirrorEtcd(s.saved)
 	s.used[0], s.used[1] = s.used[1], s.used[0]
-	s.off, s.kept = swapped(s.off), swapped(s.kept)
+	s.off, s.kept, s.collected = swapped(s.off), swapped(s.kept), swapped(s.collected)
 	for store, id := range s.disks {
 		s.disks[store] = w.mirrorImage(id)
 	}
@@ -61,6 +63,7 @@ func (w *worker) mirror(s state) state {
 		s.wrote[node], s.consent[node] = swapped(s.wrote[node]), swapped(s.consent[node])
 		d := &s.daemons[node]
 		d.memory, d.task, d.cache, d.run = w.mirrorMemory(d.memory), w.mirrorPlace(d.task), w.mirrorEtcd(d.cache), w.mirrorRun(d.run)
+		d.barred = d.barred>>1&1 | d.barred&1<<1
 		d.beside = w.mirrorMemory(d.beside)
 		d.stays, d.going = mirrorCells(d.stays), mirrorCells(d.going)
 	}
@@ -70,6 +73,7 @@ func (w *worker) mirror(s state) state {
 func (e etcd) mirror() etcd {
 	e.claims[0], e.claims[1] = e.claims[1], e.claims[0]
 	e.volumes, e.tombs = swapped(e.volumes), swapped(e.tombs)
+	e.kept[0], e.kept[1] = e.kept[1], e.kept[0]
 	return e
 }
 

@@ -56,6 +56,7 @@ type job struct {
 func (w *worker) begin(s *state, node int, j job) {
 	d := &s.daemons[node]
 	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], role: d.roleIn(j.pool)}
+	d.barred = w.bars(s, node)
 	w.advance(s, node, w.tree.begin(r, w.product))
 }
 
@@ -79,7 +80,7 @@ func (w *worker) advance(s *state, node int, at *place) {
 		d.task = at.id
 		return
 	}
-	d.task, d.memory, d.fenced, d.going, d.elsewhere = 0, at.memory, false, 0, at.elsewhere
+	d.task, d.memory, d.fenced, d.going, d.barred, d.snapshotGoes, d.elsewhere = 0, at.memory, false, 0, 0, false, at.elsewhere
 	w.idle(s)
 }
 
@@ -107,6 +108,8 @@ func (w *worker) local(s *state, node int, o op) response {
 		return response{claim: view.claims[o.at]}
 	case cachedVolume:
 		return response{volume: view.volumes[o.at]}
+	case cachedContent:
+		return response{content: view.snapshot}
 	case cachedCluster:
 		return response{yes: s.other}
 	default:
@@ -131,7 +134,10 @@ func (w *worker) goOnWith(s *state, node int, at *place, r response) {
 
 // serve does what a step of a daemon asks for.
 func (w *worker) serve(s *state, node int, o op) response {
+	s.hastens(node, o)
 	switch o.kind {
+	case fewVolumes:
+		return w.few(s)
 	case onDisk:
 		pool := int(o.disk.pool)
 		store := storeOf(pool, node)
@@ -157,6 +163,7 @@ func (w *worker) serve(s *state, node int, o op) response {
 	r := s.api.serve(o)
 	w.letGo(s, &before, node)
 	s.decides(node, o, r)
+	s.withdraws(node, o, r)
 	return r
 }
 
@@ -178,13 +185,16 @@ func (w *worker) calls(s *state, node int, c call) *outcome {
 }
 
 // put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and one that was put back is to
-// stay. One that was empty and had neither object nor claim may go.
+// stay. One that was empty and had neither object nor claim, or whose claim was bound to another one, may go.
 func (w *worker) put(s *state, store int, id uint32) {
 	if id == s.disks[store] {
 		return
 	}
 	was, node := w.image(s, store), max(0, store-everyPool)
 	s.disks[store] = id
+	if s.snapshots && store == nodePool {
+		s.takes(was.snapshot, w.image(s, store).snapshot, s.daemons[node].snapshotGoes)
+	}
 	for cell, now := range w.image(s, store).cells {
 		consent := &s.consent[node][cell]
 		switch before := was.cells[cell]; {
@@ -193,8 +203,8 @@ func (w *worker) put(s *state, store int, id uint32) {
 		case before.place != inPool && before.place != emptying && now.place == inPool:
 			s.off[cell], *consent = false, false
 		case before.place == inPool && now.place == nowhere && before.data == "":
-			_, claimed := s.api.claimOf(cell)
-			*consent = *consent || !claimed && !s.api.volumes[cell].exists
+			c, claimed := s.api.claimOf(cell)
+			*consent = *consent || !claimed && !s.api.volumes[cell].exists || claimed && c.elsewhere
 		case store >= everyPool && before.whole() && !now.whole():
 			*consent = s.daemons[node].going>>cell&1 == 1
 		}

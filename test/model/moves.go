@@ -96,6 +96,9 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 			do(job{controller.WorkPurge, pool, cell}, "takes up the purge of %s")
 		}
 	}
+	if s.snapshots && node == 0 {
+		w.snapshotJobs(s, node, &view, do)
+	}
 	for pool := range pools {
 		if (s.disks[storeOf(pool, node)] != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
 			do(job{controller.WorkRecords, pool, -1}, recordsWords(pool))
@@ -114,7 +117,8 @@ func recordsWords(pool int) string {
 // claimsWork: the watch has the claim, or the daemon has not ended with one that went.
 func (w *worker) claimsWork(s *state, node int, view *etcd, cell int) bool {
 	if c, exists := view.claimOf(cell); exists {
-		return !c.bound || c.asks > c.has
+		unpublished := w.tree.memories.value(s.daemons[node].memory).Unpublished[uidOf(cell)] != ""
+		return !c.bound || c.asks > c.has || c.elsewhere && unpublished
 	}
 	m := w.tree.memories.value(s.daemons[node].memory)
 	return m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0

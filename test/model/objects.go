@@ -50,12 +50,22 @@ func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
 			Resources: corev1.VolumeResourceRequirements{Requests: c.asks.list()},
 		},
 	}
+	if c.unasked {
+		made.ResourceVersion = "0"
+		delete(made.Annotations, plan.StorageProvisioner)
+	}
 	if c.clone {
 		made.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
+	}
+	if c.restore {
+		made.Spec.DataSource = dataSource()
 	}
 	if c.bound {
 		made.ResourceVersion, made.Spec.VolumeName = fmt.Sprint(2+c.version), nameOf(cellOf(slot, c))
 		made.Status = c.status()
+	}
+	if c.elsewhere {
+		made.Spec.VolumeName = keptName(slot)
 	}
 	return made
 }
@@ -142,7 +152,7 @@ func nodeObject(name string) *corev1.Node {
 func pool(n int, archive bool) plan.Pool {
 	p := plan.Pool{
 		Name: poolNames[n], Path: pathOf(n), Scope: scopes[n], Source: plan.SourceHostPath, Mode: 0o700, OnDelete: plan.OnDeleteDelete,
-		Quota: plan.QuotaOff, Clones: plan.ClonesCopy, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
+		Quota: plan.QuotaOff, Clones: plan.ClonesCopy, Snapshots: plan.SnapshotsCopy, Directory: func(pv, _, _ string) (string, error) { return pv, nil },
 	}
 	if archive {
 		p.OnDelete = plan.OnDeleteArchive

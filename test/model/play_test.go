@@ -48,14 +48,32 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"five seconds pass%s":                                    func(*stage, state, int) error { <-time.After(5 * time.Second); return nil },
 }
 
+// atOnce: TestKeptBinds (test/e2e) has an order of it.
+const atOnce = "kube-controller-manager binds or asks by itself, at once"
+
+// noSnapshots: TestSnapshots (test/e2e) has the orders of snapshots.
+const noSnapshots = "the stage's API server has no such objects"
+
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
-	"the API server writes more than before it was restored": "only the lease of a shared pool tells it",
-	"a pod on the other node writes to %s":                   "one node is played",
-	"node %s goes":                                           "one daemon is played, and its node stays",
-	"node %s is back":                                        "one daemon is played, and its node stays",
-	"the API server is another cluster's":                    "a second API server would be needed",
-	"the API server is the pools' own again":                 "a second API server would be needed",
+	"the API server writes more than before it was restored":                   "only the lease of a shared pool tells it",
+	"a pod on the other node writes to %s":                                     "one node is played",
+	"a snapshot is taken of %s":                                                noSnapshots,
+	"the snapshot is deleted":                                                  noSnapshots,
+	"people delete the snapshot's content":                                     noSnapshots,
+	"people change the policy of the snapshot's content":                       noSnapshots,
+	"people take the finalizer off the snapshot's content":                     noSnapshots,
+	"the snapshot-controller deletes what is withdrawn":                        noSnapshots,
+	"the tombstone of %s is collected":                                         "one node is played",
+	"people keep a volume for each claim %s":                                   atOnce,
+	"a volume is kept for claim %s by its UID":                                 atOnce,
+	"people delete the volume that is kept for %s":                             atOnce,
+	"kube-controller-manager binds claim %s to the volume that is kept for it": atOnce,
+	"kube-controller-manager asks a provisioner for claim %s":                  atOnce,
+	"node %s goes":                           "one daemon is played, and its node stays",
+	"node %s is back":                        "one daemon is played, and its node stays",
+	"the API server is another cluster's":    "a second API server would be needed",
+	"the API server is the pools' own again": "a second API server would be needed",
 }
 
 // byItself is what the real kube-controller-manager has done already, or does.

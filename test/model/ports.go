@@ -43,7 +43,7 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 			return nil, false
 		}
 		object := claimObject(slot, a.claim)
-		return object, l.self.KeepClaim(object) || a.claim.in != nodePool && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object)
+		return object, l.self.KeepClaim(object) || a.claim.in != nodePool && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object) || l.self.KeepGrowingOfAll(object, a.claim.in != nodePool)
 	}
 	return nil, false
 }
@@ -149,6 +149,7 @@ func (s server) EachVolume(_ context.Context, visit func(*corev1.PersistentVolum
 			visit(volumeObject(cell, v))
 		}
 	}
+	s.visitKept(a.etcd, visit)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (p *product) controller(of setting) *controller.Controller {
 	defer func() { p.begins = false }()
 	c := controller.New(controller.Options{
 		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
-		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Events: mute{}, Metrics: mute{},
+		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Events: mute{}, Metrics: mute{},
 		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
 	})
 	if !c.Begin(context.Background()) {
@@ -109,6 +109,8 @@ func work(r root) controller.Work {
 		w.Namespace, w.Name, w.UID = namespace, slotName(r.cell/lives), uidOf(r.cell)
 	case controller.WorkVolume, controller.WorkPurge:
 		w.Name = nameOf(r.cell)
+	case controller.WorkContent:
+		w.Name, w.UID = contentName, contentName
 	}
 	return w
 }

@@ -8,6 +8,12 @@ func (e *etcd) serve(o op) response {
 		return response{claim: e.claims[o.at]}
 	case getVolume:
 		return response{volume: e.volumes[o.at]}
+	case getContent, getSnapshot:
+		return response{content: e.snapshot}
+	case writeContent:
+		return e.patchContent(o.content)
+	case releaseContent:
+		return e.releaseContent(o.content)
 	case createVolume:
 		return response{volume: e.create(o.at, o.with)}
 	case releaseVolume:

@@ -12,6 +12,7 @@ var settlements = []invariant{
 	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
 	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
 	{"GrowthSettles", "a claim that requests more than it has gets it, or is told that the pool has no room", growthSettles},
+	{"RecordKeepsUp", "the record of a volume in a shared pool has what its object says", recordKeepsUp},
 	{"NothingLeft", "nothing is half made, nor half removed but what Retain keeps, and a record without an object is one of data that is kept", nothingLeft},
 }
 
@@ -22,7 +23,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 	}
 	v := s.api.volumes[cell]
 	switch {
-	case c.clone && !s.cloneable():
+	case c.clone && !s.cloneable(), c.restore && !s.restorable():
 	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool:
@@ -40,7 +41,10 @@ func keptInPlace(s *state, on onFile, cell int) string {
 
 func objectGoes(s *state, on onFile, cell int) string {
 	v := s.api.volumes[cell]
-	_, claimed := s.api.claimOf(cell)
+	_, claimed := s.api.ownClaim(cell)
+	if s.keepsData(on, cell) {
+		return ""
+	}
 	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) && !on.people { // of which it is told
 		return "the object stays"
 	}
@@ -49,7 +53,7 @@ func objectGoes(s *state, on onFile, cell int) string {
 
 func nothingLeft(s *state, on onFile, cell int) string {
 	v := s.api.volumes[cell]
-	c, claimed := s.api.claimOf(cell)
+	c, claimed := s.api.ownClaim(cell)
 	switch {
 	case on.begun, on.place == inStaging:
 		return "something is half made"
@@ -163,6 +167,9 @@ func (w *worker) unsettled(s *state) string {
 				}
 			}
 		}
+	}
+	if wrong := w.ofSnapshots(s, snapshotSettlements); wrong != "" {
+		return wrong
 	}
 	return w.overdrawn(s, settledAccounts)
 }

@@ -34,11 +34,14 @@ const (
 
 // claim is a claim object.
 type claim struct {
-	exists bool
-	bound  bool
-	in     uint8 // the pool that its class leads to
-	life   uint8 // which of those of its name
-	clone  bool  // of the claim with the first name
+	exists  bool
+	bound   bool
+	in      uint8 // the pool that its class leads to
+	life    uint8 // which of those of its name
+	clone   bool  // of the claim with the first name
+	restore bool  // from the snapshot
+	// unasked: kube-controller-manager has asked no provisioner for it. elsewhere: it is bound to a volume that was kept for it.
+	unasked, elsewhere bool
 	growth
 }
 
@@ -59,9 +62,11 @@ type object struct {
 
 // etcd is what the API server has.
 type etcd struct {
-	claims  [slots]claim
-	volumes [cells]object
-	tombs   [cells]tomb
+	claims   [slots]claim
+	volumes  [cells]object
+	tombs    [cells]tomb
+	snapshot content
+	kept     [slots]kept // volumes of others, for the claims of each name
 }
 
 // setting is what a process is started with.
@@ -78,21 +83,23 @@ type setting struct {
 // daemon is one process, and what it knows.
 type daemon struct {
 	setting
-	exists  bool // the world has its node
-	off     bool // and that is gone
-	boot    uint8
-	up      bool
-	open    [pools]bool // the pools' gates
-	memory  uint32      // what it knows of its work (tree.memories)
-	task    uint32      // the place in the tree of its work, 0 for none
-	cache   uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
-	run     uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
-	stays   uint8       // of which cells the watch brought that the volume is to stay, while it works
-	fenced  bool        // in that work the API server said that it leads
-	going   uint8       // cells of scope every-node of which it said in that work that their data is to go
-	elector elector
-	beside  uint32 // what it knows since another worker of it worked beside its work (tree.memories), 0: none did
-	held    bool   // another worker works just now
+	exists       bool // the world has its node
+	off          bool // and that is gone
+	boot         uint8
+	up           bool
+	open         [pools]bool // the pools' gates
+	memory       uint32      // what it knows of its work (tree.memories)
+	task         uint32      // the place in the tree of its work, 0 for none
+	cache        uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	run          uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
+	stays        uint8       // of which cells the watch brought that the volume is to stay, while it works
+	fenced       bool        // in that work the API server said that it leads
+	going        uint8       // cells of scope every-node of which it said in that work that their data is to go
+	elector      elector
+	beside       uint32 // what it knows since another worker of it worked beside its work (tree.memories), 0: none did
+	held         bool   // another worker works just now
+	snapshotGoes bool   // the API server said in its work that the snapshot's data is to go
+	barred       uint8  // names for whose claims it may make nothing in its work, as long as a volume is kept for them
 }
 
 // state is the whole world at one moment.
@@ -107,45 +114,55 @@ type state struct {
 	lease   lease
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
-	revision uint8
-	clones   bool               // claims with the second name are clones of those with the first one
-	rogue    bool               // a directory in the shared pool was moved or removed by work for which no lease was confirmed
-	last     uint8              // the node whose daemon moved last, while one is in the middle of its work
-	names    uint8              // that claims have in this world
-	in       [slots]uint8       // the pool that the class of a name's claims leads to
-	used     [slots]uint8       // how many claims of each name there were
-	wrote    [nodes][cells]bool // a pod wrote to the volume, on this node if each has a directory of it
-	off      [cells]bool        // the daemon took its finalizer off the object, with policy Delete and without its claim
-	consent  [nodes][cells]bool // and then the object was deleted; of scope every-node as decides has it
-	kept     [cells]bool        // of scope every-node: the finalizer went with policy Retain
-	left     [budgets]uint8
+	revision     uint8
+	clones       bool               // claims with the second name are clones of those with the first one
+	rogue        bool               // a directory in the shared pool was moved or removed by work for which no lease was confirmed
+	unasked      bool               // claims are made for which no provisioner was asked yet
+	collected    [cells]bool        // the tombstone went, as it was old
+	hasty        bool               // a directory was made for such a claim while a volume was kept for it
+	snapshots    bool               // claims with the second name are made from the snapshot
+	whole        bool               // the snapshot was whole
+	snapshotGoes bool               // and it went, as its content said
+	last         uint8              // the node whose daemon moved last, while one is in the middle of its work
+	names        uint8              // that claims have in this world
+	in           [slots]uint8       // the pool that the class of a name's claims leads to
+	used         [slots]uint8       // how many claims of each name there were
+	wrote        [nodes][cells]bool // a pod wrote to the volume, on this node if each has a directory of it
+	off          [cells]bool        // the daemon took its finalizer off the object, with policy Delete and without its claim
+	consent      [nodes][cells]bool // and then the object was deleted; of scope every-node as decides has it
+	kept         [cells]bool        // of scope every-node: the finalizer went with policy Retain
+	left         [budgets]uint8
 }
 
 // budget bounds how often an event happens, so that the world is finite.
 type budget uint8
 
 const (
-	kills      budget = iota // of the daemon, anywhere
-	restores                 // of etcd
-	policies                 // changes of a volume's policy
-	deletions                // of a volume object by people
-	forced                   // finalizers taken off by people
-	unbinding                // a claim taken out of a volume object by people
-	breaks                   // of the watches
-	losses                   // requests whose response is lost, or that fail
-	unmounts                 // of the pool
-	configs                  // changes of on_delete
-	elections                // terms of the shared pool's lease that begin
-	standbys                 // pieces of work that a daemon begins in the shared pool while it does not lead
-	switches                 // from a daemon in the middle of its work to the other one
-	stops                    // of a daemon in a call to the shared pool
-	departures               // of nodes, which may come back
-	patterns                 // changes of the directories' pattern
-	renames                  // changes of the provisioner's name
-	clusters                 // that the API server is another cluster's
-	sizes                    // changes of what a claim requests
-	strangers                // directories that people make under a volume's name while the daemon makes it
-	workers                  // pieces of work that another worker of a daemon does beside one
+	kills          budget = iota // of the daemon, anywhere
+	restores                     // of etcd
+	policies                     // changes of a volume's policy
+	deletions                    // of a volume object by people
+	forced                       // finalizers taken off by people
+	unbinding                    // a claim taken out of a volume object by people
+	breaks                       // of the watches
+	losses                       // requests whose response is lost, or that fail
+	unmounts                     // of the pool
+	configs                      // changes of on_delete
+	elections                    // terms of the shared pool's lease that begin
+	standbys                     // pieces of work that a daemon begins in the shared pool while it does not lead
+	switches                     // from a daemon in the middle of its work to the other one
+	stops                        // of a daemon in a call to the shared pool
+	departures                   // of nodes, which may come back
+	patterns                     // changes of the directories' pattern
+	renames                      // changes of the provisioner's name
+	clusters                     // that the API server is another cluster's
+	sizes                        // changes of what a claim requests
+	strangers                    // directories that people make under a volume's name while the daemon makes it
+	workers                      // pieces of work that another worker of a daemon does beside one
+	snapshotsTaken               // snapshots that people make
+	snapshotEnds                 // what they do to end it
+	collections                  // of tombstones that are old
+	keeps                        // volumes that are kept for a claim, and deletions of these
 	budgets
 )
 
@@ -187,7 +204,14 @@ func poolName(pool int) string {
 func nodeName(node int) string { return fmt.Sprintf("n%d", node) }
 func slotName(slot int) string { return fmt.Sprintf("c%d", slot) }
 func uidOf(cell int) string    { return fmt.Sprintf("c%d-%d", cell/lives, cell%lives) }
-func nameOf(cell int) string   { return "pvc-" + uidOf(cell) }
+
+// nameOf is the name of a cell's volume, or of the snapshot.
+func nameOf(cell int) string {
+	if cell == snapshotCell {
+		return snapshotHandle
+	}
+	return "pvc-" + uidOf(cell)
+}
 
 // numberOf is the cell with this name of a volume, -1 for none.
 func numberOf(pv string) int {
@@ -195,6 +219,9 @@ func numberOf(pv string) int {
 		if nameOf(cell) == pv {
 			return cell
 		}
+	}
+	if pv == snapshotHandle {
+		return snapshotCell
 	}
 	return -1
 }
@@ -235,6 +262,7 @@ func (s *state) settled() {
 }
 
 func (e etcd) unversioned() etcd {
+	e.snapshot.version = 0
 	for i := range e.claims {
 		e.claims[i].version = 0
 		if !e.claims[i].exists {

@@ -4,23 +4,25 @@ import "slices"
 
 // world is what may happen in one exploration, and how often.
 type world struct {
-	name    string
-	left    [budgets]uint8
-	claims  int // of each name
-	names   int
-	archive bool     // on_delete, when it begins
-	shared  int      // how many of the names are of claims in the shared pool, which two nodes have then
-	every   int      // how many of the others are of claims in the pool of scope every-node, which two nodes have then
-	people  bool     // there is a directory of people under a volume's name
-	room    uint8    // how many units each pool can promise, 0: any number
-	opening []string // what happened before it is explored
-	clones  bool     // claims with the second name are clones of those with the first one
-	steady  bool     // no call to the disk fails
+	name      string
+	left      [budgets]uint8
+	claims    int // of each name
+	names     int
+	archive   bool     // on_delete, when it begins
+	shared    int      // how many of the names are of claims in the shared pool, which two nodes have then
+	every     int      // how many of the others are of claims in the pool of scope every-node, which two nodes have then
+	people    bool     // there is a directory of people under a volume's name
+	room      uint8    // how many units each pool can promise, 0: any number
+	opening   []string // what happened before it is explored
+	clones    bool     // claims with the second name are clones of those with the first one
+	steady    bool     // no call to the disk fails
+	unasked   bool     // the daemon does not wait until a provisioner is asked for
+	snapshots bool     // claims with the second name are made from a snapshot of the first one's volume
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
-	s := state{left: w.left, names: uint8(w.names), clones: w.clones}
+	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots}
 	s.mounted[0][nodePool] = true
 	for node := range s.daemons {
 		d := &s.daemons[node]
@@ -50,7 +52,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, cloned, twoNodes, everyNode, largest)
+var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, twoNodes, sharedGrowing, everyNode, forgotten, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+)
+
+// There is one snapshot: a VolumeSnapshot with its VolumeSnapshotContent, of the volume of a claim with the first name. Claims with the
+// second name can be made from it. The snapshot-controller's part is in snapshot_events.go.
+
+// snapshotCell stands for the snapshot where a cell stands for a volume.
+const snapshotCell = -2
+
+const (
+	snapshotUID    = "s-0"
+	snapshotName   = "s"
+	contentName    = "snapcontent-" + snapshotUID
+	snapshotHandle = snapshotapi.HandlePrefix + snapshotUID
+	snapshotClass  = "snapshots"
+)
+
+// content is the snapshot as the API server has it: what is not of the VolumeSnapshot is of its content.
+type content struct {
+	asked     bool // there is a VolumeSnapshot
+	withdrawn bool // which is being deleted
+	exists    bool
+	of        uint8 // the cell of its volume
+	retain    bool
+	deleting  bool
+	going     bool // its VolumeSnapshot is being deleted (snapshotapi.BeingDeleted)
+	finalizer bool
+	taken     bool // it has the node's name
+	told      bool // its status says why there is no snapshot
+	handle    bool // its status has the handle
+	ready     bool
+	version   uint8
+}
+
+// as is the content as the product has it, nil for none.
+func (c content) as() *snapshotapi.Content {
+	if !c.exists {
+		return nil
+	}
+	volume, handle, class, ready := nameOf(int(c.of)), snapshotHandle, snapshotClass, c.ready
+	made := &snapshotapi.Content{ObjectMeta: metav1.ObjectMeta{Name: contentName, UID: types.UID(contentName), ResourceVersion: fmt.Sprint(1 + c.version), Annotations: map[string]string{}}}
+	made.Spec = snapshotapi.ContentSpec{
+		SnapshotRef: snapshotapi.SnapshotRef{Namespace: namespace, Name: snapshotName, UID: snapshotUID}, DeletionPolicy: snapshotapi.PolicyDelete,
+		Driver: plan.DefaultProvisioner, Class: &class, Source: snapshotapi.ContentSource{VolumeHandle: &volume},
+	}
+	if c.retain {
+		made.Spec.DeletionPolicy = snapshotapi.PolicyRetain
+	}
+	if c.deleting {
+		made.DeletionTimestamp = &metav1.Time{}
+	}
+	if c.going {
+		made.Annotations[snapshotapi.BeingDeleted] = "yes"
+	}
+	if c.taken {
+		made.Annotations[plan.NodeLabel] = nodeName(chosen)
+	}
+	if c.finalizer {
+		made.Finalizers = []string{snapshotapi.Finalizer}
+	}
+	if c.handle || c.told {
+		made.Status = &snapshotapi.ContentStatus{ReadyToUse: &ready}
+	}
+	if c.handle {
+		made.Status.SnapshotHandle = &handle
+	}
+	return made
+}
+
+// contentOf is what the world keeps of a content that the product gives back. The volume's cell and the VolumeSnapshot are the server's.
+func contentOf(of *snapshotapi.Content) content {
+	c := content{exists: true, retain: of.Spec.DeletionPolicy != snapshotapi.PolicyDelete, deleting: of.DeletionTimestamp != nil, ready: of.Ready()}
+	_, c.going = of.Annotations[snapshotapi.BeingDeleted]
+	c.taken, c.finalizer = plan.NodeOfContent(of) != "", len(of.Finalizers) > 0
+	c.told, c.handle = of.Status != nil, of.Status != nil && of.Status.SnapshotHandle != nil
+	fmt.Sscan(of.ResourceVersion, &c.version)
+	c.version--
+	return c
+}
+
+// snapshotObject is the VolumeSnapshot, nil for none.
+func (c content) snapshotObject() *snapshotapi.Snapshot {
+	if !c.asked {
+		return nil
+	}
+	name, ready := contentName, c.ready
+	made := &snapshotapi.Snapshot{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: snapshotName, UID: snapshotUID}}
+	if made.Status = (&snapshotapi.SnapshotStatus{ReadyToUse: &ready}); c.exists {
+		made.Status.BoundContent = &name
+	}
+	if c.withdrawn {
+		made.DeletionTimestamp = &metav1.Time{}
+	}
+	return made
+}
+
+// contents are the contents that the watch brought.
+type contents struct{ p *product }
+
+// Get is part of controller.Lister.
+func (l contents) Get(name string) (*snapshotapi.Content, bool) {
+	if l.p.begins {
+		return nil, false
+	}
+	a, _ := l.p.ask(op{kind: cachedContent})
+	return a.content.as(), name == contentName && a.content.exists
+}
+
+// List is part of controller.Lister.
+func (l contents) List() (all []*snapshotapi.Content) {
+	if one, is := l.Get(contentName); is {
+		all = append(all, one)
+	}
+	return all
+}
+
+// Watched is part of controller.WatchedLister.
+func (l contents) Watched() bool { return claims{p: l.p}.Watched() }
+
+// snapshots is the API server's part of the group snapshot.storage.k8s.io.
+type snapshots struct{ server }
+
+// asks is server.ask with a conflict of a content.
+func (s snapshots) asks(o op) (response, error) {
+	a, err := s.ask(o)
+	if apierrors.IsConflict(err) {
+		err = apierrors.NewConflict(schema.GroupResource{Group: snapshotapi.GroupVersion.Group, Resource: "volumesnapshotcontents"}, contentName, err)
+	}
+	return a, err
+}
+
+// GetContent is part of controller.Snapshots, as are the following.
+func (s snapshots) GetContent(context.Context, string) (*snapshotapi.Content, error) {
+	a, err := s.asks(op{kind: getContent})
+	return a.content.as(), err
+}
+
+func (s snapshots) GetSnapshot(context.Context, string, string) (*snapshotapi.Snapshot, error) {
+	a, err := s.asks(op{kind: getSnapshot})
+	return a.content.snapshotObject(), err
+}
+
+func (snapshots) GetSnapshotClass(context.Context, string) (*snapshotapi.Class, error) {
+	return &snapshotapi.Class{ObjectMeta: metav1.ObjectMeta{Name: snapshotClass}, Driver: plan.DefaultProvisioner}, nil
+}
+
+func (s snapshots) TakeContent(_ context.Context, of *snapshotapi.Content, _ string) (*snapshotapi.Content, error) {
+	c := contentOf(of)
+	c.taken = true
+	a, err := s.asks(op{kind: writeContent, content: c})
+	return a.content.as(), err
+}
+
+func (s snapshots) SetContentStatus(_ context.Context, of *snapshotapi.Content, status snapshotapi.ContentStatus) error {
+	c := contentOf(of)
+	c.told, c.ready = true, *status.ReadyToUse
+	c.handle = c.handle || status.SnapshotHandle != nil
+	_, err := s.asks(op{kind: writeContent, content: c})
+	return err
+}
+
+func (s snapshots) ClearContentStatus(_ context.Context, of *snapshotapi.Content) error {
+	if of.Status == nil {
+		return nil
+	}
+	c := contentOf(of)
+	c.handle, c.ready = false, false
+	_, err := s.asks(op{kind: writeContent, content: c})
+	return err
+}
+
+func (s snapshots) ReleaseContent(_ context.Context, of *snapshotapi.Content) error {
+	c := contentOf(of)
+	c.finalizer = false
+	_, err := s.asks(op{kind: releaseContent, content: c})
+	return err
+}
+
+// patchContent is Client.patchContent (daemon/kube) and what the API server does with its patch.
+func (e *etcd) patchContent(to content) response {
+	now := &e.snapshot
+	if !now.exists {
+		return response{fault: conflict} // a 404: the product does the same
+	}
+	if now.version != to.version {
+		return response{fault: conflict}
+	}
+	was := *now
+	now.taken, now.told, now.handle, now.ready, now.finalizer = to.taken, to.told, to.handle, to.ready, to.finalizer
+	if *now != was {
+		now.version = next(now.version)
+	}
+	now.goes()
+	return response{content: e.snapshot}
+}
+
+// releaseContent is Client.ReleaseContent (daemon/kube): one that is gone is fine.
+func (e *etcd) releaseContent(to content) response {
+	if !e.snapshot.exists {
+		return response{}
+	}
+	return e.patchContent(to)
+}
+
+// goes: a content that is being deleted goes with its finalizer, and then the VolumeSnapshot, of which the snapshot-controller takes its own.
+func (c *content) goes() {
+	if c.exists && c.deleting && !c.finalizer {
+		*c = content{asked: c.asked && !c.withdrawn, of: c.of}
+	}
+}
+
+// dataSource is that of a claim that is made from the snapshot.
+func dataSource() *corev1.TypedLocalObjectReference {
+	group := snapshotapi.GroupVersion.Group
+	return &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: snapshotapi.Kind, Name: snapshotName}
+}
