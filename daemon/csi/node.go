@@ -84,6 +84,10 @@ func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest) (in
 	return s.Pools.Open(ctx, r.VolumeId, r.VolumeContext)
 }
 
+// ephemeral is the volume context's key for a volume that is written in a pod, which kubelet sets where the CSIDriver allows them, as
+// that of kubevirt's driver does (Kubernetes v1.36, pkg/volume/csi, csi_mounter.go).
+const ephemeral = "csi.storage.k8s.io/ephemeral"
+
 // checkPublish refuses what no volume of the driver can be.
 func checkPublish(r *spec.NodePublishVolumeRequest) error {
 	capability := r.GetVolumeCapability()
@@ -97,6 +101,8 @@ func checkPublish(r *spec.NodePublishVolumeRequest) error {
 		return status.Error(codes.InvalidArgument, "no volume_capability")
 	case capability.GetBlock() != nil:
 		return status.Error(codes.InvalidArgument, "volumeMode Block: the driver has directories, not block devices")
+	case r.VolumeContext[ephemeral] == "true":
+		return status.Error(codes.InvalidArgument, "inline volume: the driver has none; use a generic ephemeral volume (ephemeral: in place of csi: in the pod)")
 	case len(flags) > 0:
 		return status.Errorf(codes.InvalidArgument, "mount options %q: a directory is mounted as its pool is", flags)
 	}
