@@ -185,6 +185,7 @@ var faults = []struct {
 	{"project that is inherited", func(e *Expect, f *Facts) {
 		limits(e, f, "ext4", QuotaFact{Looked: true, State: quota.State{Counted: true, Enforced: true}, Project: 42, Inherits: true})
 	}},
+	{"subvolumes where there are none", func(e *Expect, _ *Facts) { e.Subvolumes = true }},
 	{"low space", func(e *Expect, f *Facts) { f.Space.Available = 40 << 30 }},
 	{"low inodes", func(e *Expect, f *Facts) { f.Space.InodesFree = 999 }},
 	{"open to others", func(e *Expect, f *Facts) { f.Path.Mode = 0o755 }},
@@ -235,7 +236,7 @@ var exclusive = map[string][]string{
 	"marker of another pool": {"marker not looked for"},
 
 	"wrong filesystem":                            {"quota where there is none", "quota that is off, xfs"},
-	"quota where there is none":                   quotaFaults,
+	"quota where there is none":                   append([]string{"subvolumes where there are none"}, quotaFaults...),
 	"quota that cannot be asked for":              quotaFaults,
 	"quota that is off, ext4 without the feature": quotaFaults,
 	"quota that is off, ext4":                     quotaFaults,

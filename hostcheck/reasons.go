@@ -39,6 +39,7 @@ const (
 	ReasonQuotaUnavailable     = "QuotaUnavailable"     // volumes are to be limited by project quotas, and the filesystem does not enforce them
 	ReasonQuotaUnknown         = "QuotaUnknown"         // whether it does cannot be seen
 	ReasonProjectInherited     = "ProjectInherited"     // the pool's own directory hands a project down
+	ReasonNoSubvolumes         = "NoSubvolumes"         // volumes are to be subvolumes, and the filesystem has none
 	ReasonLowSpace             = "LowSpace"             // available bytes are below the reserve
 	ReasonLowInodes            = "LowInodes"            // free inodes are nearly gone
 	ReasonWritableByOthers     = "WritableByOthers"     // other users can make, rename and remove entries of the pool's own directory

@@ -40,6 +40,8 @@ type Expect struct {
 	SELinuxType string `json:"selinuxType,omitempty"` // of volumes, where the filesystem has labels; "" is any
 	// Quota: volumes are limited by project quotas.
 	Quota bool `json:"quota,omitempty"`
+	// Subvolumes: volumes are subvolumes.
+	Subvolumes bool `json:"subvolumes,omitempty"`
 	// Before are the host's pools that this one must not share directories with.
 	Before []Neighbour `json:"before,omitempty"`
 }

@@ -38,9 +38,10 @@ const (
 
 // Values of Pool.Snapshots.
 const (
-	SnapshotsOff  = "off"  // there are none
-	SnapshotsLive = "live" // a snapshot shares the blocks of its volume until that is written
-	SnapshotsCopy = "copy" // all data is copied
+	SnapshotsOff      = "off"      // there are none
+	SnapshotsLive     = "live"     // a snapshot shares the blocks of its volume until that is written
+	SnapshotsSnapshot = "snapshot" // the same at one moment: volumes are subvolumes of a btrfs
+	SnapshotsCopy     = "copy"     // all data is copied
 )
 
 // Values of Pool.Quota.
@@ -121,7 +122,7 @@ type Pool struct {
 	SELinuxType string
 	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
 	Clones string
-	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsCopy or SnapshotsOff.
+	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
 	Snapshots string
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
@@ -184,7 +185,7 @@ func DefaultPool(name string) Pool {
 
 // TakesSnapshots reports whether snapshots are made of the pool's volumes.
 func (p Pool) TakesSnapshots() bool {
-	return p.Snapshots == SnapshotsLive || p.Snapshots == SnapshotsCopy
+	return slices.Contains([]string{SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
 }
 
 // MakesCopies reports whether volumes of the pool are copied, for clones or for snapshots.

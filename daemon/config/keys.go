@@ -75,7 +75,7 @@ var (
 		}),
 		"snapshots": text(func(p *Pool, s string) error {
 			p.Snapshots = s
-			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsCopy)
+			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy)
 		}),
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -184,6 +185,8 @@ func calls(dir string) error {
 		"a set-uid file":            {opened2(dir+"/pool/suid", 0o4755), unix.EPERM},
 		"a FIFO":                    {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/fifo", unix.S_IFIFO|0o600, 0), unix.EPERM},
 		"shared blocks":             {ioctl(unix.FICLONE), unix.EPERM},
+		"a subvolume":               {ioctl(subvolume.RequestCreate), unix.EPERM},
+		"a snapshot of one":         {ioctl(subvolume.RequestSnapshot), unix.EPERM},
 		"freezing a filesystem":     {ioctl(0xC0045877), unix.EPERM},
 		"thawing it":                {ioctl(0xC0045878), unix.EPERM},
 		"shutting it down":          {ioctl(0x8004587D), unix.EPERM},

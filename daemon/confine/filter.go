@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
 
 // filterCalls installs a seccomp filter on all threads. A denied call returns EPERM. The unit's
@@ -45,6 +46,7 @@ var ioctls = []uint32{
 	0x80111500,             // FS_IOC_GETFSUUID
 	0x801c581f, 0x401c5820, // FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR: projects
 	0x8400941f, 0xd000941e, // BTRFS_IOC_FS_INFO, BTRFS_IOC_DEV_INFO
+	subvolume.RequestGetFlags, subvolume.RequestSetFlags, // a tenant's, which are removed with its volume
 	unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, 0x5421, // FIONBIO
 }
 
@@ -95,7 +97,7 @@ func filter(r Rules) program {
 	}
 	allowed, nodes := ioctls, []unix.SockFilter{refuse()}
 	if r.Copy {
-		allowed = append(slices.Clone(ioctls), unix.FICLONE)
+		allowed = append(slices.Clone(ioctls), unix.FICLONE, subvolume.RequestCreate, subvolume.RequestSnapshot, subvolume.RequestNested)
 		nodes = []unix.SockFilter{load(ofArgument(2)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, unix.S_IFMT), jump(unix.BPF_JEQ, unix.S_IFIFO, 1, 0), refuse()}
 	}
 	p = p.when(unix.SYS_MKNODAT, nodes...)

@@ -336,7 +336,7 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 			Class: f.Class.Name, Provisioner: f.Class.Provisioner, Node: f.Node, Source: f.Pool.Source, Scope: f.Pool.Scope,
 			Reclaim: string(pv.Spec.PersistentVolumeReclaimPolicy), Requested: request,
 		},
-		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID, Full: fully(f),
+		Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID, Full: fully(f), Subvolume: f.Pool.Snapshots == plan.SnapshotsSnapshot,
 	}
 	if f.Pool.Quota == plan.QuotaCeph || f.Pool.Quota == plan.QuotaProject {
 		made.Quota, made.Project = request, f.Pool.Quota == plan.QuotaProject

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
 
 // copies are the clones, restores and snapshots that this process makes, by the UID of their claims and contents. A copy takes as long as there are files, so
@@ -89,11 +90,21 @@ func (c *copies) takeNotes(f plan.ClaimFacts) string {
 	case plan.IsRestore(f.Claim):
 		text = ", made from snapshot " + words.Name(plan.SourceOfCopy(f.Claim))
 	case plan.IsClone(f.Claim):
-		text = ", copied from claim " + words.Name(plan.SourceOfCopy(f.Claim)) + " one file after another: what wrote to it meanwhile may be in some files and not in others"
+		text = ", copied from claim " + words.Name(plan.SourceOfCopy(f.Claim)) + c.moments(string(f.Claim.UID))
 	default:
 		return ""
 	}
 	return text + c.takeLacking(string(f.Claim.UID))
+}
+
+// moments returns of which moments the files of a clone are.
+func (c *copies) moments(uid string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil && o.copied.Atomic {
+		return atOnce
+	}
+	return " one file after another: what wrote to it meanwhile may be in some files and not in others"
 }
 
 // takeLacking returns what a copy lacks, and forgets the copy.
@@ -115,7 +126,7 @@ func lacking(c treecopy.Copied) string {
 		what string
 	}{
 		{c.Sockets, "sockets"}, {c.Devices, "devices"}, {c.Mounts, "places where something is mounted"}, {c.Gone, "entries that were removed meanwhile"},
-		{c.Lost, "set-id bits, owners of links, or attributes that the daemon may not set"}, {c.Changed, "files were written to while they were copied"},
+		{c.Subvolumes, "subvolumes that were made in it"}, {c.Lost, "set-id bits, owners of links, or attributes that the daemon may not set"}, {c.Changed, "files were written to while they were copied"},
 	} {
 		if of.n > 0 {
 			all = append(all, fmt.Sprintf("%d %s", of.n, of.what))
@@ -210,7 +221,7 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 
 // writesAgain reports whether another try of a copy that failed would write everything again, and most likely fail again.
 func writesAgain(err error) bool {
-	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
+	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
 }
 
 // copyAgain is how long a copy is left alone that does not fit, or that this filesystem cannot make.

@@ -228,6 +228,12 @@ func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t ta
 	return 0, c.announce(ctx, f, t, *rec)
 }
 
+// How the files of a copy came to it, for people.
+const (
+	atOnce   = ", all files at one moment, as a power cut would have left them"
+	oneByOne = ", copied one file after another: what was written meanwhile may be in some files and not in others"
+)
+
 // announce says that a snapshot is ready. A crash before the record says so leaves one that is made again; one after it leaves a
 // snapshot that is whole, of which the next start says that it is ready.
 func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenIn, rec record.Record) error {
@@ -242,8 +248,11 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 		return err
 	}
 	uid := string(f.Content.UID)
-	message := fmt.Sprintf("snapshot %s is on node %s in pool %s, copied one file after another: what was written meanwhile may be in some files and not in others%s",
-		rec.PV, c.Node, f.Pool.Name, c.copies.takeLacking(uid))
+	how := oneByOne
+	if rec.Atomic {
+		how = atOnce
+	}
+	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, c.copies.takeLacking(uid))
 	c.said.Forget(uid)
 	c.Log.Info(message, "reason", plan.ReasonSnapshotReady, "snapshot", f.Content.Spec.SnapshotRef.Namespace+"/"+f.Content.Spec.SnapshotRef.Name, "pool", f.Pool.Name)
 	c.Events.Event(report.Snapshot(f.Content.Spec.SnapshotRef), corev1.EventTypeNormal, plan.ReasonSnapshotReady, message)
@@ -354,7 +363,7 @@ func snapshotSpec(f plan.ContentFacts) volume.Spec {
 			Class: f.Class.Name, Provisioner: f.Content.Spec.Driver, Node: f.Node, Scope: f.Pool.Scope, Reclaim: f.Content.Spec.DeletionPolicy,
 			Requested: of.Requested, Promised: of.Promised,
 		},
-		Mode: 0o700, Full: f.Pool.Snapshots == plan.SnapshotsCopy,
+		Mode: 0o700, Full: f.Pool.Snapshots == plan.SnapshotsCopy, Subvolume: f.Pool.Snapshots == plan.SnapshotsSnapshot,
 	}
 	if f.Pool.Quota == plan.QuotaProject {
 		made.Quota, made.Project = of.Requested, true

@@ -19,14 +19,15 @@ import (
 
 // How snapshots of a pool's volumes are made, as spelt in the configuration. "" is SnapshotsOff.
 const (
-	SnapshotsOff  = "off"
-	SnapshotsLive = "live" // files share their blocks with the volume's; each is of one moment, and all together are not
-	SnapshotsCopy = "copy" // data is copied
+	SnapshotsOff      = "off"
+	SnapshotsLive     = "live"     // files share their blocks with the volume's; each is of one moment, and all together are not
+	SnapshotsSnapshot = "snapshot" // all files are of one moment: volumes are subvolumes of a btrfs
+	SnapshotsCopy     = "copy"     // data is copied
 )
 
 // TakesSnapshots reports whether the pool makes snapshots, and volumes from them.
 func (p Pool) TakesSnapshots() bool {
-	return p.Snapshots == SnapshotsLive || p.Snapshots == SnapshotsCopy
+	return slices.Contains([]string{SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
 }
 
 // Actions for a content, beside Ignore, Wait, Refuse, Provision, Delete, Retain and LetGo.
@@ -168,7 +169,7 @@ func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
 	return refuseSnapshot("there is no VolumeSnapshotClass %s", name), f.Class == nil
 }
 
-// paramConsistency is the parameter of a VolumeSnapshotClass; others than live are not made.
+// paramConsistency is the parameter of a VolumeSnapshotClass: the least that its snapshots are to be. SnapshotsLive is any pool's.
 const paramConsistency = "consistency"
 
 func snapshotParameters(f ContentFacts) (Verdict, bool) {
@@ -178,9 +179,11 @@ func snapshotParameters(f ContentFacts) (Verdict, bool) {
 	for _, key := range slices.Sorted(maps.Keys(f.Class.Parameters)) {
 		value := f.Class.Parameters[key]
 		switch {
-		case key == paramConsistency && value == SnapshotsLive:
+		case key == paramConsistency && (value == SnapshotsLive || value == SnapshotsSnapshot && f.Pool.Snapshots == SnapshotsSnapshot):
+		case key == paramConsistency && value == SnapshotsSnapshot:
+			return refuseSnapshot("VolumeSnapshotClass %s: %s: pool %s has snapshots = %q, and %q takes a pool of that", words.Quoted(f.Class.Name), key, f.Pool.Name, f.Pool.Snapshots, value), true
 		case key == paramConsistency:
-			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q is", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive), true
+			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q and %q are", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive, SnapshotsSnapshot), true
 		case !strings.HasPrefix(key, "csi.storage.k8s.io/"): // Kubernetes' own
 			return refuseSnapshot("VolumeSnapshotClass %s: unknown parameter %s; %q is known", words.Quoted(f.Class.Name), words.Quoted(key), paramConsistency), true
 		}

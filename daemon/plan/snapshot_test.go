@@ -68,6 +68,7 @@ func TestContentRules(t *testing.T) {
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	classUnread := func(f *ContentFacts) { f.Class, f.NoClass = nil, "reading it failed" }
 	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
+	subvolumes := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsSnapshot }
 	classless := func(f *ContentFacts) { f.Class = nil }
 	parameter := func(key, value string) func(*ContentFacts) {
 		return func(f *ContentFacts) { f.Class.Parameters = map[string]string{key: value} }
@@ -93,6 +94,9 @@ func TestContentRules(t *testing.T) {
 		{"an unknown parameter", changes{parameter("copy", "true"), trashed}, Refuse, `unknown parameter "copy"`},
 		{"Kubernetes' own parameter", changes{parameter("csi.storage.k8s.io/snapshotter-secret-name", "x")}, Provision, ""},
 		{"the consistency that there is", changes{parameter("consistency", "live")}, Provision, ""},
+		{"one moment, of a pool that makes none of one", changes{parameter("consistency", "snapshot"), trashed}, Refuse, `pool fast has snapshots = "live"`},
+		{"one moment, of subvolumes", changes{subvolumes, parameter("consistency", "snapshot")}, Provision, ""},
+		{"less than the pool makes", changes{subvolumes, parameter("consistency", "live")}, Provision, ""},
 		{"the source before a closed pool", changes{trashed, closed}, Refuse, "not in the pool any more"},
 		{"a closed pool before a full one", changes{closed, full}, Wait, "pool fast: it is away"},
 		{"full", changes{full}, Wait, "promised 1.0 GiB"},

@@ -73,7 +73,7 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
 		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
-		Quota: p.Quota == config.QuotaProject,
+		Quota: p.Quota == config.QuotaProject, Subvolumes: p.Snapshots == config.SnapshotsSnapshot,
 	}
 }
 

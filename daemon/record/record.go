@@ -69,6 +69,7 @@ type Record struct {
 	Promised    int64     `json:"promised,omitempty"`  // bytes that the pool keeps for it, 0 as requested; since version 2
 	ProjectID   uint32    `json:"projectID,omitempty"` // by which the filesystem's quota counts it, 0 for none; since version 2
 	Origin      Origin    `json:"origin,omitzero"`     // since version 2
+	Atomic      bool      `json:"atomic,omitempty"`    // all files that it was made with are of one moment; of a copy, since version 2
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
 	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only of scope

@@ -21,7 +21,7 @@ func full() Record {
 		Version: Version, Kind: Snapshot, PV: pv, Namespace: "default", Claim: "data", ClaimUID: "uid", Class: "fast", Provisioner: "hostpath-provisioner",
 		Node: "node-a", Scope: "node", Source: "hostPath", Reclaim: "Delete", OnDelete: "archive", Directory: pv, Requested: 1 << 30,
 		Promised: 2 << 30, ProjectID: 1213202432, Origin: Origin{Kind: Snapshot, Name: "snap-1", UID: "uid-of-snap-1"},
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
+		Atomic: true, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
 	}
 }
 

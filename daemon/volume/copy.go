@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -38,9 +39,10 @@ func isCopy(r record.Record) bool { return r.Origin.Name != "" }
 func half(r record.Record) bool { return isCopy(r) && r.Unpublished && !r.Retained }
 
 // otherCopy reports whether a claim's copy is not the one that it is to have by now: the claim that is its source was made
-// anew, or the pool's pattern of directories changed.
+// anew, or the pool's pattern of directories or way of making snapshots changed.
 func otherCopy(old, want record.Record) bool {
-	return old.ClaimUID == want.ClaimUID && (old.Origin.Name != want.Origin.Name || old.Directory != want.Directory)
+	lesser := want.Kind == record.Snapshot && old.Atomic != want.Atomic
+	return old.ClaimUID == want.ClaimUID && (old.Origin.Name != want.Origin.Name || old.Directory != want.Directory || lesser)
 }
 
 // prepareCopy is prepare for a copy.
@@ -56,13 +58,20 @@ func (s *session) prepareCopy(spec Spec) error {
 		return err
 	}
 	defer unix.Close(from)
+	if spec.Atomic, err = ofOneMoment(from, spec); err != nil {
+		return fmt.Errorf("volume %s: %w", spec.Origin.Name, err)
+	}
 	dir, err := s.stageCopy(spec)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
+	defer func() { closeOpen(dir) }()
 	s.call.copies.Store(true)
-	err = s.fill(from, dir, spec)
+	if spec.Atomic {
+		dir, err = s.snapshot(from, spec)
+	} else {
+		err = s.fill(from, dir, spec)
+	}
 	s.pool.progress(s.call)
 	s.pool.crashPoint("copied")
 	if gone := s.sameSource(spec.Origin, from); gone != nil {
@@ -81,7 +90,7 @@ func (s *session) prepareCopy(spec Spec) error {
 }
 
 // stageCopy makes the directory that is filled, with the project and the limit that count what comes into it, and the
-// record, durably.
+// record, durably. An atomic copy makes its own directory, and dir is -1.
 func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	record, err := s.beginRecord(spec.Record)
 	if err != nil {
@@ -89,6 +98,12 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	}
 	defer unix.Close(record)
 	s.pool.crashPoint("record written")
+	if spec.Atomic {
+		if begun, err := exists(s.dirs[stagingDir], spec.PV); begun || err != nil {
+			return -1, cmp.Or(err, errBegun)
+		}
+		return -1, s.recordCopy(record, spec.PV)
+	}
 	dir, err = s.makeStaging(spec)
 	if err != nil {
 		return -1, err
@@ -103,9 +118,7 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	for _, step := range []func() error{
 		func() error { return s.project(dir, spec.Record) },
 		func() error { return s.limitAsRecorded(dir, spec.Record, spec.Quota) },
-		func() error { return wrap("fsync of the record", fsync(record)) },
-		func() error { return s.nameRecord(spec.PV) },
-		func() error { return s.durable("record durable", volumesDir, stagingDir) },
+		func() error { return s.recordCopy(record, spec.PV) },
 	} {
 		if err := step(); err != nil {
 			return -1, err
@@ -113,6 +126,27 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	}
 	staged = true
 	return dir, nil
+}
+
+// closeOpen closes a descriptor, unless it is -1.
+func closeOpen(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
+// recordCopy gives the record of a copy its name, durably.
+func (s *session) recordCopy(record int, pv string) error {
+	for _, step := range []func() error{
+		func() error { return wrap("fsync of the record", fsync(record)) },
+		func() error { return s.nameRecord(pv) },
+		func() error { return s.durable("record durable", volumesDir, stagingDir) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openSource opens the volume or the snapshot that is copied.

@@ -101,7 +101,7 @@ func TestCopyCrash(t *testing.T) {
 			}
 			must(t, os.RemoveAll(r.path))
 			if died == "" {
-				if n < 8 {
+				if n < 7 {
 					t.Errorf("only %d steps", n)
 				}
 				break

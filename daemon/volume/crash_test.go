@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -21,6 +23,20 @@ var filesystems = []struct {
 	{"ext4", func(t testing.TB) string { return mounted(t, "ext4", 64) }},
 	{"xfs", func(t testing.TB) string { return mounted(t, "xfs", 320) }},
 	{"btrfs", func(t testing.TB) string { return mounted(t, "btrfs", 160) }},
+	{"subvolumes", func(t testing.TB) string {
+		dir := filepath.Join(mounted(t, "btrfs", 160), inSubvolumes)
+		must(t, os.Mkdir(dir, 0o700))
+		return dir
+	}},
+}
+
+// inSubvolumes is the name of a directory in which pools make volumes as subvolumes.
+const inSubvolumes = "subvolumes"
+
+// Create makes a volume as the pool makes them.
+func (r *rig) Create(ctx context.Context, id mounts.Identity, s Spec) (string, error) {
+	s.Subvolume = strings.Contains(r.path, "/"+inSubvolumes)
+	return r.Pool.Create(ctx, id, s)
 }
 
 // mounted is a filesystem that is unmounted plainly after the test: a descriptor that was kept

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
@@ -28,6 +29,9 @@ type Spec struct {
 	Project       bool        // it is limited by a project quota, and not as CephFS does it (ErrNoQuota elsewhere)
 	// Full is of a volume with an Origin: its data is copied, at most as much as Requested, and not shared with the origin's.
 	Full bool
+	// Subvolume: the directory is a subvolume of a btrfs. One with an Origin that is a subvolume, too, is a snapshot of that, of one
+	// moment, unless Full; a snapshot of a plain directory is refused (subvolume.ErrNone).
+	Subvolume bool
 	// Copied is told what the copy has, before the volume is in its place. It may be nil.
 	Copied func(treecopy.Copied)
 	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it that is ErrRemoved: another
@@ -44,6 +48,7 @@ func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir s
 	if err := record.CheckDirectory(spec.Directory); err != nil {
 		return "", p.about(spec.PV, err)
 	}
+	spec.Atomic = spec.Kind == record.Snapshot && spec.Subvolume && !spec.Full // of another copy its origin says that
 	err = p.on(ctx, id, spec.PV, func(s *session) error {
 		if err := s.open(volumesDir, stagingDir); err != nil {
 			return err
@@ -80,6 +85,9 @@ func (s *session) create(spec Spec) error {
 		}
 		if err := conflict(spec.Record, old); err != nil {
 			return err
+		}
+		if spec.Copied != nil && old.Atomic {
+			spec.Copied(treecopy.Copied{Atomic: true})
 		}
 		return s.resume(old, place)
 	case place == record.InTrash, place == record.Emptying, place == record.InArchive:
@@ -305,6 +313,9 @@ func (s *session) nameRecord(pv string) error {
 func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	staging := s.dirs[stagingDir]
 	err = selinux.CreatedAs(spec.Label, func() error {
+		if spec.Subvolume {
+			return subvolume.Create(staging, spec.PV)
+		}
 		return openat.Retry(func() error { return unix.Mkdirat(staging, spec.PV, 0o700) })
 	})
 	if errors.Is(err, unix.EEXIST) {
@@ -314,6 +325,12 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 		return -1, wrap("making the directory", err)
 	}
 	fd, err = openDir(staging, spec.PV)
+	if err == nil && spec.Subvolume {
+		if err = labelled(fd, spec.Label); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+	}
 	return fd, wrap("opening the directory", err)
 }
 

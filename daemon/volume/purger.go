@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
 
 // passMax is how often a directory is read again because another process goes on writing to it.
@@ -22,6 +23,7 @@ const passMax = 8
 //	mounts inside                 left and counted                                      TestPurgeMountInside, TestPurgeMountThatIsKept
 //	devices and FIFOs             removed without being opened                          TestPurgeOpensNoDevice
 //	immutable, append-only        the flag is cleared                                   TestPurgeHostile
+//	subvolumes, also read-only    emptied and removed by rmdir(2); the flag is cleared   TestPurgeReadOnlySubvolumes
 //	trees of any depth            moved up, so that no directory is closed meanwhile    TestPurgeHostile, TestPurgeOfFullDirectories
 //	a process that goes on        shut out by owner and mode; left after passMax        TestPurgeWhileWriting, TestPurgeNeverEmpty
 type purger struct {
@@ -37,7 +39,7 @@ func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
 		return nil, err
 	}
 	err := removeAny(at.Dir, at.Name)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+	if kept(err) || errors.Is(err, unix.EACCES) {
 		err = e.unflag(at.Dir, at.Name)
 	}
 	switch {
@@ -101,7 +103,7 @@ func (e *purger) leave() tree.Leave {
 
 func (e *purger) rmdir(dir int, name string) error {
 	err := remove(dir, name, unix.AT_REMOVEDIR)
-	if errors.Is(err, unix.EPERM) {
+	if kept(err) {
 		err = e.unflag(dir, name)
 	}
 	return err
@@ -117,7 +119,7 @@ func (e *purger) moveUp(at tree.Entry) bool {
 			if err == nil {
 				return true
 			}
-			if !errors.Is(err, unix.EPERM) {
+			if !kept(err) {
 				break
 			}
 			clearFlags(at.Dir)
@@ -152,8 +154,9 @@ func openPlain(dir int, name string) (int, error) {
 const keepFlags = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
 // clearFlags clears what keeps a file or a directory's entries, and returns the flags that were there,
-// 0 if nothing was cleared. The next unlink tells if it failed.
+// 0 if nothing was cleared. The next unlink tells if it failed. A subvolume that was read-only may be written to then.
 func clearFlags(fd int) (was int) {
+	subvolume.MakeWritable(fd)
 	flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS)
 	if err != nil || flags&keepFlags == 0 {
 		return 0

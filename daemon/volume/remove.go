@@ -138,7 +138,7 @@ func (s *session) putBack(r record.Record, from, name string) error {
 		return err
 	}
 	err = moveBack(dir, name, s.root, r.Directory)
-	if errors.Is(err, unix.EPERM) { // a pod that had it open may have made it immutable since
+	if kept(err) { // a pod that had it open may have made it immutable since
 		unflag(dir, name)
 		err = moveBack(dir, name, s.root, r.Directory)
 	}
@@ -212,7 +212,7 @@ func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error
 			return err
 		}
 		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-		if errors.Is(err, unix.EPERM) { // made immutable through a descriptor that was open
+		if kept(err) { // made immutable through a descriptor that was open
 			unflag(trash, pv)
 			err = moveOut(trash, pv, trash, pv+emptyingSuffix)
 		}
@@ -252,7 +252,7 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 	}
 	s.pool.crashPoint("checked")
 	err = moveOut(s.root, r.Directory, to, name)
-	if errors.Is(err, unix.EPERM) { // a pod may make its volume's own directory immutable
+	if kept(err) { // a pod may make its volume's own directory immutable
 		unflag(s.root, r.Directory)
 		err = moveOut(s.root, r.Directory, to, name)
 	}

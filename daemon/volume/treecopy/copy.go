@@ -37,11 +37,13 @@ type Copied struct {
 	Symlinks    int
 	FIFOs       int
 	Bytes       int64 // of data that a full copy wrote
+	Atomic      bool  // it is a snapshot of a subvolume, of one moment, in which nothing else was counted
 
 	Sockets, Devices int // left out
 	Mounts           int // places where something is mounted, left out
 	Gone             int // entries that were removed or replaced before they were copied
 	Changed          int // files of a full copy that were written to meanwhile
+	Subvolumes       int // left out of a snapshot of one; 255 are as many as more
 	Lost             int // owners, modes and attributes that this process may not set
 }
 
