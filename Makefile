@@ -40,7 +40,7 @@ demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, ste
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint shape alerts unit test-csi e2e fuzz trials ## everything that must pass to land
+test: deps lint shape alerts unit sanity e2e fuzz trials ## everything that must pass to land
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
@@ -69,7 +69,11 @@ TRIALS := model crash storm hang hostile chaos soak
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
 	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
 
-test-csi: ## csi-sanity against the CSI driver, a module of its own
+test-csi: sanity test-snapshots ## the CSI driver: csi-sanity, the node service, snapshots on xfs and btrfs
+	@$(GO) test $(GOFLAGS) -count=1 ./daemon/csi/...
+
+.PHONY: sanity
+sanity: ## csi-sanity against the CSI driver, a module of its own
 	@cd test/upstream/sanity && $(GO) test $(GOFLAGS) -count=1 .
 
 .PHONY: charts

@@ -250,7 +250,7 @@ func (t *testCase) fell() {
 		t.Daemon.Kill()
 		return
 	}
-	died := t.killer.Arm(t.op.dies, 0)
+	died := t.killer.Arm(t.opt.at(t.op.dies), 0)
 	t.run(t.op.steps)
 	if t.await(died) == "" {
 		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.Disarm())

@@ -111,8 +111,12 @@ func (e *environment) addPool() {
 	if e.opt.clones() {
 		clones = "clones = \"copy\"\nsnapshots = \"copy\"\n"
 	}
+	fs := "ext4"
+	if e.opt.subvolumes {
+		fs, clones = "btrfs", "clones = \"reflink\"\nsnapshots = \"snapshot\"\n"
+	}
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, "ext4", 256).Mount(e, e.pool) },
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, fs, 256).Mount(e, e.pool) },
 		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n%s", e.opt.scope, dirMode, dirUID, dirGID, clones),
 	})
 }

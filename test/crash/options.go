@@ -14,21 +14,22 @@ import (
 
 // options is what the command line says.
 type options struct {
-	points   int // of each operation at most, 0: all
-	records  int // how often an operation is recorded
-	tries    int // of a point that does not come again
-	kills    int // at random, in the end
-	only     string
-	scope    string // of the pool
-	seed     uint64
-	settle   time.Duration // how long everything may take to settle
-	daemon   string
-	keepLog  string
-	printAll bool
-	limits   string // directories of filesystems with project quotas: limits alone are tried there
-	requests string // a pool's directory: the time of a request about projects is measured
-	speed    bool   // what a system call takes is measured
-	csi      bool   // the service that mounts volumes for kubelet alone is tried
+	points     int // of each operation at most, 0: all
+	records    int // how often an operation is recorded
+	tries      int // of a point that does not come again
+	kills      int // at random, in the end
+	only       string
+	scope      string // of the pool
+	subvolumes bool   // volumes are those of a btrfs
+	seed       uint64
+	settle     time.Duration // how long everything may take to settle
+	daemon     string
+	keepLog    string
+	printAll   bool
+	limits     string // directories of filesystems with project quotas: limits alone are tried there
+	requests   string // a pool's directory: the time of a request about projects is measured
+	speed      bool   // what a system call takes is measured
+	csi        bool   // the service that mounts volumes for kubelet alone is tried
 }
 
 const usage = `Usage: crash [flags]
@@ -49,6 +50,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
 	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
+	flags.BoolVar(&o.subvolumes, "subvolumes", false, "the pool is a btrfs with snapshots = \"snapshot\"")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long everything may take to settle after a kill")
 	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
@@ -83,6 +85,17 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 
 // clones reports whether the pool makes clones.
 func (o options) clones() bool { return o.scope == "node" }
+
+// asSubvolumes are points that have another name where volumes are subvolumes.
+var asSubvolumes = map[string]string{beforeStaging: "make a subvolume in staging #1", duringCopy: "make a snapshot in staging #1"}
+
+// at is the point where a daemon is to die first.
+func (o options) at(point string) string {
+	if other, is := asSubvolumes[point]; is && o.subvolumes {
+		return other
+	}
+	return point
+}
 
 // some are the indices of n out of so many, as far from each other as they can be; all for n = 0.
 // Which ones, the seed says.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
 
 // Scope says which calls count: those on something below one of these directories, and those on a
@@ -118,6 +119,12 @@ func (s Scope) ioctl(_ process, n *notification) string {
 		return s.on("setflags", fdPath(n, n.args[0]))
 	case unix.FICLONE:
 		return s.on("share blocks with", fdPath(n, n.args[0]))
+	case subvolume.RequestCreate:
+		return s.on("make a subvolume in", fdPath(n, n.args[0]))
+	case subvolume.RequestSnapshot:
+		return s.on("make a snapshot in", fdPath(n, n.args[0]))
+	case subvolume.RequestSetFlags:
+		return s.on("set flags of subvolume", fdPath(n, n.args[0]))
 	case fsSetXattr:
 		return s.on("set project of", fdPath(n, n.args[0]))
 	default:

@@ -49,14 +49,14 @@ func start(t *testing.T) *environment {
 	return w
 }
 
-// daemon is that of the node, with the configuration of the page.
-func (w *environment) daemon(page string) *rig.Daemon {
+// daemon is that of the node, with the configuration of the page, on a filesystem that makes snapshots in this way.
+func (w *environment) daemon(page, fs string, mib int, way string) *rig.Daemon {
 	w.Helper()
 	dir := hosttest.Dir(w)
-	w.mount = hosttest.PoolMount(w, hosttest.Mkfs(w, "xfs", 320))
+	w.mount = hosttest.PoolMount(w, hosttest.Mkfs(w, fs, mib))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-	configured := strings.Replace(blocks(w, page, "toml")[1], `"/srv/fast"`, fmt.Sprintf("%q", w.mount), 1)
+	configured := strings.NewReplacer(`"/srv/fast"`, fmt.Sprintf("%q", w.mount), `snapshots = "live"`, fmt.Sprintf("snapshots = %q", way)).Replace(blocks(w, page, "toml")[1])
 	return w.Daemon(w.node, "fast", rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n%s", w.node, kubeconfig, configured)})
 }
 
@@ -123,10 +123,15 @@ func (w *environment) status(name string) map[string]any {
 
 // The page's example works, on a cluster that gets the resources and the controller after the daemon has started.
 func TestSnapshotsPage(t *testing.T) {
+	t.Run("xfs", func(t *testing.T) { tryPage(t, "xfs", 320, "live") })
+	t.Run("btrfs", func(t *testing.T) { tryPage(t, "btrfs", 160, "snapshot") })
+}
+
+func tryPage(t *testing.T, fs string, mib int, way string) {
 	w := start(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs/snapshots.md"))
 	w.Must(err)
-	w.Run(w.daemon(string(text)))
+	w.Run(w.daemon(string(text), fs, mib, way))
 	w.install()
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	class := cluster.StorageClass("fast", w.Provisioner, mode)
