@@ -23,7 +23,11 @@ const (
 func csi(e *environment) {
 	dir := e.claim("for-csi", "fast")
 	target := "/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~csi/" + path.Base(dir) + "/mount"
-	e.sh("echo data > " + dir + "/file; mkdir -p " + path.Dir(target) + "; systemctl enable --now " + driver + ".socket")
+	e.sh("echo data > " + dir + "/file; mkdir -p " + path.Dir(target))
+	e.put("/csinode.yaml", "apiVersion: storage.k8s.io/v1\nkind: CSINode\nmetadata: {name: "+node+"}\nspec: {drivers: [{name: "+service+", nodeID: "+node+"}]}\n") // as kubelet would
+	e.sh("kubectl apply -f csinode.yaml")
+	e.says(e.docs("csi.md", "Switching it on"), service)
+	e.sh("kubectl delete -f csinode.yaml")
 	e.is("stat -c '%a %U' "+ownSocket+" "+findSocket, "600 root\n600 root")
 	plugin, err := registration.NewRegistrationClient(e.connect(findSocket)).GetInfo(e.ctx, &registration.InfoRequest{})
 	if err != nil || plugin.Name != service || plugin.Endpoint != ownSocket {
