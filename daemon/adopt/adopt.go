@@ -49,10 +49,19 @@ type API interface {
 	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 }
 
+// Store is the part of volume.Pool that adoption needs.
+type Store interface {
+	List(ctx context.Context, id mounts.Identity) (volume.Inventory, error)
+	Lookup(ctx context.Context, id mounts.Identity, pv string) (record.Record, error)
+	Usable(ctx context.Context, id mounts.Identity, directory string) error
+	Adopt(ctx context.Context, id mounts.Identity, r record.Record) error
+	Forget(ctx context.Context, id mounts.Identity, pv string) error
+}
+
 // Options are one pool of one node, and the operator's flags.
 type Options struct {
 	Pool     plan.Pool
-	Store    *volume.Pool
+	Store    Store
 	Identity mounts.Identity // of the pool's directory, as it was checked
 	plan.Self
 	API       API

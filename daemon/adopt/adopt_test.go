@@ -291,6 +291,40 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// An API server that was restored to a day on which the volume was adopted: the record is gone, and the next undo takes the marks
+// off again, also of one whose claim is gone: without a record no daemon removes it. What has no directory keeps them.
+func TestUndoRestored(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(o Options, pv *corev1.PersistentVolume)
+		undone bool
+	}{
+		"restored": {func(Options, *corev1.PersistentVolume) {}, true},
+		"released": {func(_ Options, pv *corev1.PersistentVolume) {
+			pv.Status.Phase, pv.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete
+		}, true},
+		"no directory": {func(_ Options, pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path += "-gone" }, false},
+		"other pool":   {func(_ Options, pv *corev1.PersistentVolume) { pv.Labels[plan.PoolLabel] = "slow" }, false},
+		"from CSI": {func(_ Options, pv *corev1.PersistentVolume) {
+			annotate(pv, plan.AdoptedAnnotation, rules.AdoptedFromCSI)
+		}, false},
+		"not an alias": {func(_ Options, pv *corev1.PersistentVolume) { annotate(pv, plan.ProvisionedBy, "another.example") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, c := site(t)
+			one(t, Run, o)
+			saved := c.volumes["pvc-1"].DeepCopy()
+			one(t, Undo, o)
+			test.change(o, saved)
+			c.volumes["pvc-1"] = saved
+			rows, err := Undo(t.Context(), o)
+			want := map[bool]string{true: untouched, false: c.String()}[test.undone]
+			if err != nil || (len(rows) == 1 && rows[0].Done) != test.undone || state(t, o, c) != want {
+				t.Errorf("%+v, %v, %s", rows, err, c)
+			}
+		})
+	}
+}
+
 // A server that says no on the way back: the record stays as long as the marks.
 func TestUndoRefused(t *testing.T) {
 	o, c := site(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -330,8 +331,8 @@ func mountedByKubelet(o *Options, _ *cluster) {
 // A volume that was removed since, or whose object was let go, is not made again by either way.
 func TestTakenOverAndOver(t *testing.T) {
 	for name, end := range map[string]func(o Options) error{
-		"removed":  func(o Options) error { return o.Store.Trash(t.Context(), o.Identity, "pvc-1") },
-		"retained": func(o Options) error { return o.Store.Retain(t.Context(), o.Identity, "pvc-1") },
+		"removed":  func(o Options) error { return o.Store.(*volume.Pool).Trash(t.Context(), o.Identity, "pvc-1") },
+		"retained": func(o Options) error { return o.Store.(*volume.Pool).Retain(t.Context(), o.Identity, "pvc-1") },
 	} {
 		o, c := csiSite(t)
 		one(t, FromCSI, o)

@@ -66,7 +66,8 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 	return row
 }
 
-// undoUnrecorded undoes the adoption of the objects that a call of this node took and did not record.
+// undoUnrecorded undoes the adoption of the objects that a call of this node took and did not record, or whose records an
+// earlier undo removed.
 func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory) ([]Row, error) {
 	recorded := map[string]bool{}
 	for _, v := range inventory.Volumes {
@@ -74,7 +75,7 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 	}
 	var begun []*corev1.PersistentVolume
 	err := o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if !recorded[v.Name] && (o.begunHere(ctx, v) || o.heldHere(ctx, v)) {
+		if !recorded[v.Name] && (o.begunHere(ctx, v) || o.heldHere(ctx, v) || o.restoredHere(ctx, v)) {
 			begun = append(begun, v.DeepCopy())
 		}
 	})
@@ -106,4 +107,11 @@ func (o Options) begunHere(ctx context.Context, v *corev1.PersistentVolume) bool
 // The object does not name the pool.
 func (o Options) heldHere(ctx context.Context, v *corev1.PersistentVolume) bool {
 	return v.Spec.CSI != nil && rules.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
+}
+
+// restoredHere reports whether an object has this node's marks and its directory in the pool has no record: the API server was
+// restored to a day before the adoption was undone.
+func (o Options) restoredHere(ctx context.Context, v *corev1.PersistentVolume) bool {
+	seen := o.seen(v)
+	return rules.Marked(o.Self, seen, o.Pool) && o.Store.Usable(ctx, o.Identity, rules.DirectoryOf(o.Pool, seen)) == nil
 }

@@ -17,6 +17,13 @@ func Undoable(self plan.Self, recordedBy string) bool {
 	return recordedBy != self.Provisioner && recordedBy != "" && (known || slices.Contains(self.Aliases, recordedBy))
 }
 
+// Marked reports whether an object that this node can give up without a record has the labels of a volume of this pool. One that
+// was made in the place of a CSI driver's is told by its record alone.
+func Marked(self plan.Self, v *corev1.PersistentVolume, pool plan.Pool) bool {
+	return v.Annotations[plan.AdoptedAnnotation] != AdoptedFromCSI && Undoable(self, v.Annotations[plan.ProvisionedBy]) &&
+		labelledFor(v, pool, self.Node) && DirectoryOf(pool, v) != ""
+}
+
 // ForUndo decides whether this node can undo an adoption: the object becomes what it was, the directory stays
 // untouched, and the record is removed. v is nil if there is no such object.
 func ForUndo(r record.Record, v *corev1.PersistentVolume, node string) Verdict {
