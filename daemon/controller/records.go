@@ -196,7 +196,9 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 		if plan.Inherits(facts.Volume, w.Scope, rec.Place) {
 			w.volumes.Add(item{name: rec.PV})
 		}
-	case plan.Delete, plan.Archive, plan.Retain, plan.PutBack:
+	case plan.PutBack:
+		err = c.putBackRecorded(ctx, w, h, rec, verdict)
+	case plan.Delete, plan.Archive, plan.Retain:
 		err = w.everyNode.ApplyTombstone(h, rec, verdict)
 	}
 	return !errors.Is(err, volume.ErrDirectoryReplaced) && ctx.Err() == nil, err
@@ -238,6 +240,25 @@ func (c *Controller) contentOf(rec record.Record) (of *snapshotapi.Content, unkn
 		}
 	}
 	return nil, false
+}
+
+// putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of scope every-node a tombstone
+// says so.
+func (c *Controller) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
+	if rec.Scope == plan.ScopeEveryNode {
+		return w.everyNode.ApplyTombstone(h, rec, v)
+	}
+	if err := w.elector.Fence(ctx); err != nil {
+		return ignoreNotLeading(err)
+	}
+	if err := h.PutBack(rec.PV, rec.ClaimUID); err != nil {
+		return err
+	}
+	c.begun.End(letGoKey(rec.PV))
+	c.Metrics.Volume(w.Name, v.Reason)
+	c.Log.Info("the volume was being removed, and its object is kept and is not this daemon's any more; its directory was put back",
+		"reason", v.Reason, "volume", rec.PV, "claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
+	return nil
 }
 
 // ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any more, that it may not is

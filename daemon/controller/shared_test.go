@@ -264,6 +264,9 @@ var acts = map[string]struct {
 	"put back": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		return c.putBack(ctx, w, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
+	"put back by its record": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+		return c.putBackRecorded(ctx, w, h, record.Record{PV: pv.Name}, plan.Verdict{})
+	}, "put back"},
 	"purge": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*cluster).volume = nil
 		_, err := c.purge(ctx, w, pv.Name)

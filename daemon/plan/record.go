@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,8 @@ func ForRecord(f RecordFacts) Verdict {
 	switch {
 	case f.Record.Kind != record.Volume:
 		return f.ofSnapshot()
+	case f.givenUp():
+		return Verdict{Action: PutBack, Reason: ReasonPutBack}
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
@@ -75,6 +78,14 @@ func ForRecord(f RecordFacts) Verdict {
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	}
+}
+
+// givenUp: the volume was being removed, and its object is kept and has no label of any daemon: it was adopted, and then the API
+// server was restored to a day before that, or the adoption was undone and the policy changed in the middle of the removal.
+func (f RecordFacts) givenUp() bool {
+	v := f.Volume
+	return v != nil && v.Labels[PoolLabel] == "" && f.Record.Scope != ScopeEveryNode && f.Record.Whole() && f.made() && !Going(v) && v.Spec.ClaimRef != nil &&
+		string(v.Spec.ClaimRef.UID) == f.Record.ClaimUID && path.Base(PathOf(v)) == f.Record.Directory
 }
 
 // published: there is an object that may be this volume's. Its label alone proves nothing: a daemon that runs

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"path"
 	"strings"
 	"testing"
 
@@ -160,6 +161,13 @@ func TestForRecord(t *testing.T) {
 	adopted := theirs.DeepCopy()
 	adopted.Annotations[AdoptedAnnotation] = "without-finalizer"
 	labels := ready().NodeLabels
+	givenUp, goes, goneElsewhere, otherClaim := unlabelled.DeepCopy(), unlabelled.DeepCopy(), unlabelled.DeepCopy(), unlabelled.DeepCopy()
+	givenUp.Status.Phase, goes.Status.Phase = corev1.VolumeBound, corev1.VolumeReleased
+	goes.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	retained := goes.DeepCopy()
+	retained.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	goneElsewhere.Spec.HostPath.Path, goneElsewhere.Status.Phase = "/srv/fast/other", corev1.VolumeBound
+	otherClaim.Spec.ClaimRef.UID, otherClaim.Status.Phase = "u-2", corev1.VolumeBound
 	another := elsewhere.DeepCopy()
 	another.Spec.ClaimRef.UID = "u-2"
 	bound.Spec.VolumeName = "pvc-u-1"
@@ -174,6 +182,16 @@ func TestForRecord(t *testing.T) {
 	}{
 		{"published", RecordFacts{Volume: here}, record.InPool, Keep},
 		{"published, its label taken off", RecordFacts{Volume: unlabelled}, record.InPool, Keep},
+		{"in the trash, and its object is bound and no daemon's", RecordFacts{Volume: givenUp}, record.InTrash, PutBack},
+		{"the same, half archived", RecordFacts{Volume: givenUp}, record.InArchive, PutBack},
+		{"the same, and half emptied", RecordFacts{Volume: givenUp}, record.Emptying, Keep},
+		{"the same, and it is released and retained", RecordFacts{Volume: retained}, record.InTrash, PutBack},
+		{"the same, and it is to go", RecordFacts{Volume: goes}, record.InTrash, Keep},
+		{"the same, and it lies elsewhere", RecordFacts{Volume: goneElsewhere}, record.InTrash, Keep},
+		{"the same, and it is another claim's", RecordFacts{Volume: otherClaim}, record.InTrash, Keep},
+		{"the same, and another node made it", RecordFacts{Record: record.Record{Node: them}, Volume: givenUp}, record.InTrash, Keep},
+		{"the same, of scope every-node", RecordFacts{Record: record.Record{Scope: ScopeEveryNode}, Scope: ScopeEveryNode, Volume: givenUp}, record.InTrash, Keep},
+		{"in the trash, and its object is bound and labelled", RecordFacts{Volume: here}, record.InTrash, Keep},
 		{"wanted", RecordFacts{Claim: ready().Claim}, record.InPool, Keep},
 		{"wanted, and in the trash: its object is not gone for good", RecordFacts{Claim: ready().Claim}, record.InTrash, Keep},
 		{"wanted, and half emptied: it is made anew", RecordFacts{Claim: ready().Claim}, record.Emptying, Finish},
@@ -216,7 +234,7 @@ func TestForRecord(t *testing.T) {
 		{"its object is gone, archived", RecordFacts{}, record.InArchive, Finish},
 	}
 	for _, c := range cases {
-		c.f.Record.Place, c.f.Record.ClaimUID, c.f.Record.PV = c.place, "u-1", "pvc-u-1"
+		c.f.Record.Place, c.f.Record.ClaimUID, c.f.Record.PV, c.f.Record.Directory = c.place, "u-1", "pvc-u-1", path.Base(PathOf(here))
 		c.f.Node, c.f.Provisioner = us, DefaultProvisioner
 		if got := ForRecord(c.f).Action; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)

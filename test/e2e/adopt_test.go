@@ -177,6 +177,45 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 	h.wantTree(filepath.Base(pv.Spec.HostPath.Path))
 }
 
+// An API server that was restored to a day before what adopt and the daemon did since: the marks that come back go with the next
+// undo, and a directory that was on its way out is put back for an object that has no marks any more.
+func TestAdoptedAndRestored(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	pv := peerNamed("microk8s").made(h, "data")
+	theirs, tree := w.object(pv.Name), h.tree()
+	h.adopts()
+	adopted := w.Volume(pv.Name)
+	h.adopts("--undo")
+	w.remark(pv.Name, adopted)
+	h.adopts("--undo")
+	if got := w.object(pv.Name); got != theirs {
+		t.Errorf("got\n%s\nwant\n%s", got, theirs)
+	}
+	h.wantTree(tree...)
+
+	bare := w.Volume(pv.Name)
+	h.adopts()
+	w.Must(os.Rename(pv.Spec.HostPath.Path, filepath.Join(h.ours("trash"), pv.Name)))
+	w.remark(pv.Name, bare)
+	h.run()
+	w.Eventually("the directory is put back", func() bool {
+		data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data"))
+		return err == nil && string(data) == "data"
+	})
+	h.adopts("--undo")
+	h.wantTree(tree...)
+}
+
+// remark gives a volume object the labels, annotations and finalizers that it had before.
+func (w *environment) remark(name string, was *corev1.PersistentVolume) {
+	w.Helper()
+	pv := w.Volume(name)
+	pv.Labels, pv.Annotations, pv.Finalizers = was.Labels, was.Annotations, was.Finalizers
+	_, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{})
+	w.Must(err)
+}
+
 // Whatever volumes can look like that must not be adopted, or not yet. Nothing is changed by any.
 func TestAdoptTraps(t *testing.T) {
 	w := newEnvironment(t)
