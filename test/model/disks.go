@@ -164,6 +164,10 @@ func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 		r.err = p.Resize(ctx, w.id, pv, more(c.spec).bytes())
 	case "Raise":
 		r.value, r.err = p.Raise(ctx, w.id, pv, more(c.spec).bytes())
+	case "Usable":
+		r.err = p.Usable(ctx, w.id, pv)
+	case "Adopt":
+		r.err = p.Adopt(ctx, w.id, d.specs.value(c.spec).Record)
 	case "PutBack":
 		r.err = p.PutBack(ctx, w.id, pv, uidOf(c.cell))
 	default:
@@ -176,6 +180,7 @@ func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
 var changes = map[string]func(*volume.Pool, context.Context, mounts.Identity, string) error{
 	"Undo": (*volume.Pool).Undo, "Trash": (*volume.Pool).Trash, "Discard": (*volume.Pool).Discard,
 	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain, "Published": (*volume.Pool).Published,
+	"Forget": (*volume.Pool).Forget,
 }
 
 // identity of a directory.

@@ -112,6 +112,9 @@ func TestInvariantsAreTold(t *testing.T) {
 	for _, i := range slices.Concat(snapshotInvariants, snapshotSettlements) {
 		told(i.name, i.means)
 	}
+	for _, a := range adoptionSettlements {
+		told(a.name, a.means)
+	}
 	for _, a := range slices.Concat(accounts, settledAccounts) {
 		told(a.name, a.means)
 	}

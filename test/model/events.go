@@ -57,6 +57,11 @@ var events = []event{
 	{"the API server is another cluster's", 1, nil, clusterChanged, false},
 	{"the API server is the pools' own again", 1, nil, clusterBack, true},
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
+	{"the other provisioner makes %s", cells, nameOf, peerMakes, false},
+	{"the other provisioner removes %s", cells, nameOf, peerRemoves, false},
+	{"the pool's disk is copied", 1, nil, diskCopied, false},
+	{"another filesystem is mounted as the pool", 1, nil, diskSwapped, false},
+	{"the pool's own filesystem is mounted again", 1, nil, diskBack, true},
 	{"people request more of %s", slots, slotName, moreRequested, false},
 	{"people request less of %s", slots, slotName, lessRequested, false},
 	{"a snapshot is taken of %s", cells, nameOf, snapshotTaken, false},
@@ -167,7 +172,7 @@ func (w *worker) podWrites(s *state, node, cell int) bool {
 
 // reachable reports whether pods can reach a pool: on a node, or on any if each has the same.
 func (s *state) reachable(node, pool int) bool {
-	return s.mounted[node][pool] || pool != everyPool && s.mounted[1][pool]
+	return s.mounted[node][pool] || pool == sharedPool && s.mounted[1][pool]
 }
 
 // changed is a change of a volume object by people.
@@ -223,6 +228,9 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 		if at := w.tree.place(s.daemons[node].task); at != nil && (at.asks.kind != onDisk || at.asks.disk.name == "Undo" || s.unasked) {
 			return false
 		}
+	}
+	if at := w.tree.place(s.adopter); at != nil && at.asks.kind != onDisk {
+		return false
 	}
 	if s.saved == 0 || !s.spend(restores) {
 		return false
@@ -293,7 +301,7 @@ func mountName(i int) string { return poolName(i%pools) + ofNode(i/pools) }
 // has reports whether a node has a pool in this world.
 func (s *state) has(node, pool int) bool {
 	if pool == nodePool {
-		return node == 0
+		return node == 0 || s.twice
 	}
 	return s.daemons[node].exists && slices.Contains(s.in[:], uint8(pool))
 }
@@ -318,12 +326,16 @@ func remounted(_ *worker, s *state, i int) bool {
 
 func looked(_ *worker, s *state, i int) bool {
 	d, open := &s.daemons[i/pools], &s.daemons[i/pools].open[i%pools]
-	if !d.up || d.task != 0 {
+	if !d.up || d.task != 0 && !s.exchanges() {
 		return false
 	}
-	was := *open
-	*open = s.mayOpen(d, s.mounted[i/pools][i%pools])
-	return was != *open
+	was, saw := *open, d.look.seen
+	*open = s.mayOpen(d, i%pools)
+	if i%pools == nodePool {
+		d.look.seen = s.inPlace
+	}
+	d.look.looked = d.task != 0
+	return was != *open || saw != d.look.seen
 }
 
 func started(w *worker, s *state, node int) bool {
@@ -332,7 +344,7 @@ func started(w *worker, s *state, node int) bool {
 		return false
 	}
 	d.elsewhere = s.other
-	d.starts(s.mounted[node])
+	s.starts(node)
 	w.idle(s)
 	return true
 }

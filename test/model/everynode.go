@@ -33,6 +33,7 @@ func (w *worker) part(s *state, node, cell int) onFile {
 	if s.poolOf(cell) == everyPool {
 		on.node = node
 	}
+	on.away = s.poolOf(cell) == nodePool && s.exchanges() && w.tree.disks.images.value(s.spare.image).cells[cell].whole()
 	return on
 }
 
@@ -127,7 +128,7 @@ func (s *state) unwanted(on onFile, cell int) bool {
 	if s.poolOf(cell) == everyPool {
 		return on.unnoted && on.data == "" || s.off[cell] && !s.collected[cell] || s.api.tombs[cell] == tomb{exists: true}
 	}
-	return on.data == "" || s.off[cell] && s.consent[0][cell]
+	return on.data == "" || s.off[cell] && s.consent[0][cell] && !s.spare.made // on which of two copies it went, nothing tells
 }
 
 // otherPodWrites has a pod write to the part of the other node.

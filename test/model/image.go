@@ -72,6 +72,7 @@ type onFile struct {
 	half     bool         // its record says that the copy's object was not to be made yet
 	data     string       // what a pod wrote there
 	twice    bool         // it has two directories
+	away     bool         // it is whole on the filesystem that is not mounted
 	people   bool         // people have made one under its name
 	alone    bool         // the directory of people that has no volume's name is as it was
 }

@@ -20,6 +20,8 @@ var invariants = []invariant{
 	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
 	{"RestoredWhole", "a claim that was made from a snapshot has the data of that", restoredWhole},
 	{"KeptFirst", "nothing is made for a claim that no provisioner was asked for and for which a volume was kept when the work on it began", keptFirst},
+	{"OtherDiskStays", "nothing is changed on a filesystem that has another marker than the pool's", otherDiskStays},
+	{"OneOwner", "the gate of a pool of scope node is open on one node", oneOwner},
 	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
 }
 
@@ -36,7 +38,7 @@ func dataStays(s *state, on onFile, cell int) string {
 func boundStays(s *state, on onFile, cell int) string {
 	c, exists := s.api.claimOf(cell)
 	v := s.api.volumes[cell]
-	if exists && c.bound && v.exists && v.phase == bound && !s.consent[on.node][cell] && !on.whole() && !s.making(on, cell) {
+	if exists && c.bound && v.exists && v.phase == bound && !s.consent[on.node][cell] && !on.whole() && !on.away && !s.making(on, cell) {
 		return "the directory is " + on.place.Describe()
 	}
 	return ""

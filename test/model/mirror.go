@@ -53,9 +53,10 @@ func swapped[T any](all [cells]T) (other [cells]T) {
 // mirror is the state with the names changed.
 func (w *worker) mirror(s state) state {
 	s.api = s.api.mirror()
-	s.saved = w.mirrorEtcd(s.saved)
+	s.saved, s.adopter = w.mirrorEtcd(s.saved), w.mirrorPlace(s.adopter)
 	s.used[0], s.used[1] = s.used[1], s.used[0]
 	s.off, s.kept, s.collected = swapped(s.off), swapped(s.kept), swapped(s.collected)
+	s.spare.wrote, s.spare.consent, s.spare.image = swapped(s.spare.wrote), swapped(s.spare.consent), w.mirrorImage(s.spare.image)
 	for store, id := range s.disks {
 		s.disks[store] = w.mirrorImage(id)
 	}
@@ -161,7 +162,7 @@ func (w *worker) mirrorRun(id uint32) uint32 {
 
 func (w *worker) mirrorCall(c call) call {
 	c.cell = mirrorCell(c.cell)
-	if c.name == "Create" {
+	if c.name == "Create" || c.name == "Adopt" {
 		spec := w.tree.disks.specs.value(c.spec)
 		spec.Record = mirrorRecord(spec.Record)
 		c.spec = w.tree.disks.spec(spec)

@@ -55,7 +55,7 @@ type job struct {
 // begin has an idle daemon begin a piece of work.
 func (w *worker) begin(s *state, node int, j job) {
 	d := &s.daemons[node]
-	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], role: d.roleIn(j.pool)}
+	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], seen: d.seenIn(j.pool), role: d.roleIn(j.pool)}
 	d.barred = w.bars(s, node)
 	w.advance(s, node, w.tree.begin(r, w.product))
 }
@@ -81,6 +81,7 @@ func (w *worker) advance(s *state, node int, at *place) {
 		return
 	}
 	d.task, d.memory, d.fenced, d.going, d.barred, d.snapshotGoes, d.elsewhere = 0, at.memory, false, 0, 0, false, at.elsewhere
+	d.look.looked = false
 	w.idle(s)
 }
 
@@ -95,7 +96,7 @@ func (w *worker) idle(s *state) {
 		d.stays = 0
 		for cell, v := range w.view(s, node).volumes {
 			if s.concerns(node, cell) {
-				d.memory = w.tree.sees(d.memory, cell, v, w.product)
+				d.memory = w.tree.sees(d.memory, cell, v.watched(), w.product)
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func (w *worker) local(s *state, node int, o op) response {
 	case cachedClaim:
 		return response{claim: view.claims[o.at]}
 	case cachedVolume:
-		return response{volume: view.volumes[o.at]}
+		return response{volume: view.volumes[o.at].watched()}
 	case cachedContent:
 		return response{content: view.snapshot}
 	case cachedCluster:
@@ -129,6 +130,7 @@ func (w *worker) goOnWith(s *state, node int, at *place, r response) {
 	d := &s.daemons[node]
 	r.stays, r.role, d.stays = d.stays, d.roleIn(at.root.pool), 0
 	r.memory, d.beside = d.beside, 0
+	r.gate, d.look.looked = d.news(at.root.pool), false
 	w.advance(s, node, w.tree.responded(at, r, w.product))
 }
 
@@ -174,9 +176,10 @@ func (w *worker) calls(s *state, node int, c call) *outcome {
 		d.run = 0
 		return w.tree.disks.goOn(id, w.workshop)
 	}
-	if !s.mounted[node][pool] {
+	if !s.reaches(node, c) {
 		return nil
 	}
+	c.on = 0
 	done := w.tree.disks.do(s.disks[storeOf(pool, node)], c, w.workshop)
 	if done.image != s.disks[storeOf(pool, node)] {
 		w.meanwhile(s, pool, run{other: c})
@@ -225,7 +228,7 @@ func (w *worker) letGo(s *state, was *etcd, by int) {
 			s.keeps(cell, before, now, by)
 			continue
 		}
-		if now.exists && w.tree.stays(now) {
+		if now.watched().exists && w.tree.stays(now) {
 			w.bring(s, cell)
 		}
 		_, claimed := s.api.claimOf(cell)
@@ -234,6 +237,7 @@ func (w *worker) letGo(s *state, was *etcd, by int) {
 		s.off[cell] = s.off[cell] && !now.finalizer || decided && before.finalizer && !now.finalizer
 		s.consent[0][cell] = s.consent[0][cell] || gone && (decided && !before.deleting ||
 			s.off[cell] && !before.retain || w.removes(s, cell) && (s.off[cell] || !claimed && !before.finalizer))
+		s.spare.consent[cell] = s.exchanges() && (s.spare.consent[cell] || s.consent[0][cell]) // whichever filesystem has the data
 	}
 }
 
@@ -264,9 +268,11 @@ func (s *state) die(node int) {
 }
 
 // starts makes it a process whose watches are complete and whose pools were checked.
-func (d *daemon) starts(mounted [pools]bool) {
+func (s *state) starts(node int) {
+	d := &s.daemons[node]
 	d.up = true
-	if !d.elsewhere {
-		d.open = mounted
+	for pool := range pools {
+		d.open[pool] = s.mayOpen(d, pool)
 	}
+	d.look.seen = s.inPlace
 }

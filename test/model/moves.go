@@ -13,6 +13,7 @@ type move struct {
 	node  int    // of the daemon
 	what  string // of the daemon
 	op    op
+	adopt bool // a call of adopt, and no daemon does it
 }
 
 func (m move) String() string {
@@ -20,11 +21,19 @@ func (m move) String() string {
 	case m.event >= 0:
 		return events[m.event].about(m.i)
 	case m.op.kind != ended:
-		return fmt.Sprintf("%s %s%s", daemonName(m.node), m.op, m.what)
+		return fmt.Sprintf("%s %s%s", m.subject(), m.op, m.what)
 	case m.i >= 0:
 		return daemonName(m.node) + " " + fmt.Sprintf(m.what, nameOf(m.i))
 	}
-	return daemonName(m.node) + " " + m.what
+	return m.subject() + " " + m.what
+}
+
+// subject is what does it.
+func (m move) subject() string {
+	if m.adopt {
+		return "adopt"
+	}
+	return daemonName(m.node)
 }
 
 // moves calls each with each state that can follow, in an order that depends on nothing else.
@@ -43,6 +52,7 @@ func (w *worker) moves(s state, each func(move, state)) {
 			}
 		}
 	}
+	w.adoptMoves(s, visit)
 	for node := range s.daemons {
 		w.daemonMoves(s, node, visit)
 		if s.has(node, sharedPool) && s.daemons[node].up {
@@ -89,7 +99,8 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 			do(job{controller.WorkClaim, pool, cell}, "takes up the claim of %s")
 		}
 		on := w.part(s, node, cell)
-		if volumesWork(view.volumes[cell], on) || pool == everyPool && partsWork(view.volumes[cell], on) {
+		v := view.volumes[cell].watched()
+		if volumesWork(v, on) || pool == everyPool && partsWork(v, on) {
 			do(job{controller.WorkVolume, pool, cell}, "takes up volume %s")
 		}
 		if purgesWork(on) {
@@ -176,10 +187,12 @@ func (w *worker) killed(s state, node int, o op, visit func(move, state)) {
 	visit(move{event: -1, i: -1, node: node, what: "is killed before it " + o.String()}, dead)
 	pool := int(o.disk.pool)
 	store := storeOf(pool, node)
-	if o.kind != onDisk || !s.mounted[node][pool] || s.daemons[node].run != 0 {
+	if o.kind != onDisk || !s.reaches(node, o.disk) || s.daemons[node].run != 0 {
 		return
 	}
-	for _, d := range w.tree.disks.do(s.disks[store], o.disk, w.workshop).died {
+	c := o.disk
+	c.on = 0
+	for _, d := range w.tree.disks.do(s.disks[store], c, w.workshop).died {
 		after := s
 		w.put(&after, store, d.image)
 		after.die(node)

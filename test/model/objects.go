@@ -79,7 +79,8 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c := claim{exists: true, life: uint8(cell % lives), in: v.in}
 	c.asks = v.size
-	made := newVolume(claimObject(cell/lives, c), int(v.in))
+	made := newVolume(claimObject(cell/lives, c), int(v.in), v.peer)
+	v.markedOn(made)
 	if v.pattern {
 		made.Spec.HostPath.Path = pathOf(int(v.in)) + "/" + otherPattern + nameOf(cell)
 	}
@@ -104,12 +105,15 @@ func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	return made
 }
 
-// newVolume is the volume object that the product makes for a claim in a pool.
-func newVolume(claim *corev1.PersistentVolumeClaim, in int) *corev1.PersistentVolume {
-	self := selfOf(chosen)
+// newVolume is the volume object that the product makes for a claim in a pool, under the name of another provisioner if peer.
+func newVolume(claim *corev1.PersistentVolumeClaim, in int, peer bool) *corev1.PersistentVolume {
+	self, class := selfOf(chosen), classObject(in)
+	if peer {
+		class.Provisioner = plan.Kubevirt
+	}
 	return plan.NewVolume(plan.ClaimFacts{
 		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(in, false), NodeLabels: nodeObject(self.Node).Labels},
-		Claim:        claim, Class: classObject(in),
+		Claim:        claim, Class: class,
 	}, plan.VolumeName(claim))
 }
 
@@ -118,7 +122,7 @@ func volumeOf(of *corev1.PersistentVolume) object {
 	v := object{
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
-		in:     uint8(slices.Index(scopes[:], plan.ScopeOf(of))), size: moreOf(of.Spec.Capacity),
+		in:     uint8(slices.Index(scopes[:], plan.ScopeOf(of))), size: moreOf(of.Spec.Capacity), marks: marksOf(of),
 	}
 	if of.Spec.HostPath != nil {
 		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)
@@ -165,17 +169,23 @@ func pathOf(pool int) string { return "/srv/" + poolNames[pool] }
 // markerOf is the ID in a pool's marker.
 func markerOf(pool int) string { return "m" + poolNames[pool] }
 
+// markOf is the marker of a pool's filesystem.
+func markOf(pool int) hostcheck.Marker {
+	m := hostcheck.Marker{Version: 1, Pool: poolNames[pool], ID: markerOf(pool), Cluster: clusterID}
+	if pool == nodePool {
+		m.Node = nodeName(0)
+	}
+	return m
+}
+
 // report is what a probe finds.
-func report(pool int, mounted bool, room uint8) hostcheck.Report {
+func report(pool int, mounted bool, room uint8, on seat) hostcheck.Report {
 	size := cmp.Or(uint64(room)*unit, 1<<50)
 	r := hostcheck.Report{
 		Pool: poolNames[pool], Path: pathOf(pool), Marker: markerOf(pool), Size: size, Available: size, Free: size,
-		Mark: hostcheck.Marker{Version: 1, Pool: poolNames[pool], ID: markerOf(pool), Cluster: clusterID},
+		Mark: markOf(pool),
 	}
-	if pool == nodePool {
-		r.Mark.Node = nodeName(0)
-	}
-	r.Identity.Inode = 1
+	r.Identity.Inode = firstInode + uint64(on)
 	if !mounted {
 		r.Findings = []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close, Message: "it is not mounted"}}
 	}

@@ -15,6 +15,7 @@ const (
 	getClaim                   // from the API server
 	getVolume                  // from the API server
 	eachVolume                 // from the API server
+	listVolumes                // the same, with their versions
 	getContent                 // from the API server
 	getSnapshot                // from the API server
 	createVolume               // with what in which cell
@@ -25,6 +26,7 @@ const (
 	writeContent               // if it is unchanged
 	releaseContent             // takes the product's finalizer off, if it is unchanged
 	writeTomb                  // if there is none
+	markVolume                 // if it is unchanged, by adopt
 	readTomb                   // from the API server
 	readLease                  // from the API server
 	fewVolumes                 // from the API server: those that are kept for claims
@@ -37,7 +39,7 @@ func (k kind) local() bool {
 }
 
 // writes reports whether a step changes the API server's data.
-func (k kind) writes() bool { return k >= createVolume && k <= writeTomb }
+func (k kind) writes() bool { return k >= createVolume && k <= markVolume }
 
 var kindNames = map[kind]string{
 	getContent: "reads the content of", getSnapshot: "reads the VolumeSnapshot of", writeContent: "writes the content of",
@@ -46,6 +48,7 @@ var kindNames = map[kind]string{
 	fewVolumes:   "reads the volume objects, if they are few",
 	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
 	writeStatus: "writes the status of the claim of", writeCapacity: "writes the size of volume object",
+	listVolumes: "reads all volume objects", markVolume: "marks volume object",
 	writeTomb: "writes the tombstone of", readTomb: "reads the tombstone of",
 }
 
@@ -69,6 +72,7 @@ type call struct {
 	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern; of Resize and Raise the size
 	pool uint8
 	host uint8 // the node, in a shared pool
+	on   seat  // by which filesystem the gate was opened
 }
 
 // verb is what is asked for, without of what.
@@ -87,7 +91,7 @@ func (o op) String() string {
 		return kindNames[o.kind] + " " + slotName(o.at)
 	case getContent, getSnapshot, writeContent, releaseContent:
 		return kindNames[o.kind] + " " + snapshotHandle
-	case eachVolume, readLease, fewVolumes:
+	case eachVolume, listVolumes, readLease, fewVolumes:
 		return kindNames[o.kind]
 	}
 	return fmt.Sprint(kindNames[o.kind], " ", nameOf(o.at))
@@ -104,6 +108,7 @@ type response struct {
 	disk    uint32 // of a call (disks.results)
 	stays   uint8  // of which cells the watch brought before that the volume is to stay
 	role    role   // in the shared pool, from then on
+	gate    look   // of the first pool since then
 	memory  uint32 // what the process knows since another worker of it worked (tree.memories), 0: none did
 }
 

@@ -70,10 +70,15 @@ var ghosts = map[string]string{
 	"people delete the volume that is kept for %s":                             atOnce,
 	"kube-controller-manager binds claim %s to the volume that is kept for it": atOnce,
 	"kube-controller-manager asks a provisioner for claim %s":                  atOnce,
-	"node %s goes":                           "one daemon is played, and its node stays",
-	"node %s is back":                        "one daemon is played, and its node stays",
-	"the API server is another cluster's":    "a second API server would be needed",
-	"the API server is the pools' own again": "a second API server would be needed",
+	"node %s goes":                               "one daemon is played, and its node stays",
+	"node %s is back":                            "one daemon is played, and its node stays",
+	"the API server is another cluster's":        "a second API server would be needed",
+	"the API server is the pools' own again":     "a second API server would be needed",
+	"the pool's disk is copied":                  "one filesystem is played",
+	"another filesystem is mounted as the pool":  "one filesystem is played",
+	"the pool's own filesystem is mounted again": "one filesystem is played",
+	"the other provisioner makes %s":             "no adoption is played on a real daemon",
+	"the other provisioner removes %s":           "no adoption is played on a real daemon",
 }
 
 // byItself is what the real kube-controller-manager has done already, or does.

@@ -207,7 +207,7 @@ type probe struct {
 }
 
 func (of probe) Probe(context.Context) hostcheck.Report {
-	r := report(of.pool, true, 0)
+	r := report(of.pool, true, 0, 0)
 	r.Mark.Cluster = clusterOf(of.p.elsewhere) // else it is asked for in the background
 	return r
 }

@@ -21,6 +21,7 @@ type product struct {
 	begins    bool // controllers learn their cluster: no work asks
 	elsewhere bool // what the running controllers know of it
 	running   *controller.Controller
+	root      root // of the work that is played
 	self      plan.Self
 	role      role
 	responses []response        // to the first steps
@@ -77,13 +78,17 @@ func (p *product) close() {
 
 // play has the product do a piece of work with these responses, up to the step that has none.
 func (p *product) play(t *tree, r root, responses []response) *place {
+	if r.adoption != noAdoption {
+		return p.adopts(r, responses)
+	}
 	c := p.controller(r.setting)
 	p.running, p.self = c, selfOf(int(r.node))
 	p.plays(r.role)
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.elsewhere = r.elsewhere
 	p.played++
-	p.gate.Set(report(r.pool, r.open, r.room), time.Time{})
+	p.root = r
+	p.gate.Set(report(r.pool, r.open, r.room, r.seen), time.Time{})
 	c.Remember(t.memories.value(r.memory))
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
 		panic(fmt.Sprintf("%v ended with %v", r, err))
@@ -125,6 +130,9 @@ func (p *product) ask(o op) (a response, ok bool) {
 		p.watch(p.responses[p.at-1].stays)
 		if m := p.responses[p.at-1].memory; m != 0 {
 			p.running.Remember(p.tree.memories.value(m))
+		}
+		if now := p.responses[p.at-1].gate; now.looked {
+			p.gate.Set(report(nodePool, now.open, p.root.room, now.seen), time.Time{})
 		}
 		if role := p.responses[p.at-1].role; role != p.role {
 			p.plays(role)

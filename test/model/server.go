@@ -24,6 +24,8 @@ func (e *etcd) serve(o op) response {
 		return e.grow(o.at, o.grow)
 	case writeCapacity:
 		return e.enlarge(o.at, o.with)
+	case markVolume:
+		return e.mark(o.at, o.with)
 	case writeTomb:
 		return response{yes: e.bury(o.at, o.with.retain)}
 	case readTomb:

@@ -18,6 +18,9 @@ const otherName = "another.example"
 // self is what the product is told of itself.
 func (of setting) self() plan.Self {
 	self := selfOf(int(of.node))
+	if of.peer {
+		self.Aliases = []string{plan.Kubevirt}
+	}
 	switch of.names {
 	case aliased:
 		self.Provisioner, self.Aliases = otherName, []string{plan.DefaultProvisioner}
@@ -97,7 +100,7 @@ func clusterBack(_ *worker, s *state, _ int) bool {
 
 // mayOpen is whether a pool is in order for a daemon that looks at it: mounted, and of the cluster that it knows. A daemon
 // that knows another one asks again (ownership.Cluster, Recall).
-func (s *state) mayOpen(d *daemon, mounted bool) bool {
+func (s *state) mayOpen(d *daemon, pool int) bool {
 	d.elsewhere = d.elsewhere && s.other
-	return mounted && !d.elsewhere
+	return s.mounted[d.node][pool] && !d.elsewhere && (pool != nodePool || s.inOrder(d))
 }

@@ -26,7 +26,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 	case c.clone && !s.cloneable(), c.restore && !s.restorable():
 	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
 		return "its claim is pending"
-	case v.exists && v.ref && v.phase == bound && on.place != inPool:
+	case v.exists && v.ref && v.phase == bound && on.place != inPool && !on.away:
 		return "its claim is bound, and its directory is " + on.place.Describe()
 	}
 	return ""
@@ -40,12 +40,13 @@ func keptInPlace(s *state, on onFile, cell int) string {
 }
 
 func objectGoes(s *state, on onFile, cell int) string {
-	v := s.api.volumes[cell]
+	v := s.api.volumes[cell].watched()
 	_, claimed := s.api.ownClaim(cell)
 	if s.keepsData(on, cell) {
 		return ""
 	}
-	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) && !on.people { // of which it is told
+	told := on.people || v.peer && !on.recorded // that the directory is not the daemon's
+	if v.exists && !v.retain && !claimed && v.phase == released && (v.ref || v.deleting) && !told {
 		return "the object stays"
 	}
 	return ""
@@ -171,7 +172,10 @@ func (w *worker) unsettled(s *state) string {
 	if wrong := w.ofSnapshots(s, snapshotSettlements); wrong != "" {
 		return wrong
 	}
-	return w.overdrawn(s, settledAccounts)
+	if wrong := w.overdrawn(s, settledAccounts); wrong != "" {
+		return wrong
+	}
+	return w.unadopted(*s)
 }
 
 // abandoned reports whether each node is gone that has a pool, or a node with a pool's filesystem of its own.

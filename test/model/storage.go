@@ -25,10 +25,12 @@ type result struct {
 	err   error
 }
 
-func (s storage) ask(name, pv string) result { return s.askFor(call{name: name, cell: numberOf(pv)}) }
+func (s storage) ask(id mounts.Identity, name, pv string) result {
+	return s.askFor(id, call{name: name, cell: numberOf(pv)})
+}
 
-func (s storage) askFor(c call) result {
-	c.pool = s.pool
+func (s storage) askFor(id mounts.Identity, c call) result {
+	c.pool, c.on = s.pool, seat(id.Inode-firstInode)
 	if s.pool == sharedPool {
 		c.host = s.host
 	}
@@ -47,71 +49,71 @@ func valueOf[T any](r result) (value T, err error) {
 	return value, r.err
 }
 
-func (s storage) Create(_ context.Context, _ mounts.Identity, spec volume.Spec) (string, error) {
+func (s storage) Create(_ context.Context, id mounts.Identity, spec volume.Spec) (string, error) {
 	spec.Copied = nil // it is told to the claim alone
-	return valueOf[string](s.askFor(call{name: "Create", cell: numberOf(spec.PV), spec: s.p.tree.disks.spec(spec)}))
+	return valueOf[string](s.askFor(id, call{name: "Create", cell: numberOf(spec.PV), spec: s.p.tree.disks.spec(spec)}))
 }
 
-func (s storage) Undo(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Undo", pv).err
+func (s storage) Undo(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Undo", pv).err
 }
 
-func (s storage) Resize(_ context.Context, _ mounts.Identity, pv string, bytes int64) error {
-	return s.askFor(call{name: "Resize", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}).err
+func (s storage) Resize(_ context.Context, id mounts.Identity, pv string, bytes int64) error {
+	return s.askFor(id, call{name: "Resize", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}).err
 }
 
-func (s storage) Raise(_ context.Context, _ mounts.Identity, pv string, bytes int64) (bool, error) {
-	return valueOf[bool](s.askFor(call{name: "Raise", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}))
+func (s storage) Raise(_ context.Context, id mounts.Identity, pv string, bytes int64) (bool, error) {
+	return valueOf[bool](s.askFor(id, call{name: "Raise", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}))
 }
 
-func (s storage) Trash(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Trash", pv).err
+func (s storage) Trash(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Trash", pv).err
 }
 
-func (s storage) PutBack(_ context.Context, _ mounts.Identity, pv, _ string) error {
-	return s.ask("PutBack", pv).err
+func (s storage) PutBack(_ context.Context, id mounts.Identity, pv, _ string) error {
+	return s.ask(id, "PutBack", pv).err
 }
 
-func (s storage) Discard(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Discard", pv).err
+func (s storage) Discard(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Discard", pv).err
 }
 
-func (s storage) Archive(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Archive", pv).err
+func (s storage) Archive(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Archive", pv).err
 }
 
-func (s storage) Retain(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Retain", pv).err
+func (s storage) Retain(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Retain", pv).err
 }
 
-func (s storage) Published(_ context.Context, _ mounts.Identity, pv string) error {
-	return s.ask("Published", pv).err
+func (s storage) Published(_ context.Context, id mounts.Identity, pv string) error {
+	return s.ask(id, "Published", pv).err
 }
 
-func (s storage) Purge(_ context.Context, _ mounts.Identity, pv string) (volume.Purged, error) {
-	return valueOf[volume.Purged](s.ask("Purge", pv))
+func (s storage) Purge(_ context.Context, id mounts.Identity, pv string) (volume.Purged, error) {
+	return valueOf[volume.Purged](s.ask(id, "Purge", pv))
 }
 
-func (s storage) Lookup(_ context.Context, _ mounts.Identity, pv string) (record.Record, error) {
-	return valueOf[record.Record](s.ask("Lookup", pv))
+func (s storage) Lookup(_ context.Context, id mounts.Identity, pv string) (record.Record, error) {
+	return valueOf[record.Record](s.ask(id, "Lookup", pv))
 }
 
-func (s storage) LookupArchived(_ context.Context, _ mounts.Identity, pv, _ string) (record.Record, error) {
-	return valueOf[record.Record](s.ask("LookupArchived", pv))
+func (s storage) LookupArchived(_ context.Context, id mounts.Identity, pv, _ string) (record.Record, error) {
+	return valueOf[record.Record](s.ask(id, "LookupArchived", pv))
 }
 
-func (s storage) Exists(_ context.Context, _ mounts.Identity, directory string) (bool, error) {
+func (s storage) Exists(_ context.Context, id mounts.Identity, directory string) (bool, error) {
 	c := call{name: "Exists", cell: numberOf(strings.TrimPrefix(directory, otherPattern))}
 	if strings.HasPrefix(directory, otherPattern) {
 		c.spec = 1
 	}
-	return valueOf[bool](s.askFor(c))
+	return valueOf[bool](s.askFor(id, c))
 }
 
-func (s storage) List(context.Context, mounts.Identity) (volume.Inventory, error) {
-	return valueOf[volume.Inventory](s.askFor(call{name: "List", cell: -1}))
+func (s storage) List(_ context.Context, id mounts.Identity) (volume.Inventory, error) {
+	return valueOf[volume.Inventory](s.askFor(id, call{name: "List", cell: -1}))
 }
 
-func (s storage) Sweep(context.Context, mounts.Identity) (int, error) {
-	return valueOf[int](s.askFor(call{name: "Sweep", cell: -1}))
+func (s storage) Sweep(_ context.Context, id mounts.Identity) (int, error) {
+	return valueOf[int](s.askFor(id, call{name: "Sweep", cell: -1}))
 }

@@ -10,8 +10,10 @@ import (
 type root struct {
 	job
 	setting
+	adoption
 	memory uint32
 	open   bool // the pool's gate
+	seen   seat // by which filesystem it was opened
 	role   role // in the shared pool
 }
 

@@ -58,6 +58,7 @@ type object struct {
 	phase     phase
 	size      more
 	version   uint8
+	marks
 }
 
 // etcd is what the API server has.
@@ -78,6 +79,7 @@ type setting struct {
 	elsewhere bool  // it knows that the API server is another cluster's
 	room      uint8 // how many units its pool can promise, 0: any number, and what it has promised is left out
 	steady    bool  // no call to the disk fails in this world
+	peer      bool  // another provisioner is its alias, whose volumes are in the first pool
 }
 
 // daemon is one process, and what it knows.
@@ -100,6 +102,7 @@ type daemon struct {
 	held         bool   // another worker works just now
 	snapshotGoes bool   // the API server said in its work that the snapshot's data is to go
 	barred       uint8  // names for whose claims it may make nothing in its work, as long as a volume is kept for them
+	look                // at the first pool
 }
 
 // state is the whole world at one moment.
@@ -109,8 +112,12 @@ type state struct {
 	disks   [stores]uint32 // what is on the pools' filesystems (disks.images)
 	mounted [nodes][pools]bool
 	daemons [nodes]daemon
-	other   bool // the API server that daemons reach is another cluster's, which has nothing
-	people  bool // people made a directory under a volume's name
+	spare   spare
+	inPlace seat   // what is mounted as the first pool
+	twice   bool   // the first pool's disk can be mounted on the other node
+	adopter uint32 // the place in the tree of a call of adopt on the first node, 0 for none
+	other   bool   // the API server that daemons reach is another cluster's, which has nothing
+	people  bool   // people made a directory under a volume's name
 	lease   lease
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
@@ -163,6 +170,11 @@ const (
 	snapshotEnds                 // what they do to end it
 	collections                  // of tombstones that are old
 	keeps                        // volumes that are kept for a claim, and deletions of these
+	adoptions                    // calls of adopt
+	undoings                     // calls of adopt --undo
+	peers                        // volumes that the other provisioner removes
+	clonings                     // of the first pool's disk
+	swaps                        // of the first pool's filesystem for another one
 	budgets
 )
 
@@ -233,7 +245,7 @@ func (s *state) poolOf(cell int) int {
 
 // concerns reports whether a node's daemon has to do with a cell.
 func (s *state) concerns(node, cell int) bool {
-	return s.daemons[node].exists && (node == 0 || s.poolOf(cell) != nodePool)
+	return s.daemons[node].exists && (node == 0 || s.twice || s.poolOf(cell) != nodePool)
 }
 
 // busy reports whether a daemon is at work.
@@ -243,7 +255,7 @@ func (s *state) busy() bool {
 			return true
 		}
 	}
-	return false
+	return s.adopter != 0
 }
 
 // turns gives a daemon the next step. The other one may be in the middle of its work: so often as the budget has it.

@@ -8,29 +8,32 @@ type world struct {
 	left      [budgets]uint8
 	claims    int // of each name
 	names     int
-	archive   bool     // on_delete, when it begins
-	shared    int      // how many of the names are of claims in the shared pool, which two nodes have then
-	every     int      // how many of the others are of claims in the pool of scope every-node, which two nodes have then
-	people    bool     // there is a directory of people under a volume's name
-	room      uint8    // how many units each pool can promise, 0: any number
-	opening   []string // what happened before it is explored
-	clones    bool     // claims with the second name are clones of those with the first one
-	steady    bool     // no call to the disk fails
-	unasked   bool     // the daemon does not wait until a provisioner is asked for
-	snapshots bool     // claims with the second name are made from a snapshot of the first one's volume
+	archive   bool       // on_delete, when it begins
+	shared    int        // how many of the names are of claims in the shared pool, which two nodes have then
+	every     int        // how many of the others are of claims in the pool of scope every-node, which two nodes have then
+	people    bool       // there is a directory of people under a volume's name
+	room      uint8      // how many units each pool can promise, 0: any number
+	opening   []string   // what happened before it is explored
+	clones    bool       // claims with the second name are clones of those with the first one
+	steady    bool       // no call to the disk fails
+	unasked   bool       // the daemon does not wait until a provisioner is asked for
+	snapshots bool       // claims with the second name are made from a snapshot of the first one's volume
+	spare     filesystem // the other one that can be mounted in place of the first pool's
+	twice     bool       // the first pool's disk can be mounted on the other node, too, whose configuration has the pool
+	peer      bool       // another provisioner made what is in the first pool
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
-	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots}
+	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots, twice: w.twice, spare: spare{kind: w.spare}}
 	s.mounted[0][nodePool] = true
 	for node := range s.daemons {
 		d := &s.daemons[node]
-		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.shared+w.every > 0, w.archive, w.room
-		d.steady = w.steady
+		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.twice || w.shared+w.every > 0, w.archive, w.room
+		d.steady, d.peer = w.steady, w.peer
 		s.mounted[node][sharedPool], s.mounted[node][everyPool] = w.shared > 0, w.every > 0
 		if d.exists {
-			d.starts(s.mounted[node])
+			s.starts(node)
 		}
 	}
 	if w.people {
@@ -52,7 +55,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, twoNodes, sharedGrowing, everyNode, forgotten, largest)
+var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, sharedGrowing, everyNode, forgotten, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{
