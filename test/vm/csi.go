@@ -13,13 +13,14 @@ const (
 	attempt     = "/usr/local/bin/attempt" // a script with the label of the service's program
 )
 
-// driverBefore starts the driver's sockets while the loaded policy does not know their paths yet.
+// driverBefore starts the driver's sockets, with the label of some that were made before the policy knew their paths.
 func (p *play) driverBefore() {
-	p.step("the CSI driver's sockets are there before the policy knows their paths", func() (string, error) {
-		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket"); err != nil {
+	p.step("the CSI driver's sockets are there, with a label from before", func() (string, error) {
+		sockets := strings.Join(p.driverSockets(), " ")
+		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket && chcon -t container_file_t " + sockets); err != nil {
 			return "", err
 		}
-		return p.expect("ls "+strings.Join(p.driverSockets(), " "), "csi.sock", "-reg.sock", "!cannot access")
+		return p.expect("ls -Z "+sockets, ":container_file_t:s0 "+p.driverSockets()[0], ":container_file_t:s0 "+p.driverSockets()[1])
 	})
 }
 
@@ -34,8 +35,11 @@ func (p *play) call(name string, args ...string) string {
 
 // driver is the CSI driver's service in its domain, after the page had the policy's module of the pools loaded again.
 func (p *play) driver() {
-	p.step("loading the pools again gave the CSI driver's sockets their label", func() (string, error) {
+	p.step("loading the policy again gave the CSI driver's sockets their label", func() (string, error) {
 		return p.expect("ls -Z "+strings.Join(p.driverSockets(), " "), ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[0], ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[1])
+	})
+	p.step("for which they were made again once, in two such runs", func() (string, error) {
+		return p.expect("journalctl --sync; journalctl -u hostpath-provisioner-csi.socket -o cat --no-pager | grep -c ^Closed", "1\n")
 	})
 	var claim, dir string
 	p.step("kubelet's calls start the service in its own domain", func() (_ string, err error) {

@@ -40,7 +40,7 @@ func (p *play) page() {
 			if err != nil {
 				return "", err
 			}
-			said, err := p.do("set -e\n" + here.Replace(blocks[0].Text))
+			said, err := p.policy("set -e\n" + here.Replace(blocks[0].Text)) // some compile it
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", blocks[0], err)
 			}
