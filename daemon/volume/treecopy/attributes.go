@@ -115,6 +115,29 @@ func (c *copier) xattr(from attributed, to int, name string) error {
 	}
 }
 
+// dropXattrs removes those that the source has not.
+func (c *copier) dropXattrs(from attributed, to int) error {
+	n, err := attributed{fd: to}.list(c.text)
+	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && n == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing the copy's attributes: %w", err)
+	}
+	for _, name := range strings.Split(strings.TrimSuffix(string(c.text[:n]), "\x00"), "\x00") {
+		if _, err := from.get(name, nil); name == label || !errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		switch err := unix.Fremovexattr(to, name); {
+		case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+			c.done.Lost++
+		case err != nil && !errors.Is(err, unix.ENODATA):
+			return fmt.Errorf("removing attribute %.100q: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // setTimes gives an entry the times of another one.
 func setTimes(dir int, name string, st unix.Stat_t) error {
 	times := []unix.Timespec{st.Atim, st.Mtim}

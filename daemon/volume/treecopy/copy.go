@@ -20,6 +20,8 @@ type Options struct {
 	Limit int64
 	// Step is called before each entry and each piece of a file. Its error ends the copy. It may be nil.
 	Step func() error
+	// Seen has Copy note what Again needs. Only copies that share their blocks can have it; it may be nil.
+	Seen *Seen
 }
 
 var (
@@ -54,7 +56,7 @@ type copier struct {
 	top   int // the destination's top; its caller closes it
 	at    int // the directory of the destination that is filled, top or one of our own
 	depth int // how many directories of the tree it lies below, -1 before the top is visited
-	links linkStore
+	links *linkStore
 	done  Copied
 	text  []byte // for names and values of attributes
 
@@ -64,11 +66,29 @@ type copier struct {
 // Copy copies what is in an open directory, and its attributes, into another one that is empty. What was copied when an
 // error came stays there. ctx is looked at before each entry and each piece of a file.
 func Copy(ctx context.Context, from, to int, o Options) (Copied, error) {
-	c := &copier{ctx: ctx, o: o, top: to, at: to, depth: -1, links: linkStore{top: to, dir: -1}, text: make([]byte, 64<<10)}
-	defer c.links.close()
+	c := newCopier(ctx, to, o)
 	defer c.leaveAt()
+	if o.Seen != nil {
+		o.Seen.begin()
+	} else {
+		defer c.links.close()
+	}
 	err := tree.Walk(ctx, from, ".", c.visit)
+	if o.Seen != nil {
+		o.Seen.lost = c.done.Lost
+	}
 	return c.done, err
+}
+
+func newCopier(ctx context.Context, to int, o Options) copier {
+	c := copier{ctx: ctx, o: o, top: to, at: to, depth: -1, links: &linkStore{top: to, dir: -1}, text: make([]byte, 64<<10)}
+	if o.Seen != nil { // its passes have one store
+		if o.Seen.links == nil {
+			o.Seen.links = c.links
+		}
+		c.links = o.Seen.links
+	}
+	return c
 }
 
 // visit copies one entry; a directory is made and entered.
@@ -164,7 +184,8 @@ func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 // moved it, or made another one of its name: what is in both is put together.
 func (c *copier) enter(name string) error {
 	err := openat.Retry(func() error { return unix.Mkdirat(c.at, name, 0o700) })
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	there := errors.Is(err, unix.EEXIST)
+	if err != nil && !there {
 		return err
 	}
 	fd, err := openat.Open(c.at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, openat.Beneath)
@@ -173,6 +194,9 @@ func (c *copier) enter(name string) error {
 	}
 	c.leaveAt()
 	c.at = fd
+	if there && c.o.Seen != nil {
+		return c.o.Seen.mix(fd)
+	}
 	return nil
 }
 
@@ -205,7 +229,21 @@ func (c *copier) leave(name string, from int, st unix.Stat_t) error {
 	if err := c.attributes(attributed{fd: from}, c.at, st); err != nil {
 		return err
 	}
+	return c.finish(name, from, st)
+}
+
+// finish goes up from a directory that is whole, and sets its times.
+func (c *copier) finish(name string, from int, st unix.Stat_t) error {
+	if c.o.Seen != nil {
+		if err := c.o.Seen.note(from, c.at); err != nil {
+			return err
+		}
+	}
 	if c.depth == 0 {
+		if c.o.Seen != nil {
+			c.o.Seen.top = st // for Sweep
+			return nil
+		}
 		if err := c.links.remove(); err != nil {
 			return err
 		}

@@ -27,6 +27,9 @@ func (c *copier) file(fd int, name string, st unix.Stat_t) error {
 		if key, err = keyOf(fd); err != nil {
 			return err
 		}
+		if c.o.Seen != nil { // a copy of an earlier pass is one of the file as it was then
+			key += fmt.Sprintf("-%d-%d", st.Ctim.Sec, st.Ctim.Nsec)
+		}
 		linked, err := c.links.link(key, c.at, name)
 		if linked {
 			c.done.HardLinks++
@@ -52,6 +55,11 @@ func (c *copier) file(fd int, name string, st unix.Stat_t) error {
 		return err
 	}
 	c.done.Files++
+	if c.o.Seen != nil {
+		if err := c.o.Seen.note(from, to); err != nil {
+			return err
+		}
+	}
 	if key != "" {
 		if err := c.links.keep(key, c.at, name); err != nil {
 			return err

@@ -1,0 +1,214 @@
+package treecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// twice is a tree that is copied in two passes, and changed between them.
+type twice struct {
+	*testing.T
+	dir      string
+	from, to int
+	o        Options
+}
+
+func newTwice(t *testing.T, base string) *twice {
+	dir, err := os.MkdirTemp(base, "")
+	must(t, err)
+	w := &twice{T: t, dir: dir, o: Options{Seen: new(Seen)}}
+	for i := range 30 {
+		w.write(fmt.Sprintf("d%d/f%d", i%5, i), "old")
+	}
+	w.write("d0/below/deep/file", "old")
+	w.write("hot", "old")
+	must(t, os.Link(w.at("hot"), w.at("d1/hot")), unix.Setxattr(w.at("d2"), "user.gone", []byte("x"), 0), unix.Mkfifo(w.at("d3/fifo"), 0o640),
+		os.Symlink("old", w.at("link")), os.Chmod(w.at("d4"), 0o2751))
+	must(t, unix.Mknod(w.at("d4/socket"), unix.S_IFSOCK|0o600, 0))
+	return w
+}
+
+func (w *twice) at(path string) string { return filepath.Join(w.dir, "source", path) }
+
+func (w *twice) write(path, text string) {
+	w.Helper()
+	must(w, os.MkdirAll(filepath.Dir(w.at(path)), 0o755), os.WriteFile(w.at(path), []byte(text), 0o644))
+}
+
+// first is the first pass. What was made before is as old as it is in a volume that is in use.
+func (w *twice) first() {
+	w.Helper()
+	must(w, os.Mkdir(filepath.Join(w.dir, "copy"), 0o700))
+	w.Cleanup(w.o.Seen.Close)
+	w.from, w.to = open(w, filepath.Join(w.dir, "source")), open(w, filepath.Join(w.dir, "copy"))
+	_, err := Copy(w.Context(), w.from, w.to, w.o)
+	must(w, err)
+	w.o.Seen.pass.began = time.Now().Add(margin + 20*time.Millisecond)            // all that was changed until now counts as old
+	time.Sleep(time.Until(w.o.Seen.pass.began.Add(20*time.Millisecond - margin))) // the clock of change times is behind by a tick
+}
+
+// again is the second pass, after which the copy is like the source.
+func (w *twice) again() Copied {
+	w.Helper()
+	done, err := Again(w.Context(), w.from, w.to, w.o)
+	must(w, err)
+	must(w, w.o.Seen.Sweep(w.Context(), w.to, func() error { return nil }))
+	got, want := describe(w, filepath.Join(w.dir, "copy")), describe(w, filepath.Join(w.dir, "source"))
+	maps.DeleteFunc(want, func(path, _ string) bool { return strings.HasSuffix(path, "socket") })
+	for path := range want {
+		if got[path] != want[path] {
+			w.Errorf("%s:\ngot  %s\nwant %s", path, got[path], want[path])
+		}
+		delete(got, path)
+	}
+	if len(got) > 0 {
+		w.Errorf("too much: %v", got)
+	}
+	return done
+}
+
+// changes are what may happen to a tree between two passes.
+var changes = map[string]func(w *twice) error{
+	"nothing":            func(*twice) error { return nil },
+	"file written":       func(w *twice) error { return os.WriteFile(w.at("hot"), []byte("newer"), 0) },
+	"same size and time": sameSizeAndTime,
+	"file made":          func(w *twice) error { return os.WriteFile(w.at("d0/new"), nil, 0o600) },
+	"file removed":       func(w *twice) error { return os.Remove(w.at("d0/f5")) },
+	"name removed":       func(w *twice) error { return os.Remove(w.at("d1/hot")) },
+	"name added":         func(w *twice) error { return os.Link(w.at("d0/f5"), w.at("d1/f5")) },
+	"file renamed":       func(w *twice) error { return os.Rename(w.at("d0/f5"), w.at("d1/renamed")) },
+	"file replaced":      func(w *twice) error { return os.Rename(w.at("d0/f5"), w.at("d1/f1")) },
+	"files exchanged":    func(w *twice) error { return w.exchange("d0/f0", "d1/f1") },
+	"directory renamed":  func(w *twice) error { return os.Rename(w.at("d0"), w.at("d9")) },
+	"directories exchanged": func(w *twice) error {
+		w.write("d0/f1", "another one of this name")
+		return w.exchange("d0", "d1")
+	},
+	"directory removed":   func(w *twice) error { return os.RemoveAll(w.at("d0")) },
+	"directory made anew": func(w *twice) error { return errors.Join(os.RemoveAll(w.at("d0")), os.Mkdir(w.at("d0"), 0o711)) },
+	"directory to file": func(w *twice) error {
+		return errors.Join(os.RemoveAll(w.at("d0")), os.WriteFile(w.at("d0"), nil, 0o600))
+	},
+	"file to directory": func(w *twice) error {
+		return errors.Join(os.Remove(w.at("link")), os.MkdirAll(w.at("link/below"), 0o700))
+	},
+	"directory into another": func(w *twice) error { return os.Rename(w.at("d0/below"), w.at("d1/below")) },
+	"link":                   func(w *twice) error { return errors.Join(os.Remove(w.at("link")), os.Symlink("new", w.at("link"))) },
+	"mode, owner":            func(w *twice) error { return errors.Join(os.Chmod(w.at("d3"), 0o700), os.Chown(w.at("d4/f4"), 12, 13)) },
+	"attributes": func(w *twice) error {
+		return errors.Join(unix.Removexattr(w.at("d2"), "user.gone"), unix.Setxattr(w.at("d3"), "user.new", []byte("x"), 0), unix.Setxattr(w.at("hot"), "user.new", nil, 0))
+	},
+	"times": func(w *twice) error { return os.Chtimes(w.at("d0"), time.Unix(1, 2), time.Unix(3, 4)) },
+}
+
+func (w *twice) exchange(one, other string) error {
+	return unix.Renameat2(unix.AT_FDCWD, w.at(one), unix.AT_FDCWD, w.at(other), unix.RENAME_EXCHANGE)
+}
+
+// sameSizeAndTime is what a comparison of sizes and times of modification misses.
+func sameSizeAndTime(w *twice) error {
+	info, err := os.Stat(w.at("d0/f0"))
+	return errors.Join(err, os.WriteFile(w.at("d0/f0"), []byte("new"), 0), os.Chtimes(w.at("d0/f0"), info.ModTime(), info.ModTime()))
+}
+
+// After a second pass a copy is what the source is, whatever happened since the first. What did not change is not copied again.
+func TestAgain(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		base := on(t, fstype)
+		for name, change := range changes {
+			t.Run(fstype+"/"+name, func(t *testing.T) {
+				w := newTwice(t, base)
+				w.first()
+				must(t, change(w))
+				done := w.again()
+				if name == "nothing" && done.Files+done.HardLinks > 0 || name == "file written" && done.Files != 1 {
+					t.Errorf("%+v", done)
+				}
+				if done.Sockets != 1 {
+					t.Errorf("%d sockets", done.Sockets)
+				}
+			})
+		}
+	}
+}
+
+// A file that is written by a mapping that was made before the first pass has a newer change time: to share its blocks
+// writes them out, and the next write to a page is noticed.
+func TestAgainMapped(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			w := newTwice(t, on(t, fstype))
+			file, err := os.OpenFile(w.at("hot"), os.O_RDWR, 0)
+			must(t, err)
+			defer file.Close()
+			mapped, err := unix.Mmap(int(file.Fd()), 0, 3, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			must(t, err)
+			defer func() { _ = unix.Munmap(mapped) }()
+			copy(mapped, "one")
+			w.first()
+			copy(mapped, "two")
+			w.again()
+		})
+	}
+}
+
+// A third pass begins where the second did.
+func TestThrice(t *testing.T) {
+	w := newTwice(t, on(t, "xfs"))
+	w.first()
+	must(t, os.Rename(w.at("d0"), w.at("d9")))
+	_, err := Again(t.Context(), w.from, w.to, w.o)
+	must(t, err)
+	w.write("d9/f0", "new")
+	must(t, os.Rename(w.at("d9/below"), w.at("d1/moved")))
+	w.again()
+}
+
+// Of two directories that were put together in the copy the content is not known.
+func TestAgainMixed(t *testing.T) {
+	w := newTwice(t, on(t, "xfs"))
+	w.first()
+	var one, other unix.Stat_t
+	must(t, unix.Stat(w.at("d1"), &one), unix.Stat(filepath.Join(w.dir, "copy/d1"), &other))
+	must(t, w.o.Seen.mix(open(t, filepath.Join(w.dir, "copy/d1"))))
+	if w.o.Seen.isOf(one.Ino, other.Ino) {
+		t.Error("known")
+	}
+	must(t, os.WriteFile(filepath.Join(w.dir, "copy/d1/f1"), []byte("of the other one"), 0))
+	w.again()
+}
+
+// A clock that is set back makes change times worthless.
+func TestSteppedBack(t *testing.T) {
+	for _, c := range []struct {
+		wall, monotonic time.Duration
+		want            error
+	}{
+		{time.Minute, time.Minute, nil}, {time.Minute - margin/4, time.Minute, nil}, {time.Hour, time.Minute, nil},
+		{time.Minute - margin, time.Minute, ErrClock}, {-time.Hour, time.Minute, ErrClock},
+	} {
+		if got := steppedBack(c.wall, c.monotonic); got != c.want {
+			t.Errorf("%s %s: %v", c.wall, c.monotonic, got)
+		}
+	}
+}
+
+// A pass ends with its context.
+func TestAgainCanceled(t *testing.T) {
+	w := newTwice(t, on(t, "xfs"))
+	w.first()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Again(ctx, w.from, w.to, w.o); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
