@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
@@ -118,6 +119,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	if slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
 		g.contents = g.client.Contents(func(was, now *snapshotapi.Content) { g.controller.ContentChanged(was, now) })
 		options.Contents, options.Snapshots = g.contents, g.client
+		options.Pauser = pauser{pause.Client{Socket: pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner)}}
 	}
 	g.controller = controller.New(options)
 	return g, nil

@@ -5,9 +5,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 )
@@ -100,4 +102,19 @@ func (o observer) Claim(pool, reason string, took time.Duration) {
 	if reason == plan.ReasonNotEnoughSpace {
 		o.publisher.Refused()
 	}
+}
+
+// pauser is part of controller.Options.
+type pauser struct{ pause.Client }
+
+// Pause is part of controller.Pauser.
+func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context, func() (controller.Paused, error), error) {
+	paused, one, err := p.Begin(ctx, pool, volume)
+	if err != nil {
+		return nil, nil, err
+	}
+	return paused, func() (controller.Paused, error) {
+		took, err := one.End()
+		return controller.Paused{Pods: one.Pods, For: took}, err
+	}, nil
 }

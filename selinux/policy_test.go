@@ -213,7 +213,7 @@ func TestWhoHasAdmin(t *testing.T) {
 	}
 }
 
-// What mounts volumes reads records and no tenant's file, and writes neither.
+// What mounts volumes reads records and no tenant's file, and writes neither: its own list of what it paused alone.
 func TestDriverWritesNoFile(t *testing.T) {
 	const domain = "hostpath_provisioner_csi_t"
 	allowed := map[string][]string{
@@ -228,7 +228,7 @@ func TestDriverWritesNoFile(t *testing.T) {
 	}
 	for line := range strings.Lines(source(t, "hostpath_provisioner.te")) {
 		code, _, _ := strings.Cut(line, "#")
-		if strings.Contains(code, domain) && regexp.MustCompile(`(manage|write|create|rw|append|delete)_(files|dirs)_pattern|:(file|lnk_file) \{?[^;]*(write|create|append|unlink|rename|setattr)`).MatchString(code) {
+		if strings.Contains(code, domain) && !strings.Contains(code, "hostpath_provisioner_csi_runtime_t") && regexp.MustCompile(`(manage|write|create|rw|append|delete)_(files|dirs)_pattern|:(file|lnk_file) \{?[^;]*(write|create|append|unlink|rename|setattr)`).MatchString(code) {
 			t.Errorf("%s", line)
 		}
 	}

@@ -53,12 +53,15 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 // CSISocket is the unit of the sockets on which kubelet finds the CSI driver.
 const CSISocket = "hostpath-provisioner-csi.socket"
 
-// ListenDropIn is the drop-in that has a socket unit listen on these paths, and on no other.
-func ListenDropIn(paths ...string) string {
+// ListenDropIn is the drop-in that has a socket unit listen on these paths, for connections and for datagrams, and on no other.
+func ListenDropIn(streams, datagrams []string) string {
 	var b strings.Builder
 	b.WriteString("# Of the configuration; made by hostpath-provisioner-generator.\n[Socket]\nListenStream=\n")
-	for _, path := range paths {
+	for _, path := range streams {
 		fmt.Fprintf(&b, "ListenStream=%s\n", strings.ReplaceAll(path, "%", "%%"))
+	}
+	for _, path := range datagrams {
+		fmt.Fprintf(&b, "ListenDatagram=%s\n", strings.ReplaceAll(path, "%", "%%"))
 	}
 	return b.String()
 }

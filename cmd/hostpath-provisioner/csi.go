@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -18,14 +23,18 @@ import (
 
 // csiNodeCommand is hostpath-provisioner-csi.service, which systemd starts when kubelet connects.
 func (p *program) csiNodeCommand() *cobra.Command {
-	return &cobra.Command{
+	thaw := false
+	c := &cobra.Command{
 		Use: "csi-node", Short: "Mount volumes with source csi for kubelet", Hidden: true, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			passed, err := listeners()
+			if thaw {
+				return p.thaw()
+			}
+			passed, err := passedSockets()
 			if err != nil {
 				return err
 			}
-			servers, err := csi.OnSockets(passed)
+			servers, err := csi.OnSockets(passed.listeners)
 			if err != nil {
 				return usageError{err}
 			}
@@ -33,9 +42,27 @@ func (p *program) csiNodeCommand() *cobra.Command {
 			for _, s := range servers {
 				s.Version, s.Log, s.Pools = p.version(), slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)), pools
 			}
-			return csi.ServeAll(c.Context(), servers)
+			pauser := csi.Pauser{Servers: servers, Pools: pools, Cgroups: p.cgroups(), Log: servers[0].Log}
+			return csi.ServeAll(c.Context(), servers, func(ctx context.Context) error { return pauser.Serve(ctx, passed.pause) })
 		},
 	}
+	c.Flags().BoolVar(&thaw, "thaw", false, "have pods go on that a process paused which was killed, and exit")
+	return c
+}
+
+// thaw is what systemd runs when the service has ended (ExecStopPost=).
+func (p *program) thaw() error {
+	thawed, err := p.cgroups().Recover()
+	if len(thawed) > 0 {
+		fmt.Fprintf(p.stderr, "%d pods go on that were paused\n", len(thawed))
+	}
+	return err
+}
+
+// cgroups are where pods are paused. The list of them is in a directory of root's: the daemon's is the daemon's own.
+func (p *program) cgroups() freeze.Cgroups {
+	dir := cmp.Or(os.Getenv("RUNTIME_DIRECTORY"), p.runtimeDir)
+	return freeze.Cgroups{Root: freeze.Hierarchy, List: filepath.Join(dir, "paused.json")}
 }
 
 // notServed looks for the sockets on which kubelet finds the drivers that a pool's volumes may be of.
@@ -72,19 +99,42 @@ func unserved(what, socket string) (hostcheck.Finding, bool) {
 		Message: what + " do not start on this node: there is no socket " + socket}, true
 }
 
-// listeners are the sockets of hostpath-provisioner-csi.socket, in the order in which it lists them.
-func listeners() (all []net.Listener, err error) {
+// passedToCSI are the sockets of hostpath-provisioner-csi.socket: those of drivers in the order in which it lists them, and that for
+// pauses, nil if no pool has them.
+type passedToCSI struct {
+	listeners []net.Listener
+	pause     *net.UnixConn
+}
+
+func passedSockets() (all passedToCSI, err error) {
 	files := systemd.AllPassed(systemd.SocketCSI)
 	if len(files) == 0 {
-		return nil, usageError{errors.New("csi-node is started by " + systemd.CSISocket)}
+		return all, usageError{errors.New("csi-node is started by " + systemd.CSISocket)}
 	}
 	for _, file := range files {
-		l, err := net.FileListener(file)
-		file.Close()
-		if err != nil {
-			return nil, err
+		if err := all.add(file); err != nil {
+			return all, err
 		}
-		all = append(all, l)
 	}
 	return all, nil
+}
+
+func (all *passedToCSI) add(file *os.File) error {
+	defer file.Close()
+	kind, err := unix.GetsockoptInt(int(file.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return err
+	}
+	if kind == unix.SOCK_DGRAM {
+		conn, err := net.FilePacketConn(file)
+		if err == nil {
+			all.pause, _ = conn.(*net.UnixConn)
+		}
+		return err
+	}
+	l, err := net.FileListener(file)
+	if err == nil {
+		all.listeners = append(all.listeners, l)
+	}
+	return err
 }

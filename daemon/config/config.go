@@ -8,6 +8,7 @@ package config
 import (
 	"io/fs"
 	"slices"
+	"time"
 )
 
 // Values of Pool.Immutable.
@@ -42,6 +43,7 @@ const (
 	SnapshotsLive     = "live"     // a snapshot shares the blocks of its volume until that is written
 	SnapshotsSnapshot = "snapshot" // the same at one moment: volumes are subvolumes of a btrfs
 	SnapshotsCopy     = "copy"     // all data is copied
+	SnapshotsPaused   = "paused"   // SnapshotsLive, and once more what changed meanwhile, while the pods stand still
 )
 
 // Values of Pool.Quota.
@@ -122,8 +124,10 @@ type Pool struct {
 	SELinuxType string
 	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
 	Clones string
-	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
+	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
 	Snapshots string
+	// PauseLimit is how long pods may stand still with SnapshotsPaused.
+	PauseLimit time.Duration
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
 	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
@@ -176,6 +180,7 @@ func DefaultPool(name string) Pool {
 		ReservePercent: 5,
 		Clones:         ClonesOff,
 		Snapshots:      SnapshotsOff,
+		PauseLimit:     5 * time.Second,
 		Quota:          QuotaOff,
 		QuotaFirst:     QuotaFirst,
 		QuotaLast:      QuotaLast,
@@ -185,8 +190,11 @@ func DefaultPool(name string) Pool {
 
 // TakesSnapshots reports whether snapshots are made of the pool's volumes.
 func (p Pool) TakesSnapshots() bool {
-	return slices.Contains([]string{SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
+	return slices.Contains([]string{SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
 }
+
+// Pauses reports whether pods are stopped for snapshots of their volumes.
+func (p Pool) Pauses() bool { return p.Snapshots == SnapshotsPaused }
 
 // MakesCopies reports whether volumes of the pool are copied, for clones or for snapshots.
 func (p Pool) MakesCopies() bool { return p.MakesClones() || p.TakesSnapshots() }

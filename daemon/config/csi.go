@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -27,6 +29,29 @@ func (l *loader) checkCSIDrivers() {
 		if n := len(l.config.KubeletRoot) + len(driver) + len("/plugins_registry/-reg.sock"); n > socketMax {
 			l.refuse(l.whole("kubelet_root"), "the path of a socket of the CSI driver %s would have %d bytes, and %d is the most", driver, n, socketMax)
 		}
+	}
+}
+
+// Bounds of Pool.PauseLimit. A liveness probe as kubelet has it by default fails when a container does not respond for 21 to 31
+// seconds: three times, 10 seconds apart, with a second for each.
+const (
+	leastPause = 10 * time.Millisecond
+	mostPause  = 20 * time.Second
+)
+
+func setPauseLimit(p *Pool, s string) error {
+	limit, err := time.ParseDuration(s)
+	if err != nil || limit < leastPause || limit > mostPause {
+		return fmt.Errorf("%q is not a time from %s to %s, such as \"5s\"", s, leastPause, mostPause)
+	}
+	p.PauseLimit = limit
+	return nil
+}
+
+// checkPaused refuses pauses for volumes whose pods cannot be known.
+func (l *loader) checkPaused(d *draft) {
+	if d.Snapshots == SnapshotsPaused && d.Source != SourceCSI {
+		l.refuse(l.where(d, "snapshots"), "%q is for volumes with source %q: the pods of others are not known", d.Snapshots, SourceCSI)
 	}
 }
 

@@ -75,8 +75,9 @@ var (
 		}),
 		"snapshots": text(func(p *Pool, s string) error {
 			p.Snapshots = s
-			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy)
+			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy)
 		}),
+		"pause_limit":    text(setPauseLimit),
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
 		"reserve":        text(setReserve),

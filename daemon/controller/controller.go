@@ -54,10 +54,12 @@ type Options struct {
 	// Contents and Snapshots are nil where no pool takes snapshots.
 	Contents  WatchedLister[*snapshotapi.Content]
 	Snapshots Snapshots
-	Metrics   Metrics
-	Gate      *gate.Gate
-	Mounts    <-chan struct{} // something changed in the mount table
-	Log       *slog.Logger
+	// Pauser is nil where no pool's pods are paused.
+	Pauser  Pauser
+	Metrics Metrics
+	Gate    *gate.Gate
+	Mounts  <-chan struct{} // something changed in the mount table
+	Log     *slog.Logger
 	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
 	// take to respond. Both must be positive.
 	Tick, Deadline time.Duration

@@ -36,6 +36,7 @@ type oneCopy struct {
 	err    error
 	until  time.Time // no other try begins before, of a copy that failed and would write everything again
 	copied treecopy.Copied
+	paused *Paused // nil if no pod was stopped for it
 }
 
 // begin notes a copy that begins; one that there is already is returned, also one that failed and is left alone for a while:
@@ -105,6 +106,41 @@ func (c *copies) moments(uid string) string {
 		return atOnce
 	}
 	return " one file after another: what wrote to it meanwhile may be in some files and not in others"
+}
+
+// pauses has the pods of a volume stand still, for volume.Spec.Pause.
+func (c *Controller) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
+	return func(ctx context.Context) (context.Context, func() error, error) {
+		paused, end, err := c.Pauser.Pause(ctx, pool, volume)
+		return paused, func() error {
+			took, err := end()
+			c.copies.pausedFor(uid, took)
+			return err
+		}, err
+	}
+}
+
+// pausedFor notes that pods stood still for a copy.
+func (c *copies) pausedFor(uid string, p Paused) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil {
+		o.paused = &p
+	}
+}
+
+// howMade returns how a snapshot's copy was made, "" if this process did not make it.
+func (c *copies) howMade(uid string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch o := c.all[uid]; {
+	case o == nil:
+		return ""
+	case o.paused == nil:
+		return oneByOne
+	default:
+		return fmt.Sprintf(", all files of one moment: for %s nothing ran in the pods that have the volume mounted (%d)", o.paused.For.Round(time.Millisecond/10), o.paused.Pods)
+	}
 }
 
 // takeLacking returns what a copy lacks, and forgets the copy.
@@ -221,10 +257,11 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 
 // writesAgain reports whether another try of a copy that failed would write everything again, and most likely fail again.
 func writesAgain(err error) bool {
-	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
+	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, volume.ErrPause, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
 }
 
-// copyAgain is how long a copy is left alone that does not fit, or that this filesystem cannot make.
+// copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make, or
+// whose pods could not be paused.
 const copyAgain = 5 * time.Minute
 
 // sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.

@@ -109,6 +109,18 @@ type Snapshots interface {
 	ReleaseContent(ctx context.Context, of *snapshotapi.Content) error
 }
 
+// Pauser stops the pods that write to a volume for a moment. The context that Pause returns ends when they go on; end has them go
+// on, and returns how long how many stood still, or that they did not all the time.
+type Pauser interface {
+	Pause(ctx context.Context, pool, volume string) (paused context.Context, end func() (Paused, error), err error)
+}
+
+// Paused says how many pods stood still, and for how long.
+type Paused struct {
+	Pods int
+	For  time.Duration
+}
+
 // Published is what the nodes publish for the scheduler.
 type Published interface {
 	// Compared returns how many nodes publish what the scheduler compares, as far as this node knows; 0: it compares nothing.

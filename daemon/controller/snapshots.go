@@ -208,6 +208,9 @@ func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h di
 // takeSnapshot makes the copy, beside the worker, and says that it is ready when it is.
 func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
 	made, again := snapshotSpec(f), contentItem(f.Content)
+	if f.Pool.PausesFor(f.Class) {
+		made.Pause = c.pauses(again.uid, f.Pool.Name, made.Origin.Name)
+	}
 	whole, err := c.copied(ctx, t.w, again.uid, made, func() { c.contents.Add(again) })
 	switch {
 	case err != nil:
@@ -248,7 +251,7 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 		return err
 	}
 	uid := string(f.Content.UID)
-	how := oneByOne
+	how := c.copies.howMade(uid)
 	if rec.Atomic {
 		how = atOnce
 	}

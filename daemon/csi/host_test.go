@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -47,6 +48,7 @@ type host struct {
 
 	plugin  registration.RegistrationClient
 	sockets []*net.UnixListener
+	servers []*Server // that run
 	stop    func()
 	within  time.Duration
 }
@@ -74,9 +76,9 @@ func newHost(t *testing.T, inPlaceOf ...string) *host {
 
 func (h *host) at(path string) string { return filepath.Join(h.dir, path) }
 
-func (h *host) must(err error) {
+func (h *host) must(errs ...error) {
 	h.Helper()
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -158,6 +160,7 @@ func (h *host) serve() {
 	for _, s := range servers {
 		s.Version, s.Log, s.Pools = "test", slog.New(slog.DiscardHandler), pools
 	}
+	h.servers = servers
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- ServeAll(ctx, servers) }()

@@ -31,14 +31,18 @@ type Server struct {
 	turns   turns
 }
 
-// ServeAll has each of OnSockets's servers respond on its sockets, until ctx ends or one of them fails.
-func ServeAll(ctx context.Context, servers []*Server) error {
+// ServeAll has each of OnSockets's servers respond on its sockets, and serves what else there is, until ctx ends or one of them
+// fails.
+func ServeAll(ctx context.Context, servers []*Server, others ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, s := range servers {
+		others = append(others, func(ctx context.Context) error { return s.Serve(ctx, s.sockets[0], s.sockets[1]) })
+	}
+	for _, serve := range others {
 		all.Go(func() {
-			if err := s.Serve(ctx, s.sockets[0], s.sockets[1]); err != nil {
+			if err := serve(ctx); err != nil {
 				cancel(err)
 			}
 		})

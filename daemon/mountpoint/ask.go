@@ -121,19 +121,29 @@ func (c Client) once(point string, until time.Time) (b hostcheck.Bare, err error
 	return r.Bare, nil
 }
 
-// exchange sends a request and returns the response. The descriptors of a request are closed when it returns.
-func (c Client) exchange(request string, until time.Time) (message []byte, err error) {
+// Connect sends a request and returns the client's end of the pair on which the service responds.
+func (c Client) Connect(request string, until time.Time) (*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	ours := os.NewFile(uintptr(pair[0]), "reply")
-	defer ours.Close()
 	err = c.send(request, pair[1], until)
 	unix.Close(pair[1]) // the service has it now: only its end counts
 	if err != nil {
+		ours.Close()
 		return nil, err
 	}
+	return ours, nil
+}
+
+// exchange sends a request and returns the response. The descriptors of a request are closed when it returns.
+func (c Client) exchange(request string, until time.Time) (message []byte, err error) {
+	ours, err := c.Connect(request, until)
+	if err != nil {
+		return nil, err
+	}
+	defer ours.Close()
 	if err := ours.SetReadDeadline(until); err != nil {
 		return nil, err
 	}

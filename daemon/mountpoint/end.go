@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptors are those that came with a request. There is room for two in what holds one (CMSG_SPACE(3)); the
+// Descriptors are those that came with a request. There is room for two in what holds one (CMSG_SPACE(3)); the
 // kernel closes those for which there is none.
-func descriptors(control []byte) (all []int) {
+func Descriptors(control []byte) (all []int) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return nil
@@ -24,9 +24,9 @@ func descriptors(control []byte) (all []int) {
 	return all
 }
 
-// isPairEnd reports whether a descriptor is an end of a pair of sockets as a client makes it. A connection that
+// IsPairEnd reports whether a descriptor is an end of a pair of sockets as a client makes it. A connection that
 // was made to an address would let a client send a message to others in this service's name.
-func isPairEnd(fd int) bool {
+func IsPairEnd(fd int) bool {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil || domain != unix.AF_UNIX {
 		return false

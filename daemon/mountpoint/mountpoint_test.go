@@ -327,7 +327,7 @@ func TestDroppedAfterLongWait(t *testing.T) {
 			if err != nil {
 				return
 			}
-			end := descriptors(control[:c])[0]
+			end := Descriptors(control[:c])[0]
 			if n == 0 {
 				time.Sleep(300 * time.Millisecond)
 			} else {

@@ -27,7 +27,7 @@ import (
 //	configured symbolic link       RESOLVE_NO_SYMLINKS (hostcheck/mounts)     TestConfiguredPointsOnly
 //	directory beside a mount       On: the client compares what was looked at  TestAnotherDirectory
 //	replaced parent, new mount     mount's number, RESOLVE_NO_XDEV            TestUnderInAStorm (hostcheck/mounts), TestStorm
-//	file, connection, listener     isPairEnd: an end of a pair of sockets     TestGarbage
+//	file, connection, listener     IsPairEnd: an end of a pair of sockets     TestGarbage
 //	many or long messages          MSG_TRUNC, MSG_CTRUNC, longest             TestGarbage
 //	more requests than looks       mostWaiting                                TestFlood
 //	end whose queue is full        MSG_DONTWAIT                               TestEndsThatAreNotRead
@@ -152,8 +152,8 @@ func (s *Server) idle() bool {
 
 // take has a look respond to one request, refuses it, or drops it. An error ends the service.
 func (s *Server) take(request, control []byte, flags int) error {
-	ends := descriptors(control)
-	if len(request) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !isPairEnd(ends[0]) {
+	ends := Descriptors(control)
+	if len(request) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !IsPairEnd(ends[0]) {
 		s.refuse("a malformed request was dropped")
 		s.discard(ends)
 		return nil

@@ -45,7 +45,7 @@ type Pool struct {
 	Named    bool        // the configuration says how directories are named, and not its default
 	Quota    string      // how volumes are limited to their claims' size: QuotaOff, QuotaProject or QuotaCeph
 	Clones   string      // how they are cloned: ClonesOff, ClonesReflink or ClonesCopy
-	// Snapshots is how snapshots of them are made: SnapshotsOff, SnapshotsLive, SnapshotsSnapshot or SnapshotsCopy.
+	// Snapshots is how snapshots of them are made: SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot or SnapshotsCopy.
 	Snapshots string
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)

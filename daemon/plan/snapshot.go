@@ -23,11 +23,17 @@ const (
 	SnapshotsLive     = "live"     // files share their blocks with the volume's; each is of one moment, and all together are not
 	SnapshotsSnapshot = "snapshot" // all files are of one moment: volumes are subvolumes of a btrfs
 	SnapshotsCopy     = "copy"     // data is copied
+	SnapshotsPaused   = "paused"   // as live, and once more what changed meanwhile, while the pods stand still
 )
 
 // TakesSnapshots reports whether the pool makes snapshots, and volumes from them.
 func (p Pool) TakesSnapshots() bool {
-	return slices.Contains([]string{SnapshotsLive, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
+	return slices.Contains([]string{SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
+}
+
+// PausesFor reports whether the pods of a volume are paused for its snapshot: its class may want less than its pool makes.
+func (p Pool) PausesFor(class *snapshotapi.Class) bool {
+	return p.Snapshots == SnapshotsPaused && class.Parameters[paramConsistency] != SnapshotsLive
 }
 
 // Actions for a content, beside Ignore, Wait, Refuse, Provision, Delete, Retain and LetGo.
@@ -179,11 +185,11 @@ func snapshotParameters(f ContentFacts) (Verdict, bool) {
 	for _, key := range slices.Sorted(maps.Keys(f.Class.Parameters)) {
 		value := f.Class.Parameters[key]
 		switch {
-		case key == paramConsistency && (value == SnapshotsLive || value == SnapshotsSnapshot && f.Pool.Snapshots == SnapshotsSnapshot):
-		case key == paramConsistency && value == SnapshotsSnapshot:
+		case key == paramConsistency && (value == SnapshotsLive || value == f.Pool.Snapshots && (value == SnapshotsSnapshot || value == SnapshotsPaused)):
+		case key == paramConsistency && (value == SnapshotsSnapshot || value == SnapshotsPaused):
 			return refuseSnapshot("VolumeSnapshotClass %s: %s: pool %s has snapshots = %q, and %q takes a pool of that", words.Quoted(f.Class.Name), key, f.Pool.Name, f.Pool.Snapshots, value), true
 		case key == paramConsistency:
-			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q and %q are", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive, SnapshotsSnapshot), true
+			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q, %q and %q are", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot), true
 		case !strings.HasPrefix(key, "csi.storage.k8s.io/"): // Kubernetes' own
 			return refuseSnapshot("VolumeSnapshotClass %s: unknown parameter %s; %q is known", words.Quoted(f.Class.Name), words.Quoted(key), paramConsistency), true
 		}

@@ -69,6 +69,7 @@ func TestContentRules(t *testing.T) {
 	classUnread := func(f *ContentFacts) { f.Class, f.NoClass = nil, "reading it failed" }
 	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
 	subvolumes := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsSnapshot }
+	pausing := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsPaused }
 	classless := func(f *ContentFacts) { f.Class = nil }
 	parameter := func(key, value string) func(*ContentFacts) {
 		return func(f *ContentFacts) { f.Class.Parameters = map[string]string{key: value} }
@@ -90,7 +91,10 @@ func TestContentRules(t *testing.T) {
 		{"the pool's key before the class", changes{off, classless}, Refuse, "pool fast makes no snapshots"},
 		{"a class that is not known to be missing", changes{classUnread, trashed}, Wait, "reading it failed"},
 		{"the class before the source", changes{classless, trashed}, Refuse, `no VolumeSnapshotClass "snap"`},
-		{"another consistency", changes{parameter("consistency", "paused"), trashed}, Refuse, `consistency: "paused" is not supported`},
+		{"another consistency", changes{parameter("consistency", "other"), trashed}, Refuse, `consistency: "other" is not supported`},
+		{"a consistency of other pools", changes{parameter("consistency", "paused"), trashed}, Refuse, `consistency: pool fast has snapshots = "live", and "paused" takes a pool of that`},
+		{"the pool's", changes{pausing, parameter("consistency", "paused")}, Provision, ""},
+		{"less than the pool's", changes{pausing, parameter("consistency", "live")}, Provision, ""},
 		{"an unknown parameter", changes{parameter("copy", "true"), trashed}, Refuse, `unknown parameter "copy"`},
 		{"Kubernetes' own parameter", changes{parameter("csi.storage.k8s.io/snapshotter-secret-name", "x")}, Provision, ""},
 		{"the consistency that there is", changes{parameter("consistency", "live")}, Provision, ""},
@@ -177,6 +181,18 @@ func TestSnapshotRecords(t *testing.T) {
 		c.change(&f)
 		if v := ForRecord(f); v.Action != c.want || v.Reason != c.reason {
 			t.Errorf("%s: got %+v, want %s %s", c.name, v, c.want, c.reason)
+		}
+	}
+}
+
+// Pods are paused where their pool has that, unless the class wants less.
+func TestPausesFor(t *testing.T) {
+	for _, c := range []struct {
+		pool, class string
+		want        bool
+	}{{SnapshotsPaused, "", true}, {SnapshotsPaused, "paused", true}, {SnapshotsPaused, "live", false}, {SnapshotsLive, "", false}, {SnapshotsCopy, "live", false}} {
+		if got := (Pool{Snapshots: c.pool}).PausesFor(&snapshotapi.Class{Parameters: map[string]string{"consistency": c.class}}); got != c.want {
+			t.Errorf("%+v: %t", c, got)
 		}
 	}
 }

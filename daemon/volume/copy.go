@@ -190,12 +190,55 @@ func (s *session) fill(from, to int, spec Spec) error {
 	p := pace{ctx: s.ctx, pool: s.pool, call: s.call, began: time.Now()}
 	o := treecopy.Options{Full: spec.Full, Limit: spec.Requested, Step: p.giveWay}
 	return selinux.CreatedAs(spec.Label, func() error {
-		copied, err := treecopy.Copy(s.ctx, from, to, o)
+		copied, err := s.passes(from, to, spec, o)
 		if err == nil && spec.Copied != nil {
 			spec.Copied(copied)
 		}
 		return err
 	})
+}
+
+// passes copies a tree in one pass, or in three, the last of which has little to do: only that one needs the pause.
+//
+//	all of it            as long as there are files
+//	what changed since   as long as it takes to look at each
+//	what changed since   the same, while nothing writes
+func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.Copied, error) {
+	if spec.Pause == nil {
+		return treecopy.Copy(s.ctx, from, to, o)
+	}
+	o.Seen = new(treecopy.Seen)
+	defer o.Seen.Close()
+	_, err := treecopy.Copy(s.ctx, from, to, o)
+	if err == nil {
+		_, err = treecopy.Again(s.ctx, from, to, o)
+	}
+	if err != nil {
+		return treecopy.Copied{}, err
+	}
+	s.pool.crashPoint("copied for the most part")
+	copied, err := s.passInPause(from, to, spec, o)
+	if err == nil {
+		err = o.Seen.Sweep(s.ctx, to, o.Step)
+	}
+	return copied, err
+}
+
+// passInPause is the last pass. It gives way to nothing.
+func (s *session) passInPause(from, to int, spec Spec, o treecopy.Options) (treecopy.Copied, error) {
+	s.pool.progress(s.call)
+	paused, end, err := spec.Pause(s.ctx)
+	if err != nil {
+		return treecopy.Copied{}, fmt.Errorf("%w: %w", ErrPause, err)
+	}
+	o.Step = nil
+	copied, err := treecopy.Again(paused, from, to, o)
+	s.pool.crashPoint("copied in the pause")
+	if ended := end(); ended != nil { // it is why the copy ended
+		err = fmt.Errorf("%w: %w", ErrPause, ended)
+	}
+	s.pool.progress(s.call)
+	return copied, err
 }
 
 // discardCopy discards what is staged of a copy, false if nothing is.

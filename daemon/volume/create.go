@@ -34,6 +34,9 @@ type Spec struct {
 	Subvolume bool
 	// Copied is told what the copy has, before the volume is in its place. It may be nil.
 	Copied func(treecopy.Copied)
+	// Pause begins a time in which nothing writes to the Origin, for the last pass of a copy that is not Full. end ends it, and
+	// returns an error unless it lasted until then; ctx ends when it ends early. Pause is nil for a copy of one pass.
+	Pause func(ctx context.Context) (paused context.Context, end func() error, err error)
 	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it that is ErrRemoved: another
 	// daemon may be about to remove it, after one that was paused decided to make it. In other pools it is put back always.
 	PutBack bool

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	Driver  string                               // the provisioner of the configuration
 	Command func(subcommand ...string) *exec.Cmd // a call of the binary (rig.Daemon.Command)
 	Log     string                               // file to which the service's log is appended
+	Pauses  bool                                 // it is asked to pause pods, too
 }
 
 // Service is one process at a time, and the connection to it.
@@ -65,6 +67,9 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	s.Options, s.sockets = o, sockets
+	if err := s.listenForPauses(); err != nil {
+		return nil, err
+	}
 	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
 }
 
@@ -93,13 +98,26 @@ func (s *Service) Registered(ctx context.Context) (name, endpoint string, err er
 	return info.GetName(), info.GetEndpoint(), err
 }
 
+func (s *Service) listenForPauses() error {
+	if !s.Pauses {
+		return nil
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: pause.SocketPath(s.Root, s.Driver), Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	file, err := conn.File()
+	s.sockets = append(s.sockets, file)
+	return err
+}
+
 // Start starts the service. It returns at once: calls wait in the socket.
 func (s *Service) Start() error {
 	cmd := s.Command("csi-node")
 	// LISTEN_PID is the process's own, which the shell has and keeps (sd_listen_fds(3)).
 	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`}, cmd.Args...)
 	cmd.Path = "/bin/sh"
-	cmd.Env = append(cmd.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=csi:csi")
+	cmd.Env = append(cmd.Env, fmt.Sprintf("LISTEN_FDS=%d", len(s.sockets)), "LISTEN_FDNAMES="+strings.TrimSuffix(strings.Repeat("csi:", len(s.sockets)), ":"))
 	cmd.ExtraFiles = s.sockets
 	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -19,15 +19,26 @@ import (
 // nodeService starts the node service of a daemon's configuration, as a driver.
 func (w *environment) nodeService(d *rig.Daemon, driver string) *csinode.Service {
 	w.Helper()
-	root, err := os.MkdirTemp("", "k") // the path of a socket has 107 bytes at most
+	return w.startNodeService(csinode.Options{Root: w.kubeletRoot(), Driver: driver, Command: d.Command, Log: d.Path("csi.log")})
+}
+
+// kubeletRoot is a new directory. The path of a socket has 107 bytes at most.
+func (w *environment) kubeletRoot() string {
+	w.Helper()
+	root, err := os.MkdirTemp("", "k")
 	w.Must(err)
-	s, err := csinode.New(csinode.Options{Root: root, Driver: driver, Command: d.Command, Log: d.Path("csi.log")})
+	return root
+}
+
+func (w *environment) startNodeService(o csinode.Options) *csinode.Service {
+	w.Helper()
+	s, err := csinode.New(o)
 	w.Must(err)
 	w.Must(s.Start())
 	w.Cleanup(func() { // a pool that is mounted there is not looked into
 		w.Must(s.Close())
 		if left, err := s.Mounted(); err == nil && len(left) == 0 {
-			w.Must(os.RemoveAll(root))
+			w.Must(os.RemoveAll(o.Root))
 		}
 	})
 	return s

@@ -114,7 +114,7 @@ func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
 	content := s.ask("paused", pv, s.Namespace+"-paused", "Delete")
 	s.Eventually("it is said why there is no snapshot", func() bool {
 		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, `consistency: "paused" is not supported`)
+		return strings.Contains(message, `and "paused" takes a pool of that`)
 	})
 	s.remove("paused", content)
 	h.wantTree(pool.Of(pv.Name)...)

@@ -146,12 +146,51 @@ func on(table []mounts.Mount, point string) (mounts.Mount, bool) {
 // others returns where else than on the target this directory is mounted for a pod.
 func (t *Target) others(table []mounts.Mount, source mounts.Location) string {
 	i := slices.IndexFunc(table, func(m mounts.Mount) bool {
-		rest, below := strings.CutPrefix(m.Point, t.pods+"/")
-		parts := strings.Split(rest, "/")
-		return below && m.Point != t.at && len(parts) == 5 && path.Join(parts[1], parts[2]) == volumes && m.Locate(m.Point) == source
+		_, pod := podOf(m, t.pods)
+		return pod && m.Point != t.at && m.Locate(m.Point) == source
 	})
 	if i < 0 {
 		return ""
 	}
 	return table[i].Point
+}
+
+// podOf is the UID of the pod that a CSI volume is mounted for, by the mount point.
+func podOf(m mounts.Mount, pods string) (uid string, ok bool) {
+	rest, below := strings.CutPrefix(m.Point, pods+"/")
+	parts := strings.Split(rest, "/")
+	return parts[0], below && len(parts) == 5 && path.Join(parts[1], parts[2]) == volumes
+}
+
+// Writers returns the UIDs of the pods for which an open directory is mounted, and not read-only.
+func (r Root) Writers(dir int) (uids []string, err error) {
+	table, err := mounts.Read()
+	if err != nil {
+		return nil, err
+	}
+	source, err := locate(table, dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.openPods()
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(all)
+	at, err := pathOf(all)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range table {
+		uid, pod := podOf(m, at)
+		own := m
+		own.SuperOptions = ""
+		if pod && m.Locate(m.Point) == source && !own.ReadOnly() && !slices.Contains(uids, uid) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
 }

@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+)
+
+// A snapshot is made of a volume whose pod stands still for the last of it, and goes on. Without the node service there is none, and
+// it is said why.
+func TestPausedSnapshot(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	s := w.snapshots()
+	root := w.kubeletRoot()
+	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `source = "csi"`, `snapshots = "paused"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	pv := w.Bound("data")
+	h.writeAll(pv)
+
+	content := s.ask("early", pv, w.Provisioner, "Delete")
+	s.Eventually("it is said why there is no snapshot", func() bool {
+		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+		return strings.Contains(message, "its pods could not be paused: the CSI node service does not listen at "+root)
+	})
+	s.remove("early", content)
+
+	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Pauses: true})
+	pod := "u-" + w.Namespace
+	w.Must(node.Publish(w.Soon(), pod, asKubelet(pv)))
+	cgroup := hosttest.Cgroup(t, "hostpath-e2e-"+pod+"/kubepods.slice/kubepods-pod"+strings.ReplaceAll(pod, "-", "_")+".slice")
+	writer, err := process.Start(hosttest.InCgroup(t, cgroup, exec.Command("sh", "-c", "while :; do echo x > "+node.Target(pod, pv.Name)+"/busy; done")))
+	w.Must(err)
+	content = s.ask("snap", pv, w.Provisioner, "Delete")
+	s.ready("snap", content)
+	h.said("nothing ran in the pods that have the volume mounted (1)", 1)
+	if text, err := os.ReadFile(filepath.Join(cgroup, "cgroup.freeze")); err != nil || strings.TrimSpace(string(text)) != "0" {
+		t.Errorf("cgroup.freeze %q, %v", text, err)
+	}
+	w.Must(errors.Join(writer.Kill(), node.Unpublish(w.Soon(), pod, pv.Name)))
+	s.remove("snap", content)
+}
