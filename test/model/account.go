@@ -17,7 +17,7 @@ type standard struct {
 // accounts are the invariants of what is promised, in worlds in which a pool has room for so many units.
 var accounts = []standard{
 	{"Promised", "a daemon counts at least what the records of its pool promise, and no more once its work is done, unless a call failed", promisedByRecords},
-	{"Room", "the records of a pool promise no more than it has", inRoom},
+	{"Room", "the records of a pool that no other node has promise no more than it has", inRoom},
 }
 
 // settledAccounts are those of states in which the daemon is idle, once everything happened that happens by itself.
@@ -58,7 +58,8 @@ func exactly(w *worker, s *state, node, pool int) string {
 }
 
 func inRoom(w *worker, s *state, node, pool int) string {
-	if w.promises(s, storeOf(pool, node)) > uint64(s.daemons[node].room) {
+	// A daemon of a shared pool that was paused between its decision and the call makes what another one has no room for.
+	if pool != sharedPool && w.promises(s, storeOf(pool, node)) > uint64(s.daemons[node].room) {
 		return "the records promise more than there is"
 	}
 	return ""

@@ -56,10 +56,11 @@ func (e *etcd) ownClaim(cell int) (claim, bool) {
 	return c, exists && !c.elsewhere
 }
 
-// keepsData reports whether a volume has data whose claim a restored etcd had unbound, and was bound to another one then: it stays, and is told.
+// keepsData reports whether a volume stays, as is told, though its claim is bound to another one: a restored etcd had unbound the claim when the volume
+// had data, or people had set Retain before it was made again.
 func (s *state) keepsData(on onFile, cell int) bool {
 	c, exists := s.api.claimOf(cell)
-	return exists && c.elsewhere && on.data != ""
+	return exists && c.elsewhere && (on.data != "" || on.retained)
 }
 
 // FewVolumes is part of controller.API. Volumes that are kept for no claim make no difference.
