@@ -11,7 +11,7 @@ func TestMakesCopies(t *testing.T) {
 		clones, snapshots string
 		want              bool
 	}{
-		{ClonesCopy, SnapshotsCopy, true}, {ClonesReflink, "", true}, {"", SnapshotsLive, true}, {"", SnapshotsSnapshot, true}, {"", "", false}, {"off", "off", false},
+		{ClonesCopy, SnapshotsCopy, true}, {ClonesReflink, "", true}, {"", SnapshotsLive, true}, {"", SnapshotsSnapshot, true}, {"", SnapshotsPaused, true}, {"", "", false}, {"off", "off", false},
 	} {
 		if got := (Pool{Clones: c.clones, Snapshots: c.snapshots}).MakesCopies(); got != c.want {
 			t.Errorf("clones %q, snapshots %q: %t", c.clones, c.snapshots, got)

@@ -50,7 +50,7 @@ func setPauseLimit(p *Pool, s string) error {
 
 // checkPaused refuses pauses for volumes whose pods cannot be known.
 func (l *loader) checkPaused(d *draft) {
-	if d.Snapshots == SnapshotsPaused && d.Source != SourceCSI {
+	if d.Snapshots == SnapshotsPaused && d.Source != SourceCSI && !d.broken["source"] {
 		l.refuse(l.where(d, "snapshots"), "%q is for volumes with source %q: the pods of others are not known", d.Snapshots, SourceCSI)
 	}
 }
