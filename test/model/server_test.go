@@ -135,10 +135,22 @@ func (r *real) differs(ctx context.Context) string {
 		return err.Error()
 	case got != want.volumes[0]:
 		return fmt.Sprintf("the volume object is %+v, the model's %+v", got, want.volumes[0])
-	case (claim != nil) != want.claims[0].exists, claim != nil && (claim.Status.Phase == corev1.ClaimBound) != want.claims[0].bound:
+	case (claim != nil) != want.claims[0].exists, claim != nil && claim.Status.Phase != phaseOf(want):
 		return fmt.Sprintf("the claim is %v, the model's %+v", claim, want.claims[0])
 	}
 	return ""
+}
+
+// phaseOf is the phase of a claim, once kube-controller-manager has looked at it (syncClaim). To the model, and to the
+// product, a claim whose volume object is gone is a bound one.
+func phaseOf(of etcd) corev1.PersistentVolumeClaimPhase {
+	switch {
+	case !of.claims[0].bound:
+		return corev1.ClaimPending
+	case !of.volumes[0].exists:
+		return corev1.ClaimLost
+	}
+	return corev1.ClaimBound
 }
 
 // agree waits until the real objects are as the model's.
@@ -147,16 +159,23 @@ func (r *real) agree(ctx context.Context) error {
 	defer cancel()
 	r.byThemselves()
 	wrong := ""
-	err := harness.Eventually(ctx, func() bool { wrong = r.differs(ctx); return wrong == "" })
+	err := harness.Eventually(ctx, func() bool {
+		now := r.differs(ctx)
+		if ctx.Err() == nil || wrong == "" { // the error of a request that was cut off tells nothing
+			wrong = now
+		}
+		return now == ""
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, wrong)
 	}
 	return nil
 }
 
-// newReal makes a claim with its volume, bound.
+// newReal makes a claim with its volume, bound. They have a class of their own: kube-controller-manager binds a new claim
+// to any volume of its class that is available, such as one whose claimRef another sequence took out.
 func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, namespace, name string) (*real, error) {
-	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, classNames[nodePool], "1Gi"), metav1.CreateOptions{})
+	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, name, "1Gi"), metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
