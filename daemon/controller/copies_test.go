@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ type copier struct {
 	*creator
 	began chan context.Context
 	goOn  chan error
+	tidy  chan struct{} // if not nil, a canceled copy goes on until it is closed
 }
 
 func (c *copier) Create(ctx context.Context, _ mounts.Identity, s volume.Spec) (string, error) {
@@ -34,6 +36,9 @@ func (c *copier) Create(ctx context.Context, _ mounts.Identity, s volume.Spec) (
 		s.Copied(treecopy.Copied{Sockets: 2})
 		return s.Directory, err
 	case <-ctx.Done():
+		if c.tidy != nil {
+			<-c.tidy
+		}
 		return "", ctx.Err()
 	}
 }
@@ -143,6 +148,43 @@ func TestCopyEndsWithItsClaim(t *testing.T) {
 			t.Errorf("%s: the copy goes on", name)
 			disk.goOn <- nil
 		}
+	}
+}
+
+// A canceled copy moves what it has to the trash when nothing waits for it any more. The comparisons of records that were asked for
+// until then may be over, and its claim is not there to be looked at: what is left goes by one that is asked for at the end.
+func TestRemainsOfCanceledCopy(t *testing.T) {
+	for name, end := range map[string]func(c *Controller){
+		"deleted":         func(c *Controller) { c.dropClaim(item{uid: "u"}) },
+		"another node":    func(c *Controller) { c.abandon("u") },
+		"content deleted": func(c *Controller) { c.dropContent(item{uid: "u"}) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, w, f, _, disk := copyingOne()
+			defer endAll(c)
+			disk.tidy, w.Snapshots = make(chan struct{}), plan.SnapshotsLive
+			h, _ := w.disk.Open(t.Context())
+			if _, err := c.provision(t.Context(), h, f); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			end(c)
+			if after, err := c.Do(t.Context(), Work{Kind: WorkClaim, Pool: w.Name, Namespace: "ns", Name: "c", UID: "u"}); after != 0 || err != nil {
+				t.Errorf("%s: looked at again after %s, %v", name, after, err)
+			}
+			if len(w.recheck) != 1 {
+				t.Errorf("%s: %d comparisons are asked for when the copy is canceled", name, len(w.recheck))
+			}
+			select { // it is over
+			case <-w.recheck:
+			default:
+			}
+			close(disk.tidy)
+			synctest.Wait()
+			if len(w.recheck) != 1 {
+				t.Errorf("%s: %d comparisons are asked for when the copy is in the trash", name, len(w.recheck))
+			}
+		})
 	}
 }
 

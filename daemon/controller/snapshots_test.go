@@ -118,13 +118,7 @@ func snapshotting(t *testing.T) (*Controller, *poolWorker, *album, *audience) {
 	c, w := stand(&api{}, a)
 	heard := &audience{}
 	c.Provisioner, c.Snapshots, c.Events, c.contents = "p", a, heard, newQueue()
-	t.Cleanup(func() { // a queue has a goroutine until it is shut down
-		ended, end := context.WithCancel(context.Background())
-		end()
-		c.binding.Run(ended)
-		c.contents.ShutDown()
-		c.End()
-	})
+	t.Cleanup(func() { endAll(c) })
 	c.Contents = one[*snapshotapi.Content]{a.content}
 	w.Snapshots = plan.SnapshotsLive
 	return c, w, a, heard
@@ -277,6 +271,14 @@ func TestRefusalIsToldOnce(t *testing.T) {
 	if a.done.String() != "refused, refused" || len(heard.of("u")) != 2 {
 		t.Errorf("did %q, said %q", a.done.String(), heard.of("u"))
 	}
+}
+
+// endAll ends what a Controller has begun: a queue has a goroutine until it is shut down.
+func endAll(c *Controller) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	c.binding.Run(ended)
+	c.End()
 }
 
 // A copy is made beside the worker, and its content comes to one again when it ended.

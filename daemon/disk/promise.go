@@ -50,7 +50,8 @@ func (h Handle) space() capacity.Space {
 }
 
 // create promises a volume its size and makes it. It runs to its end also where the caller does not wait for it any
-// longer, so that what it took is given back.
+// longer, so that what it took is given back. The records are read again then: a canceled copy moves what it has to the
+// trash, and the comparison of records that was asked for when it was canceled may be over by that time.
 func (h Handle) create(s Storage, spec volume.Spec) error {
 	taken, err := h.pool.Account.Take(spec.PV, spec.Reserved(), h.space())
 	if err != nil {
@@ -58,6 +59,9 @@ func (h Handle) create(s Storage, spec volume.Spec) error {
 	}
 	_, err = s.Create(h.ctx, h.id, spec)
 	if certain := taken.End(err == nil || h.left(s, spec.PV)); !certain {
+		h.pool.Recount()
+	}
+	if leftBehind := h.ctx.Err() != nil; leftBehind {
 		h.pool.Recount()
 	}
 	return err
