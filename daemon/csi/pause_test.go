@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -81,6 +83,30 @@ func (p *paused) frozen(uid string) bool {
 	return strings.TrimSpace(string(text)) == "1"
 }
 
+// drop begins a pause and closes its end, as the kernel does when the daemon is killed.
+func (p *paused) drop() {
+	p.Helper()
+	soon := time.Now().Add(time.Minute)
+	end, err := mountpoint.Client{Socket: p.client.Socket}.Connect(`{"pool":"fast","volume":"pvc-1"}`, soon)
+	p.must(err)
+	defer end.Close()
+	p.must(end.SetReadDeadline(soon))
+	reply := make([]byte, pause.Largest)
+	n, err := end.Read(reply)
+	var r pause.Reply
+	p.must(err, json.Unmarshal(reply[:n], &r))
+	if r != (pause.Reply{Pods: 1}) || !p.frozen("u-1") {
+		p.Errorf("%+v, frozen %t", r, p.frozen("u-1"))
+	}
+}
+
+// noRest has the next pause begin at once. Another test is of the rest.
+func (p *paused) noRest() {
+	p.service.one <- struct{}{} // is let go when a pause is over
+	p.service.rest = time.Time{}
+	<-p.service.one
+}
+
 // goesOn waits until a pod is not paused.
 func (p *paused) goesOn(uid string) {
 	p.Helper()
@@ -125,17 +151,18 @@ func TestPauseEnds(t *testing.T) {
 	if took, err := one.End(); err != nil || took <= 0 || p.frozen("u-1") {
 		t.Errorf("ended after %s: %v, frozen %t", took, err, p.frozen("u-1"))
 	}
-	_, one = begin()
-	one.Drop() // as the kernel does when the daemon is killed
+	p.drop()
 	p.goesOn("u-1")
 
-	p.cfg.Pools[0].PauseLimit = 10 * time.Millisecond
-	ctx, one := begin()
+	p.cfg.Pools[0].PauseLimit = time.Second // it may be over before a look at the pod
+	ctx, one, err := p.client.Begin(p.soon(), "fast", "pvc-1")
+	p.must(err)
 	<-ctx.Done()
 	if _, err := one.End(); err == nil || !strings.Contains(err.Error(), "pause_limit") || p.frozen("u-1") {
 		t.Errorf("%v, frozen %t", err, p.frozen("u-1"))
 	}
 	p.cfg.Pools[0].PauseLimit = 20 * time.Second
+	p.noRest()
 
 	ctx, one = begin()
 	p.cancel()
@@ -285,9 +312,7 @@ func (p *paused) snapshot(name string) {
 		},
 	})
 	p.must(err)
-	p.service.one <- struct{}{}
-	p.service.rest = time.Time{} // another test is of that
-	<-p.service.one
+	p.noRest()
 	first, last := p.number(name+"/first"), p.number(name+"/last")
 	if first != last && first != last+1 {
 		p.Errorf("%s: %d was written first, and then %d", name, first, last)

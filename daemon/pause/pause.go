@@ -118,6 +118,3 @@ func (p *Pause) End() (time.Duration, error) {
 	}
 	return p.took, err
 }
-
-// Drop ends a pause without a word, as the end of this process does.
-func (p *Pause) Drop() { p.end.Close() }
