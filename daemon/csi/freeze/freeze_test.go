@@ -195,3 +195,27 @@ func TestRecoverList(t *testing.T) {
 		t.Errorf("%q %v, frozen %q", thawed, err, w.frozen())
 	}
 }
+
+// What does not hold a list of cgroups is an error that leaves the file as it is, and thaws nothing.
+func TestRecoverMalformed(t *testing.T) {
+	w := newWorld(t)
+	for _, text := range []string{"", "{", `{"a":1}`, `[1]`, `["kubepods/poda"`} {
+		w.must(os.WriteFile(w.List, []byte(text), 0o600))
+		thawed, err := w.Recover()
+		left, wrong := os.ReadFile(w.List)
+		if err == nil || thawed != nil || wrong != nil || string(left) != text {
+			t.Errorf("%q: thawed %q, %v; left is %q", text, thawed, err, left)
+		}
+	}
+}
+
+// No pod is frozen that the list could not name.
+func TestFreezeUnlisted(t *testing.T) {
+	w := newWorld(t)
+	w.pod("a", "kubepods/poda")
+	w.List = filepath.Join(t.TempDir(), "none", "paused.json")
+	if f, err := w.Freeze(soon(t), []string{"a"}); !errors.Is(err, os.ErrNotExist) || f != nil {
+		t.Errorf("%v, %v", f, err)
+	}
+	w.want("")
+}
