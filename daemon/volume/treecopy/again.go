@@ -19,7 +19,8 @@ import (
 //	in the copy alone                    moved aside
 //
 // What has which name in a directory is looked at only if its change time is not older: each name that comes or goes sets it, also
-// where two are exchanged, which on xfs leaves the change times of the files (TestAgain).
+// where two are exchanged, which on xfs leaves the change times of the files (TestAgain). A mount that goes sets none:
+// after a pass that met one each name is looked at.
 type again struct {
 	copier
 	dev   uint64
@@ -50,7 +51,7 @@ func Again(ctx context.Context, from, to int, o Options) (Copied, error) {
 		err = last.stepped()
 	}
 	a.done.Lost += o.Seen.lost
-	o.Seen.lost = a.done.Lost
+	o.Seen.lost, o.Seen.mounts = a.done.Lost, a.done.Mounts
 	return a.done, err
 }
 
@@ -150,7 +151,7 @@ func (a *again) anew(e tree.Entry) (tree.Leave, error) {
 // through goes through a directory whose copy is a.at.
 func (a *again) through(e tree.Entry, st unix.Stat_t) tree.Leave {
 	a.depth = e.Depth()
-	a.way = append(a.way, wentAgain{st, !older(st.Ctim, a.since)})
+	a.way = append(a.way, wentAgain{st, !older(st.Ctim, a.since) || a.o.Seen.mounts > 0})
 	return func(e tree.Entry, fd int, err error) (bool, error) {
 		was := a.way[len(a.way)-1]
 		a.way = a.way[:len(a.way)-1]

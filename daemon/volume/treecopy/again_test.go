@@ -52,7 +52,7 @@ func (w *twice) first() {
 	w.from, w.to = open(w, filepath.Join(w.dir, "source")), open(w, filepath.Join(w.dir, "copy"))
 	_, err := Copy(w.Context(), w.from, w.to, w.o)
 	must(w, err)
-	w.o.Seen.pass.began = time.Now().Add(margin + 20*time.Millisecond)            // all that was changed until now counts as old
+	w.o.Seen.pass = passAt(time.Now().Add(margin + 20*time.Millisecond))          // all that was changed until now counts as old
 	time.Sleep(time.Until(w.o.Seen.pass.began.Add(20*time.Millisecond - margin))) // the clock of change times is behind by a tick
 }
 
@@ -198,6 +198,19 @@ func TestSteppedBack(t *testing.T) {
 	} {
 		if got := steppedBack(c.wall, c.monotonic); got != c.want {
 			t.Errorf("%s %s: %v", c.wall, c.monotonic, got)
+		}
+	}
+}
+
+// A further pass is an error if the clock was set back since the one before began, and not if it was set forward.
+func TestAgainSteppedBack(t *testing.T) {
+	base := on(t, "xfs")
+	for by, want := range map[time.Duration]error{-time.Minute: ErrClock, 0: nil, time.Minute: nil} {
+		w := newTwice(t, base)
+		w.first()
+		w.o.Seen.pass.began = w.o.Seen.pass.began.Add(-by) // as if it had been set since
+		if _, err := Again(t.Context(), w.from, w.to, w.o); err != want {
+			t.Errorf("by %s: %v", by, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func Copy(ctx context.Context, from, to int, o Options) (Copied, error) {
 	}
 	err := tree.Walk(ctx, from, ".", c.visit)
 	if o.Seen != nil {
-		o.Seen.lost = c.done.Lost
+		o.Seen.lost, o.Seen.mounts = c.done.Lost, c.done.Mounts
 	}
 	return c.done, err
 }

@@ -22,6 +22,7 @@ type Seen struct {
 	copies map[uint64]uint64 // inodes of the source, and of their copies
 	both   map[uint64]bool   // copies that have files of more than one directory
 	lost   int
+	mounts int // that the last one met
 	links  *linkStore
 
 	name  string // of the directory in the copy for what was moved aside, "" before it is made
@@ -34,7 +35,10 @@ type Seen struct {
 const mostCopies = 1_000_000
 
 // pass is when a pass began.
-type pass struct{ began time.Time }
+type pass struct {
+	began time.Time // by the wall clock alone
+	clock time.Time // by the monotonic clock, too
+}
 
 // margin is how much older than a pass a change time may be that is taken for newer. The clock of change times is behind by a
 // tick, and may be set back by less than this.
@@ -46,9 +50,11 @@ var ErrClock = errors.New("the host's clock was set back while it was copied")
 // begin begins a pass, and returns the one before.
 func (s *Seen) begin() pass {
 	last := s.pass
-	s.pass = pass{time.Now()}
+	s.pass = passAt(time.Now())
 	return last
 }
+
+func passAt(now time.Time) pass { return pass{now.Round(0), now} }
 
 // since is the oldest change time of what changed after the last pass began.
 func (s *Seen) since() unix.Timespec {
@@ -57,7 +63,8 @@ func (s *Seen) since() unix.Timespec {
 
 // stepped is ErrClock if the clock was set back since the pass began: the monotonic clock went on.
 func (p pass) stepped() error {
-	return steppedBack(time.Now().Round(0).Sub(p.began.Round(0)), time.Since(p.began))
+	now := time.Now() // both clocks at one moment
+	return steppedBack(now.Round(0).Sub(p.began), now.Sub(p.clock))
 }
 
 func steppedBack(wall, monotonic time.Duration) error {
