@@ -69,7 +69,7 @@ func (c Client) Begin(ctx context.Context, pool, volume string) (context.Context
 	}
 	stop := context.AfterFunc(ctx, func() { end.Close() })
 	first, err := read(end)
-	if !stop() && err == nil {
+	if !stop() {
 		err = ctx.Err()
 	}
 	if err != nil {
