@@ -9,6 +9,7 @@ package subvolume
 
 import (
 	"errors"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -91,8 +92,11 @@ func Snapshot(dir int, name string, of int) error {
 }
 
 func create(dir int, request uintptr, name string, of int64) error {
-	if len(name) > nameMax {
+	switch {
+	case len(name) > nameMax:
 		return unix.ENAMETOOLONG
+	case strings.IndexByte(name, 0) >= 0: // the kernel would take what is before it
+		return unix.EINVAL
 	}
 	a := arguments{fd: of}
 	copy(a.name[:], name)
