@@ -51,8 +51,11 @@ type Frozen struct {
 }
 
 // Freeze freezes the cgroups of all processes of these pods, which are named by their UIDs, and waits until no process runs.
-// After an error none is frozen.
+// After an error none is frozen. Before all else it thaws what an earlier call could not: the list has room for one call's.
 func (c Cgroups) Freeze(ctx context.Context, pods []string) (*Frozen, error) {
+	if _, err := c.Recover(); err != nil {
+		return nil, err
+	}
 	dirs, err := c.find(pods)
 	if err != nil {
 		return nil, err
@@ -98,7 +101,7 @@ func (c Cgroups) Recover() (thawed []string, err error) {
 		err = json.Unmarshal(text, &dirs)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s, the list of paused pods: %w", c.List, err)
 	}
 	for _, dir := range dirs {
 		if filepath.IsLocal(dir) && isPod(filepath.Base(dir)) {

@@ -196,6 +196,20 @@ func TestRecoverList(t *testing.T) {
 	}
 }
 
+// What a call could not thaw goes on before the next one freezes others, whose list takes the place of its own.
+func TestFreezeAfterFailedThaw(t *testing.T) {
+	w := newWorld(t)
+	w.pod("a", "kubepods/poda")
+	w.pod("b", "kubepods/podb")
+	_, err := w.Freeze(soon(t), []string{"a"})
+	w.must(err)
+	f, err := w.Freeze(soon(t), []string{"b"})
+	w.must(err)
+	w.want("b")
+	w.must(f.Thaw())
+	w.want("")
+}
+
 // What does not hold a list of cgroups is an error that leaves the file as it is, and thaws nothing.
 func TestRecoverMalformed(t *testing.T) {
 	w := newWorld(t)
