@@ -128,6 +128,8 @@ type Pool struct {
 	Snapshots string
 	// PauseLimit is how long pods may stand still with SnapshotsPaused.
 	PauseLimit time.Duration
+	// InlineVolumes is how many bytes the volumes that are written in pods may be promised together; 0: there are none.
+	InlineVolumes uint64
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
 	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
@@ -192,6 +194,9 @@ func DefaultPool(name string) Pool {
 func (p Pool) TakesSnapshots() bool {
 	return slices.Contains([]string{SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
 }
+
+// MakesInline reports whether volumes that are written in pods are made in the pool.
+func (p Pool) MakesInline() bool { return p.InlineVolumes > 0 }
 
 // Pauses reports whether pods are stopped for snapshots of their volumes.
 func (p Pool) Pauses() bool { return p.Snapshots == SnapshotsPaused }

@@ -55,6 +55,34 @@ func (l *loader) checkPaused(d *draft) {
 	}
 }
 
+// InlineOff is the value of inline_volumes for a pool that has none.
+const InlineOff = "off"
+
+func setInlineVolumes(p *Pool, s string) (err error) {
+	p.InlineVolumes = 0
+	if s == InlineOff {
+		return nil
+	}
+	p.InlineVolumes, err = amountOf(s, `neither "off" nor an amount ("10Gi")`)
+	if err == nil && p.InlineVolumes == 0 {
+		err = fmt.Errorf("%q has room for no volume; \"off\" makes none", s)
+	}
+	return err
+}
+
+// checkInline refuses inline volumes where kubelet does not ask the node service for them, and where another node may have the pool.
+func (l *loader) checkInline(d *draft) {
+	if !d.MakesInline() {
+		return
+	}
+	if d.Source != SourceCSI && !d.broken["source"] {
+		l.refuse(l.where(d, "inline_volumes"), "is for a pool with source %q", SourceCSI)
+	}
+	if d.Scope != ScopeNode && !d.broken["scope"] {
+		l.refuse(l.where(d, "inline_volumes"), "is for a pool of one node, and the pool's scope is %q", d.Scope)
+	}
+}
+
 // checkCSI refuses what a pool with the source csi cannot have, and pools in kubelet's own directory.
 func (l *loader) checkCSI(d *draft) {
 	if d.Path != "" && !d.broken["path"] && under(d.Path, l.config.KubeletRoot) {

@@ -78,6 +78,7 @@ var (
 			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy)
 		}),
 		"pause_limit":    text(setPauseLimit),
+		"inline_volumes": text(setInlineVolumes),
 		"quota_ids":      setQuotaIDs,
 		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
 		"reserve":        text(setReserve),
@@ -351,19 +352,27 @@ func setReserve(p *Pool, s string) error {
 		p.ReservePercent = percent
 		return nil
 	}
+	reserve, err := amountOf(s, `neither a percentage ("5%") nor an amount ("10Gi")`)
+	if err == nil {
+		p.ReserveBytes = reserve
+	}
+	return err
+}
+
+// amountOf is an amount in bytes; otherwise is what a text is that is none.
+func amountOf(s, otherwise string) (uint64, error) {
 	amount, err := resource.ParseQuantity(s)
 	switch {
 	case err != nil || amount.Sign() < 0:
-		return fmt.Errorf(`%q is neither a percentage ("5%%") nor an amount ("10Gi")`, s)
+		return 0, fmt.Errorf("%q is %s", s, otherwise)
 	case strings.ContainsAny(s[len(s)-1:], "mun"): // milli, not mega: 100m is a tenth of a byte
-		return fmt.Errorf("%q is a fraction of a byte", s)
+		return 0, fmt.Errorf("%q is a fraction of a byte", s)
 	case amount.AsDec().Scale() < -19, amount.CmpInt64(math.MaxInt64) >= 0: // where Value ends; to compare 1e999999999 writes it out
-		return fmt.Errorf("%q is more than a filesystem can have", s)
+		return 0, fmt.Errorf("%q is more than a filesystem can have", s)
 	case unicode.IsDigit(rune(s[len(s)-1])) && amount.CmpInt64(amount.Value()) != 0: // Value rounds up
-		return fmt.Errorf("%q is a fraction of a byte", s)
+		return 0, fmt.Errorf("%q is a fraction of a byte", s)
 	}
-	p.ReserveBytes = uint64(amount.Value())
-	return nil
+	return uint64(amount.Value()), nil
 }
 
 // setOvercommit takes an integer as well: "2" is how most people write 2.0. TOML has inf and nan.

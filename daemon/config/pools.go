@@ -30,6 +30,7 @@ func (l *loader) finishPool(d *draft) {
 		l.refuse(l.where(d, "snapshots"), "%q is for volumes of one node, and the pool's scope is %q", d.Snapshots, d.Scope)
 	}
 	l.checkPaused(d)
+	l.checkInline(d)
 	l.warnMode(d)
 	l.warnReserve(d)
 	if d.Scope != ScopeNode && d.Exclusive {

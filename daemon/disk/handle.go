@@ -185,6 +185,11 @@ func (h Handle) LookupSnapshot(handle string) (*record.Record, error) {
 	return h.lookup(record.Snapshot, handle)
 }
 
+// LookupInline is Lookup for an inline volume, by its handle.
+func (h Handle) LookupInline(handle string) (*record.Record, error) {
+	return h.lookup(record.Inline, handle)
+}
+
 func (h Handle) lookup(kind record.Kind, name string) (*record.Record, error) {
 	r, err := recorded(call(h, func(s Storage) (record.Record, error) { return s.Lookup(h.ctx, h.id, name) }))
 	if r != nil && r.Kind != kind {

@@ -35,11 +35,13 @@ var (
 // Kind is what a record is of.
 type Kind string
 
-// The kinds. Of a snapshot PV is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the size
+// The kinds. Of an inline volume, which is written in a pod and goes with that, PV is the handle that kubelet gives it, and Namespace,
+// Claim and ClaimUID are those of the pod. Of a snapshot PV is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the size
 // that a volume made from it has at least, and Unpublished says that it may not be whole.
 const (
 	Volume   Kind = "" // as in all records of version 1
 	Snapshot Kind = "snapshot"
+	Inline   Kind = "inline"
 )
 
 // Origin is what the data of a volume or of a snapshot was copied from.

@@ -21,7 +21,7 @@ func (p *Pool) Open(ctx context.Context, id mounts.Identity, pv string) (fd int,
 		switch {
 		case err != nil:
 			return err
-		case r.Kind != record.Volume:
+		case r.Kind != record.Volume && r.Kind != record.Inline:
 			return fmt.Errorf("%w: the record is one of kind %q", ErrNotRecorded, r.Kind)
 		case r.Place != record.InPool:
 			return wrongPlace(r.Place)

@@ -25,10 +25,11 @@ func readRecord(dir int, name, pv string) (record.Record, error) {
 	return decodeVolume(whole, pv)
 }
 
-// decodeVolume refuses what is recorded as another thing than a volume or a snapshot: nothing of this package is right for it.
+// decodeVolume refuses what is recorded as another thing than a volume, an inline volume or a snapshot: nothing of this package is
+// right for it.
 func decodeVolume(text []byte, pv string) (record.Record, error) {
 	r, err := record.Decode(text, pv)
-	if err == nil && r.Kind != record.Volume && r.Kind != record.Snapshot {
+	if err == nil && r.Kind != record.Volume && r.Kind != record.Snapshot && r.Kind != record.Inline {
 		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
 	}
 	return r, err

@@ -103,7 +103,7 @@ func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 			u.Others = append(u.Others, one)
 			continue
 		}
-		if r.Kind != record.Volume { // it was full from the start, and becomes no fuller
+		if r.Kind != record.Volume { // a snapshot was full from the start, and an inline volume has no claim to tell
 			continue
 		}
 		u.Volumes = append(u.Volumes, usage.Volume{PV: r.PV, Namespace: r.Namespace, Claim: r.Claim, ClaimUID: r.ClaimUID, Usage: one})
