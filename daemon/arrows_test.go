@@ -13,8 +13,8 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
-	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/inline", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
+	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
@@ -26,13 +26,14 @@ var arrows = map[string][]string{
 	"daemon/config":            {"daemon/webconfig", "hostcheck/quota"},
 	"daemon/confine":           {"hostcheck/quota", "hostcheck/subvolume"},
 	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/snapshotapi", "daemon/usage", "daemon/volume", "daemon/volume/treecopy", "daemon/words", "hostcheck", "hostcheck/subvolume"},
-	"daemon/csi":               {"daemon/config", "daemon/csi/freeze", "daemon/csi/target", "daemon/mountpoint", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/record", "daemon/state", "daemon/volume", "hostcheck"},
+	"daemon/csi":               {"daemon/config", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/mountpoint", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/record", "daemon/state", "daemon/volume", "hostcheck"},
 	"daemon/csi/freeze":        {},
 	"daemon/csi/target":        {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/expansion":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
+	"daemon/inline":            {"daemon/mountpoint", "hostcheck/mounts", "hostcheck/openat"},
 	"daemon/kube":              {"daemon/claimindex", "daemon/leadership", "daemon/plan", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "daemon/webconfig", "hostcheck"},

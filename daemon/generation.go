@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
@@ -121,6 +122,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		options.Contents, options.Snapshots = g.contents, g.client
 		options.Pauser = pauser{pause.Client{Socket: pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner)}}
 	}
+	options.Inline = inline.Host{Kubelet: cfg.KubeletRoot}
 	g.controller = controller.New(options)
 	return g, nil
 }
@@ -140,6 +142,9 @@ func (g *generation) run(ctx context.Context) {
 	}
 	if g.contents != nil {
 		runs = append(runs, func(ctx context.Context) { kube.RunOptional(ctx, g.contents) })
+	}
+	if slices.ContainsFunc(g.cfg.Pools, config.Pool.MakesInline) {
+		runs = append(runs, g.serveInline)
 	}
 	for _, run := range runs {
 		all.Go(func() { run(ctx) })

@@ -3,10 +3,12 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
@@ -117,4 +119,21 @@ func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context
 		took, err := one.End()
 		return controller.Paused{Pods: one.Pods, For: took}, err
 	}, nil
+}
+
+// serveInline makes inline volumes for the CSI node service, and takes them away, until ctx ends.
+func (g *generation) serveInline(ctx context.Context) {
+	inline.Daemon{Socket: inline.SocketPath(g.cfg.KubeletRoot, g.cfg.Provisioner), Do: g.doInline}.Run(ctx)
+}
+
+func (g *generation) doInline(ctx context.Context, r inline.Request) error {
+	switch r.Act {
+	case inline.Make:
+		return g.controller.MakeInline(ctx, controller.InlineVolume{
+			Driver: r.Driver, Handle: r.Handle, Pool: r.Pool, Size: r.Size, Namespace: r.Namespace, Pod: r.Pod, UID: r.UID,
+		})
+	case inline.End:
+		return g.controller.EndInline(ctx, r.Handle)
+	}
+	return fmt.Errorf("%q is not known to this version of the daemon", string(r.Act))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -42,8 +43,17 @@ func (p *program) csiNodeCommand() *cobra.Command {
 			for _, s := range servers {
 				s.Version, s.Log, s.Pools = p.version(), slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)), pools
 			}
+			var others []func(context.Context) error
+			if passed.inline != nil {
+				made := &inline.Service{}
+				for _, s := range servers {
+					s.Inline = made
+				}
+				others = append(others, func(ctx context.Context) error { return made.Serve(ctx, passed.inline) })
+			}
 			pauser := csi.Pauser{Servers: servers, Pools: pools, Cgroups: p.cgroups(), Log: servers[0].Log}
-			return csi.ServeAll(c.Context(), servers, func(ctx context.Context) error { return pauser.Serve(ctx, passed.pause) })
+			others = append(others, func(ctx context.Context) error { return pauser.Serve(ctx, passed.pause) })
+			return csi.ServeAll(c.Context(), servers, others...)
 		},
 	}
 	c.Flags().BoolVar(&thaw, "thaw", false, "have pods go on that a process paused which was killed, and exit")
@@ -100,10 +110,10 @@ func unserved(what, socket string) (hostcheck.Finding, bool) {
 }
 
 // passedToCSI are the sockets of hostpath-provisioner-csi.socket: those of drivers in the order in which it lists them, and that for
-// pauses, nil if no pool has them.
+// pauses and that for inline volumes, nil if no pool has them.
 type passedToCSI struct {
-	listeners []net.Listener
-	pause     *net.UnixConn
+	listeners     []net.Listener
+	pause, inline *net.UnixConn
 }
 
 func passedSockets() (all passedToCSI, err error) {
@@ -127,10 +137,15 @@ func (all *passedToCSI) add(file *os.File) error {
 	}
 	if kind == unix.SOCK_DGRAM {
 		conn, err := net.FilePacketConn(file)
-		if err == nil {
-			all.pause, _ = conn.(*net.UnixConn)
+		if err != nil {
+			return err
 		}
-		return err
+		if of, _ := conn.(*net.UnixConn); of != nil && filepath.Base(of.LocalAddr().String()) == inline.SocketName {
+			all.inline = of
+		} else {
+			all.pause = of
+		}
+		return nil
 	}
 	l, err := net.FileListener(file)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -50,7 +51,7 @@ const kept = "run/hostpath-provisioner-generator"
 // writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no other's.
 func (p *program) writeDropIns(dir string, cfg config.Config) (err error) {
 	for _, unit := range generatedUnits() {
-		text := systemd.ListenDropIn(csiSockets(cfg), pauseSockets(cfg))
+		text := systemd.ListenDropIn(csiSockets(cfg), daemonSockets(cfg))
 		if unit != systemd.CSISocket {
 			text = systemd.GeneratedDropIn(unit, daemon.UnitPools(cfg))
 		} else if !plan.DriverNamePossible(cfg.Provisioner) {
@@ -72,12 +73,16 @@ func csiSockets(cfg config.Config) []string {
 	return all
 }
 
-// pauseSockets is the one on which the daemon asks for pauses, if it may.
-func pauseSockets(cfg config.Config) []string {
-	if !slices.ContainsFunc(cfg.Pools, config.Pool.Pauses) {
-		return nil
+// daemonSockets are those on which the node service hears the daemon: one for pauses and one for inline volumes, where pools have
+// them.
+func daemonSockets(cfg config.Config) (all []string) {
+	if slices.ContainsFunc(cfg.Pools, config.Pool.Pauses) {
+		all = append(all, pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner))
 	}
-	return []string{pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner)}
+	if slices.ContainsFunc(cfg.Pools, config.Pool.MakesInline) {
+		all = append(all, inline.SocketPath(cfg.KubeletRoot, cfg.Provisioner))
+	}
+	return all
 }
 
 // generatedUnits are the units that get a drop-in. That of the CSI driver is last: an earlier version kept none of it.

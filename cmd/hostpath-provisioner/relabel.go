@@ -62,7 +62,7 @@ func poolsModule(cfg config.Config) string {
 			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p), Clones: p.MakesCopies()})
 		}
 	}
-	return selinux.PoolsModule(all, append(csiSockets(cfg), pauseSockets(cfg)...)...)
+	return selinux.PoolsModule(all, append(csiSockets(cfg), daemonSockets(cfg)...)...)
 }
 
 // noVolumeError says that the command line names neither a pool nor a volume.

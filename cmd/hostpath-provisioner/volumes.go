@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -40,6 +39,7 @@ const (
 	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
 	stateDamaged  = "damaged"      // its record cannot be read
 	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateInline   = "inline"       // of a pod, which takes it along
 	stateSnapshot = "snapshot"     // of a volume; whether a VolumeSnapshotContent knows it was not asked
 	stateTaking   = "copying"      // a snapshot that may not be whole
 	stateUnknown  = "unknown"      // recorded, and the API was not asked
@@ -408,43 +408,4 @@ func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
 		row.State = phase(pv)
 	}
 	return row
-}
-
-// stateOf says how a recorded volume stands: by where its directory is, then by its object.
-func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
-	switch {
-	case v.Place == record.Nowhere && pv != nil:
-		return stateMissing
-	case v.Place == record.InTrash && pv == nil && asked && !v.Retained: // its object did not go by the daemon's hand
-		return stateOrphaned
-	case v.Place != record.InPool:
-		return string(v.Place)
-	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
-		return stateHalf
-	case v.Kind == record.Snapshot && v.Unpublished:
-		return stateTaking
-	case v.Kind == record.Snapshot && !v.Retained:
-		return stateSnapshot
-	case pv != nil:
-		return phase(pv)
-	case v.Retained:
-		return stateRetained
-	case !asked:
-		return stateUnknown
-	default:
-		return stateOrphaned
-	}
-}
-
-// phase is the object's, in a word that says what follows: a released volume is removed unless its
-// policy keeps it.
-func phase(pv *corev1.PersistentVolume) string {
-	switch {
-	case pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
-		return stateRetained
-	case pv.Status.Phase == "":
-		return strings.ToLower(string(corev1.VolumePending))
-	default:
-		return strings.ToLower(string(pv.Status.Phase))
-	}
 }

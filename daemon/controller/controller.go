@@ -54,6 +54,8 @@ type Options struct {
 	// Contents and Snapshots are nil where no pool takes snapshots.
 	Contents  WatchedLister[*snapshotapi.Content]
 	Snapshots Snapshots
+	// Inline finds out which inline volumes pods have.
+	Inline InlineHost
 	// Pauser is nil where no pool's pods are paused.
 	Pauser  Pauser
 	Metrics Metrics
@@ -102,6 +104,8 @@ type poolWorker struct {
 	copying   chan struct{}       // held by the one copy of a volume that is made now
 	kick      chan struct{}       // look at the pool now
 	recheck   chan struct{}       // go through its records
+	sweep     chan struct{}       // remove the inline volumes that no pod has
+	inline    sync.Mutex          // held while one is made, or taken out of the pool
 	outage    outage
 	// Used by the pool's loop alone: what the log and the node were told last, and how often it changed since.
 	reported gate.State
@@ -136,7 +140,7 @@ func New(o Options) *Controller {
 		kick := make(chan struct{}, 1)
 		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			copying: make(chan struct{}, 1), kick: kick, recheck: make(chan struct{}, 1),
+			copying: make(chan struct{}, 1), kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 		}
 		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
 		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])
@@ -177,6 +181,9 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		}
 		first.Add(1)
 		all.Go(func() { c.watchPool(ctx, w, first.Done) })
+		if w.OfOneNode() {
+			all.Go(func() { c.keepInline(ctx, w) })
+		}
 	}
 	go func() { first.Wait(); close(checked) }()
 	all.Go(func() { c.fanOut(ctx) })

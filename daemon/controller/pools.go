@@ -94,6 +94,9 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
 		signal(w.recheck)
+		if w.Inline > 0 {
+			signal(w.sweep)
+		}
 		c.requeueVolumes(w)
 	}
 	if before.Checked && !after.Open() && gate.Changed(before, after) {

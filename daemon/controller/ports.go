@@ -115,6 +115,14 @@ type Pauser interface {
 	Pause(ctx context.Context, pool, volume string) (paused context.Context, end func() (Paused, error), err error)
 }
 
+// InlineHost finds out which inline volumes pods of this host have. An error comes with true.
+type InlineHost interface {
+	// Mounted reports whether a directory of a pool is mounted for a pod.
+	Mounted(directory string) (bool, error)
+	// Pod reports whether kubelet has a directory of the pod with this UID.
+	Pod(uid string) (bool, error)
+}
+
 // Paused says how many pods stood still, and for how long.
 type Paused struct {
 	Pods int

@@ -78,9 +78,12 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	if w.owner.Count(records, mark) {
 		return nil // the gate closes
 	}
+	all := records
+	if records = withoutInline(records); len(records) < len(all) {
+		signal(w.sweep)
+	}
 	c.lookForLost(w, records)
 	c.raiseRecordedSizes(w, h, records)
-	all := records
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		_, published := c.Listers.Volumes.Get(rec.PV)
 		return published && !c.begun.Has(letGoKey(rec.PV)) // the watch may not have brought yet that it went

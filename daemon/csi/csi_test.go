@@ -96,7 +96,10 @@ func TestPublishRefuses(t *testing.T) {
 		{"block", func(r *request) {
 			r.VolumeCapability.AccessType = &spec.VolumeCapability_Block{Block: &spec.VolumeCapability_BlockVolume{}}
 		}, codes.InvalidArgument, "Block"},
-		{"inline", func(r *request) { r.VolumeContext[ephemeral] = "true" }, codes.InvalidArgument, "generic ephemeral volume"},
+		{"inline", func(r *request) {
+			r.VolumeContext = map[string]string{ephemeral: "true", podUID: "u-1"}
+			r.VolumeId = inlineHandle
+		}, codes.InvalidArgument, "generic ephemeral volume"},
 		{"mount options", func(r *request) { r.VolumeCapability.GetMount().MountFlags = []string{"suid"} }, codes.InvalidArgument, "suid"},
 		{"a target elsewhere", func(r *request) { r.TargetPath = "/etc" }, codes.InvalidArgument, "not a target path"},
 		{"a target with ..", func(r *request) { r.TargetPath = h.target("u-1") + "/../../../../../../../etc" }, codes.InvalidArgument, "not a target path"},

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
@@ -60,7 +61,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 		return nil, failed(err)
 	}
 	defer t.Close()
-	dir, err := s.open(ctx, r)
+	dir, err := s.open(ctx, r, t)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -77,16 +78,15 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 }
 
 // open opens the volume's directory. The object of a volume that another driver made names no pool of ours.
-func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest) (int, error) {
+func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest, t *target.Target) (int, error) {
+	if r.VolumeContext[ephemeral] == "true" {
+		return s.openInline(ctx, r, t)
+	}
 	if s.Driver == plan.KubevirtCSI {
 		return s.Pools.OpenAdopted(ctx, s.Driver, r.VolumeId, r.VolumeContext[plan.KubevirtPool])
 	}
 	return s.Pools.Open(ctx, r.VolumeId, r.VolumeContext)
 }
-
-// ephemeral is the volume context's key for a volume that is written in a pod, which kubelet sets where the CSIDriver allows them, as
-// that of kubevirt's driver does (Kubernetes v1.36, pkg/volume/csi, csi_mounter.go).
-const ephemeral = "csi.storage.k8s.io/ephemeral"
 
 // checkPublish refuses what no volume of the driver can be.
 func checkPublish(r *spec.NodePublishVolumeRequest) error {
@@ -101,8 +101,6 @@ func checkPublish(r *spec.NodePublishVolumeRequest) error {
 		return status.Error(codes.InvalidArgument, "no volume_capability")
 	case capability.GetBlock() != nil:
 		return status.Error(codes.InvalidArgument, "volumeMode Block: the driver has directories, not block devices")
-	case r.VolumeContext[ephemeral] == "true":
-		return status.Error(codes.InvalidArgument, "inline volume: the driver has none; use a generic ephemeral volume (ephemeral: in place of csi: in the pod)")
 	case len(flags) > 0:
 		return status.Errorf(codes.InvalidArgument, "mount options %q: a directory is mounted as its pool is", flags)
 	}
@@ -122,18 +120,23 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishV
 		return nil, status.FromContextError(err).Err()
 	}
 	defer done()
-	t, err := s.Root.Open(r.TargetPath)
+	if err := s.unpublish(r.TargetPath); err != nil {
+		return nil, failed(err)
+	}
+	s.endInline(ctx, r.VolumeId)
+	return &spec.NodeUnpublishVolumeResponse{}, nil
+}
+
+func (s *Server) unpublish(at string) error {
+	t, err := s.Root.Open(at)
 	if errors.Is(err, target.ErrAbsent) {
-		return &spec.NodeUnpublishVolumeResponse{}, nil
+		return nil
 	}
 	if err != nil {
-		return nil, failed(err)
+		return err
 	}
 	defer t.Close()
-	if err := t.Unpublish(); err != nil {
-		return nil, failed(err)
-	}
-	return &spec.NodeUnpublishVolumeResponse{}, nil
+	return t.Unpublish()
 }
 
 // failed is an error as the specification numbers it. kubelet tries each of them again.
@@ -145,6 +148,9 @@ func failed(err error) error {
 	}{
 		{target.ErrForm, codes.InvalidArgument},
 		{ErrMismatch, codes.InvalidArgument},
+		{ErrInline, codes.InvalidArgument},
+		{inline.ErrRefused, codes.FailedPrecondition},
+		{inline.ErrAway, codes.Unavailable},
 		{ErrUnknown, codes.NotFound},
 		{target.ErrAbsent, codes.FailedPrecondition},
 		{target.ErrInUse, codes.FailedPrecondition},

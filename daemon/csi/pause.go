@@ -184,14 +184,11 @@ func (p *Pauser) pause(ctx context.Context, r pause.Request, end *os.File) (paus
 
 // podsOf are the UIDs of the pods that have a volume mounted and may write to it.
 func (p *Pauser) podsOf(ctx context.Context, cfg config.Config, of config.Pool, volume string) (pods []string, err error) {
-	o, err := p.Pools.openIn(ctx, cfg, of, volume)
+	o, err := p.Pools.openIn(ctx, cfg, of, volume, record.Volume)
 	if err != nil {
 		return nil, err
 	}
 	defer closeOpen(o.fd)
-	if o.r.Kind != record.Volume {
-		return nil, fmt.Errorf("%q is no volume", volume)
-	}
 	return p.Servers[0].Root.Writers(o.fd)
 }
 

@@ -117,7 +117,7 @@ func (p *Pools) Open(ctx context.Context, handle string, attributes map[string]s
 	if !known {
 		return -1, fmt.Errorf("volume %q: %w: there is no pool %q", handle, ErrUnknown, attributes[plan.AttributePool])
 	}
-	o, err := p.openIn(ctx, cfg, of, handle)
+	o, err := p.openIn(ctx, cfg, of, handle, record.Volume)
 	if err != nil {
 		return -1, err
 	}
@@ -141,7 +141,7 @@ func (p *Pools) OpenAdopted(ctx context.Context, driver, handle, likely string) 
 	}
 	var shut error
 	for _, of := range pools {
-		o, err := p.openIn(ctx, cfg, of, handle)
+		o, err := p.openIn(ctx, cfg, of, handle, record.Volume)
 		switch {
 		case errors.Is(err, ErrUnknown):
 			continue
@@ -169,8 +169,9 @@ type opened struct {
 	r  record.Record
 }
 
-// openIn opens the directory of a volume in a pool that is looked at now.
-func (p *Pools) openIn(ctx context.Context, cfg config.Config, of config.Pool, handle string) (opened, error) {
+// openIn opens the directory of a volume of a kind in a pool that is looked at now. One of another kind is ErrUnknown: an object could
+// name the inline volume of a pod.
+func (p *Pools) openIn(ctx context.Context, cfg config.Config, of config.Pool, handle string, kind record.Kind) (opened, error) {
 	store, report := p.check(ctx, cfg, of)
 	if why := closed(report); why != "" {
 		return opened{}, fmt.Errorf("pool %q %w: %s", of.Name, ErrClosed, why)
@@ -181,6 +182,10 @@ func (p *Pools) openIn(ctx context.Context, cfg config.Config, of config.Pool, h
 	}, func(o opened) { closeOpen(o.fd) })
 	if errors.Is(err, volume.ErrNotRecorded) || errors.Is(err, volume.ErrPlace) {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	if err == nil && o.r.Kind != kind {
+		closeOpen(o.fd)
+		return opened{}, fmt.Errorf("volume %q: %w: the record is one of kind %q", handle, ErrUnknown, o.r.Kind)
 	}
 	return o, err
 }
@@ -215,7 +220,7 @@ func (p *Pools) Known(ctx context.Context, handle string) (known bool, shut map[
 		}
 		found, err := await(ctx, &p.wait, "pool "+of.Name, func(ctx context.Context) (bool, error) {
 			r, err := store.Lookup(ctx, report.Identity, handle)
-			return err == nil && r.Place == record.InPool && r.Kind == record.Volume, nil
+			return err == nil && r.Place == record.InPool && r.Kind != record.Snapshot, nil
 		}, nil)
 		if err != nil {
 			return false, nil, err

@@ -14,6 +14,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 )
 
 // Server serves the driver on a node.
@@ -26,6 +27,8 @@ type Server struct {
 	Root    target.Root
 	Pools   *Pools
 	Log     *slog.Logger
+	// Inline has the daemon make inline volumes; nil where no pool has them.
+	Inline *inline.Service
 
 	sockets []net.Listener
 	turns   turns

@@ -5,8 +5,11 @@
 package csinode
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
@@ -32,6 +36,7 @@ type Options struct {
 	Command func(subcommand ...string) *exec.Cmd // a call of the binary (rig.Daemon.Command)
 	Log     string                               // file to which the service's log is appended
 	Pauses  bool                                 // it is asked to pause pods, too
+	Inline  bool                                 // it has the daemon make inline volumes
 }
 
 // Service is one process at a time, and the connection to it.
@@ -67,7 +72,7 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	s.Options, s.sockets = o, sockets
-	if err := s.listenForPauses(); err != nil {
+	if err := s.listenToDaemon(); err != nil {
 		return nil, err
 	}
 	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
@@ -98,17 +103,23 @@ func (s *Service) Registered(ctx context.Context) (name, endpoint string, err er
 	return info.GetName(), info.GetEndpoint(), err
 }
 
-func (s *Service) listenForPauses() error {
-	if !s.Pauses {
-		return nil
+// listenToDaemon makes the sockets on which a daemon asks for something.
+func (s *Service) listenToDaemon() error {
+	for path, wanted := range map[string]bool{pause.SocketPath(s.Root, s.Driver): s.Pauses, inline.SocketPath(s.Root, s.Driver): s.Inline} {
+		if !wanted {
+			continue
+		}
+		conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+		if err != nil {
+			return err
+		}
+		file, err := conn.File()
+		if err != nil {
+			return err
+		}
+		s.sockets = append(s.sockets, file)
 	}
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: pause.SocketPath(s.Root, s.Driver), Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	file, err := conn.File()
-	s.sockets = append(s.sockets, file)
-	return err
+	return nil
 }
 
 // Start starts the service. It returns at once: calls wait in the socket.
@@ -161,11 +172,23 @@ type Volume struct {
 	PV         string
 	Attributes map[string]string
 	ReadOnly   bool // for the pod
+	// Name is the volume's in its pod, where that is not PV: of an inline volume, whose PV is its handle.
+	Name string
 }
 
 // Of returns a volume of our own driver.
 func Of(pv, pool, path string) Volume {
 	return Volume{PV: pv, Attributes: map[string]string{"pool": pool, "path": path}}
+}
+
+// Inline returns a volume that is written in a pod of this UID, with kubelet's handle for it (pkg/volume/csi, makeVolumeHandle).
+func Inline(uid, name string, attributes map[string]string) Volume {
+	all := map[string]string{
+		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": uid,
+		"csi.storage.k8s.io/pod.name": "pod", "csi.storage.k8s.io/pod.namespace": "default",
+	}
+	maps.Copy(all, attributes)
+	return Volume{PV: fmt.Sprintf("csi-%x", sha256.Sum256([]byte(uid+name))), Name: name, Attributes: all}
 }
 
 // Target is where a pod has a volume.
@@ -176,7 +199,7 @@ func (s *Service) Target(pod, pv string) string {
 // Publish makes the pod's directory and has the volume mounted for it. It waits for the service until ctx ends; the error
 // is the service's own, or that the connection broke.
 func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
-	target := s.Target(pod, v.PV)
+	target := s.Target(pod, cmp.Or(v.Name, v.PV))
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err
 	}
@@ -193,6 +216,12 @@ func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
 // Unpublish has the volume unmounted. The pod's directory stays, as long as kubelet has the pod.
 func (s *Service) Unpublish(ctx context.Context, pod, pv string) error {
 	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: pv, TargetPath: s.Target(pod, pv)}, grpc.WaitForReady(true))
+	return err
+}
+
+// UnpublishInline is Unpublish of an inline volume.
+func (s *Service) UnpublishInline(ctx context.Context, pod string, v Volume) error {
+	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: v.PV, TargetPath: s.Target(pod, v.Name)}, grpc.WaitForReady(true))
 	return err
 }
 

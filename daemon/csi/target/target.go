@@ -124,6 +124,12 @@ func readlink(name string) (string, error) {
 // Close closes the directory.
 func (t *Target) Close() { unix.Close(t.parent) }
 
+// Pod is the UID of the pod whose the target is.
+func (t *Target) Pod() string {
+	uid, _, _ := strings.Cut(strings.TrimPrefix(t.at, t.pods+"/"), "/")
+	return uid
+}
+
 // Mounted returns what is mounted on the target, by the mount table; ok is false if nothing is. No filesystem is touched.
 func (t *Target) Mounted() (m mounts.Mount, ok bool, err error) {
 	table, err := mounts.Read()

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+)
+
+// stateOf says how a recorded volume stands: by where its directory is, then by its object.
+func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
+	switch {
+	case v.Place == record.Nowhere && pv != nil:
+		return stateMissing
+	case v.Place == record.InTrash && pv == nil && asked && !v.Retained && v.Kind != record.Inline: // its object did not go by the daemon's hand
+		return stateOrphaned
+	case v.Place != record.InPool:
+		return string(v.Place)
+	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
+		return stateHalf
+	case v.Kind == record.Inline:
+		return stateInline
+	case v.Kind == record.Snapshot && v.Unpublished:
+		return stateTaking
+	case v.Kind == record.Snapshot && !v.Retained:
+		return stateSnapshot
+	case pv != nil:
+		return phase(pv)
+	case v.Retained:
+		return stateRetained
+	case !asked:
+		return stateUnknown
+	default:
+		return stateOrphaned
+	}
+}
+
+// phase is the object's, in a word that says what follows: a released volume is removed unless its
+// policy keeps it.
+func phase(pv *corev1.PersistentVolume) string {
+	switch {
+	case pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
+		return stateRetained
+	case pv.Status.Phase == "":
+		return strings.ToLower(string(corev1.VolumePending))
+	default:
+		return strings.ToLower(string(pv.Status.Phase))
+	}
+}

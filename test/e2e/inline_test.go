@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// inlinePage is the pod of docs/csi.md, as the API server takes it, and the pool's key.
+func (w *environment) inlinePage(t *testing.T) (*corev1.CSIVolumeSource, string) {
+	w.Helper()
+	blocks := documented(t, "csi.md")
+	key := ""
+	for _, toml := range blocks["toml"] {
+		if _, after, is := strings.Cut(toml, "path = \"/srv/fast\"\n"); is {
+			key = after
+		}
+	}
+	for _, text := range blocks["yaml"] {
+		if !strings.Contains(text, "kind: Pod") {
+			continue
+		}
+		var p corev1.Pod
+		w.Must(yaml.UnmarshalStrict([]byte(text), &p))
+		_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, &p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		w.Must(err)
+		return p.Spec.Volumes[0].CSI, key
+	}
+	t.Fatal("docs/csi.md has no pod")
+	return nil, ""
+}
+
+// The inline volume of docs/csi.md: it is made when its pod starts and gone when that has ended, also if the daemon was away
+// at the end, or the node service and all with it. What a pod has stays.
+func TestInlineVolume(t *testing.T) {
+	w := newEnvironment(t)
+	source, key := w.inlinePage(t)
+	root := w.kubeletRoot()
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", strings.ReplaceAll(key, "20Gi", "32Mi")).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
+	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Inline: true})
+	source.VolumeAttributes["storagePool"], source.VolumeAttributes["size"] = "fast", "16Mi"
+	of := func(uid string) csinode.Volume { return csinode.Inline(uid, "scratch", source.VolumeAttributes) }
+	a, b := of("u-a"), of("u-b")
+
+	w.Must(errors.Join(node.Publish(w.Soon(), "u-a", a), node.Publish(w.Soon(), "u-b", b)))
+	w.Must(os.WriteFile(filepath.Join(node.Target("u-a", "scratch"), "file"), []byte("x"), 0o600))
+	h.wantTree(pool.Of(a.PV, b.PV)...)
+	if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, "inline") || !strings.Contains(out, "default/pod") {
+		t.Errorf("volumes: exit code %d\n%s", code, out)
+	}
+	if err := node.Publish(w.Soon(), "u-c", of("u-c")); err == nil || !strings.Contains(err.Error(), "of 32.0 MiB for all inline volumes (inline_volumes) 32.0 MiB are promised") {
+		t.Errorf("a third one: %v", err)
+	}
+	w.Must(node.UnpublishInline(w.Soon(), "u-a", a))
+	h.wantTree(pool.Of(b.PV)...)
+
+	w.Must(node.Publish(w.Soon(), "u-a", a))
+	h.stop()
+	w.Must(errors.Join(node.UnpublishInline(w.Soon(), "u-a", a), os.RemoveAll(filepath.Join(root, "pods/u-a")))) // as kubelet does
+	h.run()
+	h.wantTree(pool.Of(b.PV)...)
+	if data, err := os.ReadDir(node.Target("u-b", "scratch")); err != nil || len(data) != 0 {
+		t.Errorf("the pod that runs has %v, %v", data, err)
+	}
+	w.Must(node.UnpublishInline(w.Soon(), "u-b", b))
+	h.wantTree()
+}
