@@ -35,6 +35,8 @@ type Options struct {
 	// ClaimIndex prints the policy by which the API server labels claims (daemon/claimindex). A server before Kubernetes
 	// 1.36 does not have its kind.
 	ClaimIndex bool
+	// InlineVolumes lets pods have volumes that are written in them. The API server refuses to change that of a CSIDriver.
+	InlineVolumes bool
 	// Delete prints what is to be removed in place of what is to be applied: the same objects, but of the namespaces
 	// only the one of the default name, since another one may have what is not ours.
 	Delete bool
@@ -120,6 +122,12 @@ spec:
   fsGroupPolicy: File
   seLinuxMount: false`
 
+// inlineModes follow driverSpec where pods may have inline volumes. Kubernetes refuses a change of them.
+const (
+	driverSpec  = "\nspec:\n"
+	inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
+)
+
 // ClassPrefix returns the default of Options.ClassPrefix, which carries the provisioner's name: two
 // provisioners of a cluster never share a class, whose provisioner field is immutable.
 func ClassPrefix(provisioner string) string {
@@ -136,6 +144,9 @@ func Manifests(o Options) string {
 	token, secret, namespace, classes, driver := boundToken, "", namespaceObject, classObjects, driverObject
 	if !possibleDriver(o.Provisioner) {
 		driver = ""
+	}
+	if o.InlineVolumes {
+		driver = strings.Replace(driver, driverSpec, driverSpec+inlineModes, 1)
 	}
 	if o.TokenSecret {
 		token, secret = secretToken, secretObject

@@ -24,6 +24,9 @@ const (
 var expressions = strings.NewReplacer(namespace, "{{ .Release.Namespace }}", provisioner, "{{ .Values.provisioner }}", class,
 	`{{ .Values.classPrefix | default (.Values.provisioner | lower | replace "/" "-" | replace "_" "-") }}`)
 
+// inlineModes is the line that only a CSIDriver of pods' own volumes has.
+const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
+
 // Conditions of Helm.
 const (
 	confined = "or .Values.poolPaths .Values.sharedPoolPaths .Values.everyNodePoolPaths"
@@ -32,7 +35,7 @@ const (
 
 // Helm is a chart, by the paths of its files. version is the program's; what is no version of a chart counts as 0.0.0.
 func Helm(version string) map[string]string {
-	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true}
+	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true, InlineVolumes: true}
 	without := documents(packaging.Manifests(o))
 	o.Confine.Paths = []string{"/pools"}
 	var b strings.Builder
@@ -83,7 +86,9 @@ func (d document) template(without []document) string {
 		return when(".Values.classes", text)
 	case strings.HasPrefix(d.kind, "MutatingAdmission"):
 		return when(".Values.claimIndex", text)
-	case d.kind == "CSIDriver" || strings.Contains(d.name, provisioner):
+	case d.kind == "CSIDriver":
+		return when(driver, strings.Replace(text, inlineModes, "{{- if .Values.inlineVolumes }}\n"+inlineModes+"{{- end }}\n", 1))
+	case strings.Contains(d.name, provisioner):
 		return when(driver, text)
 	case same < 0:
 		return when(confined, text)
@@ -141,6 +146,9 @@ hostnames: {}
 
 # The API server (Kubernetes 1.36) labels claims, so that daemons do not read all of them.
 claimIndex: false
+
+# Pods may have volumes that are written in them, in pools with inline_volumes. Kubernetes refuses a change: delete the CSIDriver first.
+inlineVolumes: false
 `
 
 const schema = `{
@@ -158,7 +166,8 @@ const schema = `{
     "aliases": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "audiences": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "hostnames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
-    "claimIndex": {"type": "boolean"}
+    "claimIndex": {"type": "boolean"},
+    "inlineVolumes": {"type": "boolean"}
   },
   "definitions": {
     "paths": {"type": "array", "items": {"type": "string", "pattern": "^(/[^/\\n]+)+$"}}

@@ -105,6 +105,7 @@ func TestRendered(t *testing.T) {
 		"as it is":            {nil, packaging.Options{Provisioner: "hostpath-provisioner"}},
 		"no classes":          {map[string]any{"classes": false}, packaging.Options{Provisioner: "hostpath-provisioner", NoClasses: true}},
 		"a prefix":            {map[string]any{"classPrefix": "disk"}, packaging.Options{Provisioner: "hostpath-provisioner", ClassPrefix: "disk"}},
+		"inline volumes":      {map[string]any{"inlineVolumes": true}, packaging.Options{Provisioner: "hostpath-provisioner", InlineVolumes: true}},
 		"a qualified name":    {map[string]any{"provisioner": "Example.com/Host_Path"}, packaging.Options{Provisioner: "Example.com/Host_Path"}},
 		"a driver's name":     {map[string]any{"provisioner": "disk.example"}, packaging.Options{Provisioner: "disk.example"}},
 		"no driver's name":    {map[string]any{"provisioner": "disk..example"}, packaging.Options{Provisioner: "disk..example"}},
