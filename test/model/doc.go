@@ -13,7 +13,8 @@
 //
 // An order of events is a text. Those in testdata/orders are played in the model (TestKept) and on the daemon's binary, a
 // real API server and a real filesystem (TestReal): requests are held by a proxy and system calls by test/crash/killer until
-// the order comes to them, and after each event objects and files are compared with the model's.
+// the order comes to them, and after each event objects and files are compared with the model's. Of two nodes each has a daemon, in a
+// mount namespace of its own. make test-model-real plays orders that are chosen at random.
 //
 // The program will not see races between goroutines of one daemon but those of beside.go, the order in which queues bring work, what depends
 // on durations, and what a power cut takes: other tests do.

@@ -129,6 +129,7 @@ type front struct {
 	server http.Handler
 	doors  *doors
 	named  func(*http.Request) string // a step's name, "" for a request that is none
+	node   string                     // the daemon's, which finds itself alone in the cluster
 
 	mu     sync.Mutex
 	broken bool
@@ -160,6 +161,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name := f.named(r)
 	if name == "" {
+		f.alone(r)
 		f.server.ServeHTTP(w, r)
 		return
 	}
@@ -175,6 +177,31 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.serve(w, r, waits)
+}
+
+// follows lets through what the product's client asks at once when a request was refused: how the object is now, and the request
+// once more. A tombstone it removes and makes.
+func (f *front) follows(name string) {
+	if name == takesLease {
+		return
+	}
+	words := strings.Fields(name)
+	of := words[len(words)-1]
+	if name == (op{kind: writeTomb}).verb()+" "+of {
+		f.doors.allow(op{kind: readTomb}.verb() + " " + of)
+		f.doors.allow(name)
+	}
+	f.doors.allow(op{kind: getVolume}.verb() + " " + of)
+	f.doors.allow(name)
+}
+
+// alone has a request that counts the nodes count this one: a daemon among others leaves to them for a moment what each can do,
+// and no time passes in the model.
+func (f *front) alone(r *http.Request) {
+	if q := r.URL.Query(); r.URL.Path == "/api/v1/nodes" && q.Get("limit") == "1" {
+		q.Set("fieldSelector", "metadata.name="+f.node)
+		r.URL.RawQuery = q.Encode()
+	}
 }
 
 // serve has the server serve a request that waited, or not, and lets the daemon have the response later, or not.
@@ -215,9 +242,7 @@ func (f *front) pass(w http.ResponseWriter, r *http.Request, name string, waits 
 	f.server.ServeHTTP(response, r)
 	refused := r.Method != http.MethodGet && response.Code >= http.StatusBadRequest
 	if refused {
-		words := strings.Fields(name)
-		f.doors.allow(op{kind: getVolume}.verb() + " " + words[len(words)-1])
-		f.doors.allow(name)
+		f.follows(name)
 	}
 	if waits != nil {
 		close(waits.served)

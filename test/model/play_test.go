@@ -15,7 +15,7 @@ import (
 	daemonstatus "github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
 // happenings are the events that can be played for real, by their names. before is the model's state.
@@ -33,8 +33,8 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"people take the claim out of %s":                        patched(`{"spec":{"claimRef":null}}`),
 	"etcd is saved":                                          (*stage).etcdSaved,
 	"etcd is restored":                                       (*stage).etcdRestored,
-	"the watches%s break":                                    func(st *stage, _ state, _ int) error { st.front.breaks(true); return nil },
-	"the watches%s are whole again":                          func(st *stage, _ state, _ int) error { st.front.breaks(false); return nil },
+	"the watches%s break":                                    func(st *stage, _ state, i int) error { st.machines[i].front.breaks(true); return nil },
+	"the watches%s are whole again":                          func(st *stage, _ state, i int) error { st.machines[i].front.breaks(false); return nil },
 	"%s is unmounted":                                        (*stage).unmounted,
 	"%s is mounted":                                          (*stage).mounted,
 	"the daemon looks at %s":                                 (*stage).looked,
@@ -45,7 +45,10 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"%s starts with the alias":                               (*stage).aliasSet,
 	"people request more of %s":                              (*stage).moreRequested,
 	"people request less of %s":                              (*stage).lessRequested,
-	"five seconds pass%s":                                    func(*stage, state, int) error { <-time.After(5 * time.Second); return nil },
+	"five seconds pass%s":                                    (*stage).timePasses,
+	"a pod on the other node writes to %s":                   (*stage).otherPodWrites,
+	"node %s goes":                                           (*stage).nodeGoes,
+	"node %s is back":                                        (*stage).nodeBack,
 }
 
 // atOnce: TestKeptBinds (test/e2e) has an order of it.
@@ -54,45 +57,63 @@ const atOnce = "kube-controller-manager binds or asks by itself, at once"
 // noSnapshots: TestSnapshots (test/e2e) has the orders of snapshots.
 const noSnapshots = "the stage's API server has no such objects"
 
+const (
+	noAdoptions   = "no adoption is played on a real daemon"
+	oneFilesystem = "one filesystem is played"
+)
+
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
 	"the API server writes more than before it was restored":                   "only the lease of a shared pool tells it",
-	"a pod on the other node writes to %s":                                     "one node is played",
 	"a snapshot is taken of %s":                                                noSnapshots,
 	"the snapshot is deleted":                                                  noSnapshots,
 	"people delete the snapshot's content":                                     noSnapshots,
 	"people change the policy of the snapshot's content":                       noSnapshots,
 	"people take the finalizer off the snapshot's content":                     noSnapshots,
 	"the snapshot-controller deletes what is withdrawn":                        noSnapshots,
-	"the tombstone of %s is collected":                                         "one node is played",
+	"the tombstone of %s is collected":                                         "its node would have to be away for a day",
 	"people keep a volume for each claim %s":                                   atOnce,
 	"a volume is kept for claim %s by its UID":                                 atOnce,
 	"people delete the volume that is kept for %s":                             atOnce,
 	"kube-controller-manager binds claim %s to the volume that is kept for it": atOnce,
 	"kube-controller-manager asks a provisioner for claim %s":                  atOnce,
-	"node %s goes":                               "one daemon is played, and its node stays",
-	"node %s is back":                            "one daemon is played, and its node stays",
-	"the API server is another cluster's":        "a second API server would be needed",
-	"the API server is the pools' own again":     "a second API server would be needed",
-	"the pool's disk is copied":                  "one filesystem is played",
-	"another filesystem is mounted as the pool":  "one filesystem is played",
-	"the pool's own filesystem is mounted again": "one filesystem is played",
-	"the other provisioner makes %s":             "no adoption is played on a real daemon",
-	"the other provisioner removes %s":           "no adoption is played on a real daemon",
+	"the API server is another cluster's":                                      "a second API server would be needed",
+	"the API server is the pools' own again":                                   "a second API server would be needed",
+	"the pool's disk is copied":                                                oneFilesystem,
+	"another filesystem is mounted as the pool":                                oneFilesystem,
+	"the pool's own filesystem is mounted again":                               oneFilesystem,
+	"the other provisioner makes %s":                                           noAdoptions,
+	"the other provisioner removes %s":                                         noAdoptions,
+}
+
+// apart is why no order of a world can be played for real, "" if they can.
+func (w world) apart() string {
+	switch {
+	case w.people:
+		return "a directory under a volume's name cannot be made before the claim has its UID"
+	case w.snapshots:
+		return noSnapshots
+	case w.unasked:
+		return atOnce
+	case w.peer:
+		return noAdoptions
+	case w.spare != none, w.twice:
+		return oneFilesystem
+	case w.names > 1 && (w.shared > 0 && w.shared < w.names || w.every > 0 && w.every < w.names):
+		return "one pool is played"
+	}
+	return ""
 }
 
 // byItself is what the real kube-controller-manager has done already, or does.
 func byItself(*stage, state, int) error { return nil }
 
 func (st *stage) claimMade(before state, slot int) error {
-	if before.in[slot] != nodePool {
-		return errors.New("no claim of this pool is played on a real daemon")
-	}
-	if before.clones && slot == 1 {
-		return errors.New("no clone is played on a real daemon")
-	}
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
-	c.Annotations = map[string]string{plan.SelectedNode: st.node, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
+	c.Annotations = map[string]string{plan.SelectedNode: st.machines[chosen].name, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
+	if before.clones && slot == 1 {
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
+	}
 	made, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Create(st.Ctx, c, metav1.CreateOptions{})
 	if err == nil {
 		st.know(slot*lives+int(before.used[slot]), "pvc-"+string(made.UID))
@@ -105,11 +126,19 @@ func (st *stage) claimDeleted(_ state, slot int) error {
 }
 
 func (st *stage) podWrites(before state, cell int) error {
-	name := st.real(cell)
+	return st.machines[0].podWrites(before, cell)
+}
+
+func (st *stage) otherPodWrites(before state, cell int) error {
+	return st.machines[1].podWrites(before, cell)
+}
+
+func (on *machine) podWrites(before state, cell int) error {
+	name := on.real(cell)
 	if before.api.volumes[cell].pattern {
 		name = otherPattern + name
 	}
-	return os.WriteFile(filepath.Join(st.mount, name, "data"), []byte(uidOf(cell)), 0o600)
+	return os.WriteFile(filepath.Join(on.root(), name, "data"), []byte(uidOf(cell)), 0o600)
 }
 
 func (st *stage) objectDeleted(_ state, cell int) error {
@@ -151,98 +180,141 @@ func (st *stage) restart(before state, meanwhile func(etcd string) error) error 
 	}
 	err := meanwhile(filepath.Join(st.plane.Dir(), "etcd"))
 	err = errors.Join(err, st.plane.Restart(st.Soon()))
-	st.front.breaks(before.daemons[0].cache != 0)
+	for _, on := range st.machines {
+		on.front.breaks(before.daemons[on.number].cache != 0)
+	}
 	return err
 }
 
 var errAtWork = errors.New("this cannot be played while the daemon is at work: what it has open of the pool stays open")
 
-func (st *stage) unmounted(before state, _ int) error {
-	if before.daemons[0].task != 0 {
-		return errAtWork
+// mountPoint is the machine of a mount point, on which the daemon is idle.
+func (st *stage) mountPoint(before state, i int) (*machine, error) {
+	switch {
+	case i%pools != st.pool:
+		return nil, fmt.Errorf("nothing of %s is played on a real daemon", poolName(i%pools))
+	case before.daemons[i/pools].task != 0:
+		return nil, errAtWork
 	}
-	hosttest.Unmount(st, st.mount)
-	return nil
+	return st.machines[i/pools], nil
 }
 
-func (st *stage) mounted(before state, _ int) error {
-	if before.daemons[0].task != 0 {
-		return errAtWork
+func (st *stage) unmounted(before state, i int) error {
+	on, err := st.mountPoint(before, i)
+	if err == nil {
+		on.unmounts()
 	}
-	st.image.Mount(st, st.mount)
-	return nil
+	return err
 }
 
-func (st *stage) looked(before state, _ int) error {
+func (st *stage) mounted(before state, i int) error {
+	on, err := st.mountPoint(before, i)
+	if err == nil {
+		on.mounts()
+	}
+	return err
+}
+
+func (st *stage) looked(before state, i int) error {
+	on, err := st.mountPoint(before, i)
+	if err != nil {
+		return err
+	}
 	st.Eventually("the daemon looks at the pool", func() bool {
-		s, err := daemonstatus.ReadStatus(st.daemon.Path("run"))
-		return err == nil && len(s.Pools) == 1 && s.Pools[0].Open == before.mounted[0][nodePool]
+		s, err := daemonstatus.ReadStatus(on.daemon.Path("run"))
+		return err == nil && len(s.Pools) == 1 && s.Pools[0].Open == before.mounted[on.number][st.pool]
 	})
 	return nil
 }
 
-func (st *stage) started(state, int) error {
-	if err := st.daemon.Start(); err != nil {
+func (st *stage) started(_ state, node int) error { return st.machines[node].start() }
+
+// nodeGoes ends the node's daemon: nothing else of a node is there.
+func (st *stage) nodeGoes(_ state, node int) error {
+	st.machines[node].daemon.Kill()
+	return nil
+}
+
+// nodeBack: a node that started again is another holder of leases, and this machine did not.
+func (st *stage) nodeBack(state, int) error {
+	if st.pool == sharedPool {
+		return errors.New("a host that was started again is not played on a real daemon")
+	}
+	return nil
+}
+
+// timePasses: what a daemon made just now it made long ago then, and what another node began it helps with.
+func (st *stage) timePasses(state, int) error {
+	long := 5 * time.Second
+	if st.pool == everyPool {
+		long = plan.HelpAfter
+	}
+	<-time.After(long)
+	return nil
+}
+
+func (st *stage) reconfigured(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.archive = !d.archive })
+}
+
+func (st *stage) patternChanged(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.pattern = !d.pattern })
+}
+
+func (st *stage) renamed(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.names++ })
+}
+
+func (st *stage) aliasSet(before state, node int) error {
+	on := st.machines[node]
+	on.daemon.Kill()
+	if err := on.configure(before, func(d *setting) { d.names = aliased }); err != nil {
 		return err
 	}
-	return st.daemon.WaitReady(st.Soon(), 1)
-}
-
-func (st *stage) reconfigured(before state, _ int) error {
-	return st.configure(before, func(d *setting) { d.archive = !d.archive })
-}
-
-func (st *stage) patternChanged(before state, _ int) error {
-	return st.configure(before, func(d *setting) { d.pattern = !d.pattern })
-}
-
-func (st *stage) renamed(before state, _ int) error {
-	return st.configure(before, func(d *setting) { d.names++ })
-}
-
-func (st *stage) aliasSet(before state, _ int) error {
-	st.daemon.Kill()
-	if err := st.configure(before, func(d *setting) { d.names = aliased }); err != nil {
-		return err
-	}
-	return st.started(before, 0)
+	return on.start()
 }
 
 // configure changes the configuration.
-func (st *stage) configure(before state, change func(*setting)) error {
-	d := before.daemons[0].setting
+func (on *machine) configure(before state, change func(*setting)) error {
+	d := before.daemons[on.number].setting
 	change(&d)
-	return st.daemon.Configure(st.config(st.daemon.Path(), d))
+	return on.daemon.Configure(on.config(on.daemon.Path(), d))
 }
 
 // play does for real what happened in the model. then is the line that follows.
 func (st *stage) play(before state, m move, after state, then string) error {
-	for _, other := range []string{nodeName(1), poolName(sharedPool)} {
-		if strings.Contains(m.String(), other) {
-			return fmt.Errorf("nothing of %s is played on a real daemon", other)
-		}
-	}
 	if m.event >= 0 {
-		happens := happenings[events[m.event].name]
-		if happens == nil {
-			return fmt.Errorf("this event cannot be played on a real daemon: %s", ghosts[events[m.event].name])
-		}
-		if slow[then] {
-			st.front.breaks(true) // as they do then
-		}
-		if err := happens(st, before, m.i); err != nil {
-			return err
-		}
-		return st.agree(after)
+		return st.happen(before, m, after, then)
 	}
-	if err := st.step(before, m, after); err != nil {
+	on := st.machines[m.node]
+	if aboutLease(m) {
+		return errors.Join(on.elects(before, after), st.agree(after))
+	}
+	if err := on.step(before, m, after); err != nil {
 		return err
 	}
-	if err := st.agree(after); err != nil || after.daemons[0].task == 0 || slow[then] {
+	if err := st.agree(after); err != nil || after.daemons[m.node].task == 0 || after.daemons[m.node].run != 0 || slow[then] {
 		return err
 	}
-	st.tell()
-	return st.comesTo(st.worker.asked(&after, 0), after)
+	on.tell()
+	return on.comesTo(st.worker.asked(&after, m.node), after)
+}
+
+// happen plays what happens beside the daemons.
+func (st *stage) happen(before state, m move, after state, then string) error {
+	happens := happenings[events[m.event].name]
+	if happens == nil {
+		return fmt.Errorf("this event cannot be played on a real daemon: %s", ghosts[events[m.event].name])
+	}
+	if slow[then] {
+		for _, on := range st.machines {
+			on.front.breaks(true) // as they do then
+		}
+	}
+	if err := happens(st, before, m.i); err != nil {
+		return err
+	}
+	return st.agree(after)
 }
 
 // slow are events before which the daemon does not get the response to its last request, nor is it told of the event before.
@@ -250,108 +322,55 @@ func (st *stage) play(before state, m move, after state, then string) error {
 var slow = map[string]bool{"etcd is saved": true, "etcd is restored": true}
 
 // step lets the daemon do what it did in the model, or kills it there.
-func (st *stage) step(before state, m move, after state) error {
-	st.doors.disallow()
-	st.tell()
-	st.idle = nil
-	asks := st.worker.asked(&before, 0)
-	switch dies := before.daemons[0].up && !after.daemons[0].up; {
+func (on *machine) step(before state, m move, after state) error {
+	on.doors.disallow()
+	on.tell()
+	on.idle = nil
+	asks := on.worker.asked(&before, on.number)
+	switch dies := before.daemons[on.number].up && !after.daemons[on.number].up; {
+	case strings.Contains(m.what, "people make") || strings.Contains(m.what, "beside that"):
+		return errors.New("this is not played on a real daemon")
 	case dies && m.op.kind == ended: // before it began with this
-		err := st.comesTo(asks, before)
-		st.daemon.Kill()
+		err := on.comesTo(asks, before)
+		on.daemon.Kill()
 		return err
 	case m.op.kind == onDisk:
 		if before.disks == after.disks {
-			st.idle = &m.op.disk
+			on.idle = &m.op.disk
 		}
-		err := st.onDisk(m.op.disk, after)
-		if dies {
-			st.daemon.Kill()
+		err := on.onDisk(m.op.disk, after)
+		switch {
+		case dies:
+			on.daemon.Kill()
+		case after.daemons[on.number].run == 0:
+			on.idle = &m.op.disk
 		}
 		return err
 	case m.op.kind != ended:
-		return st.request(m, after)
+		return on.request(m, after)
 	}
 	return nil // it takes up work: its first step tells
 }
 
-// comesTo waits until the daemon is about to do this, as far as it can be held there.
-func (st *stage) comesTo(o op, before state) error {
-	if o.kind == ended || o.kind == onDisk && st.worker.tree.disks.do(before.disks[nodePool], o.disk, st.worker.workshop).image == before.disks[nodePool] {
-		return nil
-	}
-	_, err := st.await(func(name string) bool { return name == o.String() || o.kind == onDisk && concerns(name, o.disk) })
-	return err
-}
-
-// concerns reports whether a system call may be part of a call of daemon/volume.
-func concerns(name string, c call) bool {
-	return strings.HasPrefix(name, diskCall) && (c.cell < 0 || strings.Contains(name, nameOf(c.cell)))
-}
-
-// onDisk lets system calls through, one by one, until the files are as the model's.
-func (st *stage) onDisk(c call, after state) error {
-	for ctx := st.soon(); ctx.Err() == nil; st.pause() {
-		if real, err := st.seen(); err != nil || st.differs(real, after) == "" {
-			return err
-		}
-		st.passes(c)
-	}
-	return nil // agree tells what differs
-}
-
-// tell lets the daemon have the response to its last request.
-func (st *stage) tell() {
-	if st.untold != nil {
-		close(st.untold.told)
-		st.untold = nil
-	}
-}
-
 // request lets a request through, and waits until it was served. The daemon has the response when its work is to go on.
-func (st *stage) request(m move, after state) error {
+func (on *machine) request(m move, after state) error {
 	how := passage{}
 	for _, f := range faults(m.op) {
 		if f.what == m.what {
 			how = passage{f.fault, f.done}
 		}
 	}
-	w, err := st.await(func(waits string) bool { return waits == m.op.String() })
+	w, err := on.await(func(waits string) bool { return waits == m.op.String() })
 	if err != nil {
 		return err
 	}
-	st.doors.let(w, how)
-	<-w.served
-	st.untold = w
-	if after.daemons[0].task == 0 {
-		st.tell()
+	on.doors.let(w, how)
+	fixture.Receive(on.Environment, w.served, m.String())
+	on.untold = w
+	if after.daemons[on.number].task == 0 {
+		on.tell()
 	}
 	return nil
-}
-
-// await waits until one with such a name waits.
-func (st *stage) await(is func(name string) bool) (w *waiter, err error) {
-	for ctx := st.soon(); w == nil; st.pause() {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("the daemon does not come to this; waiting: %q", st.waiting())
-		}
-		if w = st.find(is); w == nil && st.idle != nil {
-			st.passes(*st.idle)
-		}
-	}
-	return w, nil
-}
-
-// passes lets a system call through that changes nothing.
-func (st *stage) passes(c call) {
-	if w := st.find(func(name string) bool { return concerns(name, c) }); w != nil {
-		st.doors.let(w, passage{})
-	}
-}
-
-// find returns the first that waits with such a name of the model, nil if none does.
-func (st *stage) find(is func(name string) bool) *waiter {
-	return st.doors.find(func(name string) bool { return is(st.modelled(name)) })
 }
 
 // pause is between two looks at what no event tells of.
@@ -362,18 +381,12 @@ func (st *stage) pause() { <-time.After(5 * time.Millisecond) }
 func (st *stage) settle(s state) (wrong string, err error) {
 	last := s
 	st.worker.settle(s, func(on *state) bool { last = *on; return false })
-	st.doors.open()
-	st.tell()
-	st.front.breaks(false)
-	if !s.mounted[0][nodePool] {
-		st.image.Mount(st, st.mount)
-	}
-	if !s.daemons[0].up {
-		st.Must(st.started(s, 0))
+	for _, on := range st.machines {
+		on.goesOn(s)
 	}
 	real := last
 	for ctx := st.Soon(); ; st.pause() {
-		seen, err := st.seen()
+		seen, err := st.seen(last)
 		st.Must(err)
 		real.api, real.disks = seen.api, seen.disks
 		if wrong := st.worker.broken(&real); wrong != "" {
@@ -389,9 +402,33 @@ func (st *stage) settle(s state) (wrong string, err error) {
 	}
 }
 
-// begin starts the daemon in the first state of a world.
-func (st *stage) begin(first state) {
-	st.Must(st.daemon.Configure(st.config(st.daemon.Path(), first.daemons[0].setting)))
-	st.Must(st.started(first, 0))
-	st.Cleanup(st.daemon.Kill)
+// goesOn lets a daemon do what it does by itself. A node that is gone stays so.
+func (on *machine) goesOn(s state) {
+	on.Helper()
+	on.doors.open()
+	on.tell()
+	on.front.breaks(false)
+	if !s.mounted[on.number][on.pool] {
+		on.mounts()
+	}
+	if d := s.daemons[on.number]; !d.up && !d.off {
+		on.Must(on.start())
+	}
+}
+
+// begin starts the daemons in the first state of a world.
+func (st *stage) begin() {
+	for _, on := range st.machines {
+		st.Must(on.daemon.Configure(on.config(on.daemon.Path(), st.first.daemons[on.number].setting)))
+		st.Must(on.start())
+		st.Cleanup(on.daemon.Kill)
+	}
+}
+
+// end lets all go that is held.
+func (st *stage) end() {
+	for _, on := range st.machines {
+		on.tell()
+		on.doors.open()
+	}
 }

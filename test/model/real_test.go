@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -25,37 +26,62 @@ func TestMain(m *testing.M) {
 // TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem, beside the model: after
 // each event objects and files are those of the model, and in the end every invariant holds.
 func TestReal(t *testing.T) {
+	t.Parallel() // with TestRealShared, which mostly waits
 	files := orders(t)
 	if *orderFile != "" {
 		files = []string{*orderFile}
+	}
+	plane := fixture.OwnPlane(t)
+	for _, file := range files {
+		if o := kept(t, file); o.world.shared == 0 || *orderFile != "" {
+			t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, o) })
+		}
+	}
+}
+
+// TestRealShared is the same of two daemons with a shared pool, of which one takes the lease when it has heard nothing of it for long.
+func TestRealShared(t *testing.T) {
+	t.Parallel()
+	plane := fixture.OwnPlane(t)
+	for _, file := range orders(t) {
+		if o := kept(t, file); o.world.shared > 0 && o.world.left[restores] == 0 {
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				t.Parallel()
+				playsKept(t, plane, o)
+			})
+		}
+	}
+}
+
+func kept(t *testing.T, file string) order {
+	t.Helper()
+	o, err := readOrder(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// playsKept plays one order.
+func playsKept(t *testing.T, plane *cluster.Cluster, o order) {
+	t.Helper()
+	if why := o.world.apart(); why != "" {
+		t.Fatalf("an order of world %s cannot be played for real: %s", o.world.name, why)
 	}
 	x, err := newExplorer(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer x.close()
-	plane := fixture.OwnPlane(t)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			o, err := readOrder(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if o.world.people {
-				t.Fatal("a directory under a volume's name cannot be made before the claim has its UID")
-			}
-			st := newStage(t, plane, x.workers[0], o.world.first())
-			defer st.doors.open()
-			defer st.tell()
-			st.begin(o.world.first())
-			s, err := x.workers[0].follow(o, st.play)
-			if err != nil {
-				t.Error(err)
-			}
-			if wrong, err := st.settle(s); wrong != "" || err != nil {
-				t.Errorf("on the real daemon: %s: %v", wrong, err)
-			}
-		})
+	st := newStage(t, plane, x.workers[0], o.world.first())
+	defer st.end()
+	st.begin()
+	s, err := x.workers[0].follow(o, st.play)
+	if err != nil {
+		t.Error(err)
+	}
+	if wrong, err := st.settle(s); wrong != "" || err != nil {
+		t.Errorf("on the real daemon: %s: %v", wrong, err)
 	}
 }
 

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,31 +18,26 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// stage is a real API server, a real filesystem and the daemon's binary, on which an order is played step by step.
+// stage is a real API server, real filesystems and the daemon's binary on one node or two, on which an order is played step by step.
 type stage struct {
 	*fixture.Environment
-	plane  *cluster.Cluster
-	worker *worker // the model's
-	daemon *rig.Daemon
-	killer *killer.Killer
-	front  *front
-	doors  *doors
-	image  hosttest.Image
-	mount  string
-	node   string
-	class  string
-	untold *waiter // whose response the daemon has not got yet, nil for none
-	idle   *call   // that it makes or has made and that changes nothing, nil for none
+	plane    *cluster.Cluster
+	worker   *worker // the model's
+	first    state
+	pool     int // the one that there is
+	machines []*machine
+	images   []hosttest.Image // the pool's, or its on each node
+	mount    string           // where the pool is on each node
+	class    string
 
 	mu     sync.Mutex
 	volume [cells]string // real names, "" for those that were not made yet
@@ -67,33 +59,39 @@ func (st *stage) known() [cells]string {
 	return st.volume
 }
 
-// newStage makes everything up to a daemon that is about to start.
+// newStage makes everything up to daemons that are about to start.
 func newStage(t *testing.T, plane *cluster.Cluster, w *worker, first state) *stage {
 	t.Helper()
-	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, doors: &doors{}, image: hosttest.Mkfs(t, "ext4", 64+mebibytes(first))}
-	st.mount, st.node = hosttest.PoolMount(t, st.image), st.Namespace
-	st.Must(plane.AddNode(st.Ctx, st.node, nil))
-	st.class = st.Class(classNames[nodePool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable)
-	dir := hosttest.Dir(t)
-	var err error
-	st.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: st.mount, Exact: true})
-	st.Must(err)
-	t.Cleanup(func() { _ = st.killer.Close() })
-	st.killer.Hold(st.hold)
-	st.front = &front{doors: st.doors, named: st.named}
-	st.front.breaks(false)
-	st.daemon = st.Daemon(st.node, poolNames[nodePool], rig.Options{
-		Binary: "/proc/self/exe", Env: st.killer.Env(rig.Binary()), Dir: dir, Config: st.config(dir, setting{}),
-	})
-	st.Must(os.MkdirAll(filepath.Join(st.mount, "people"), 0o700))
-	st.Must(os.WriteFile(filepath.Join(st.mount, "people", "data"), []byte(byPeople), 0o600))
-	address, authority := st.Proxied(func(server http.Handler) http.Handler { st.front.server = server; return st.front })
-	st.kubeconfig(st.daemon.Path("kubeconfig"), address, authority)
+	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, first: first, pool: int(first.in[0])}
+	st.storage()
+	st.class = st.Class(classNames[st.pool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable, fixture.Parameters("pool", poolNames[st.pool]))
+	for node := range nodes {
+		if first.daemons[node].exists {
+			st.machines = append(st.machines, newMachine(st, node))
+		}
+	}
 	return st
 }
 
+// storage makes the pool's filesystems. Those of scope every-node are mounted on their nodes alone.
+func (st *stage) storage() {
+	st.Helper()
+	size := 64 + mebibytes(st.first)
+	if st.pool != everyPool {
+		st.images = []hosttest.Image{hosttest.Mkfs(st, "ext4", size)}
+		st.mount = hosttest.PoolMount(st, st.images[0])
+		return
+	}
+	st.mount = filepath.Join(hosttest.Dir(st), "pool")
+	st.Must(os.Mkdir(st.mount, 0o700))
+	hosttest.SetImmutable(st, st.mount, true)
+	for range nodes {
+		st.images = append(st.images, hosttest.Mkfs(st, "ext4", size))
+	}
+}
+
 func (st *stage) kubeconfig(file, address string, authority []byte) {
-	const account = "hostpath-provisioner"
+	const account = ownNamespace
 	st.Must(st.plane.ServiceAccountKubeconfig(st.Ctx, account, account, "", file))
 	config, err := clientcmd.LoadFromFile(file)
 	st.Must(err)
@@ -103,85 +101,18 @@ func (st *stage) kubeconfig(file, address string, authority []byte) {
 	st.Must(clientcmd.WriteToFile(*config, file))
 }
 
-// config is the daemon's configuration in dir.
-func (st *stage) config(dir string, of setting) string {
-	provisioner, aliases := st.Provisioner, ""
-	if of.names != ownName {
-		provisioner = otherName
-	}
-	if of.names == aliased {
-		aliases = fmt.Sprintf("aliases = [%q]\n", st.Provisioner)
-	}
-	text := fmt.Sprintf("provisioner = %q\n%snode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.%s]\npath = %q\n",
-		provisioner, aliases, st.node, filepath.Join(dir, "kubeconfig"), poolNames[nodePool], st.mount)
-	if of.pattern {
-		text += fmt.Sprintf("directory = %q\n", otherPattern+"{{.PV}}")
-	}
-	if of.archive {
-		text += "on_delete = \"archive\"\n"
-	}
-	if of.room > 0 {
-		text += fmt.Sprintf("reserve = \"%dMi\"\n", st.reserve(of.room))
-	}
-	return text
-}
-
 // modelled puts the model's names of volumes in a text in place of the real ones.
 func (st *stage) modelled(text string) string {
 	for cell, name := range st.known() {
 		if name != "" {
 			text = strings.ReplaceAll(text, name, nameOf(cell))
+			text = strings.ReplaceAll(text, strings.TrimPrefix(name, "pvc-"), uidOf(cell))
 		}
 	}
+	for _, on := range st.machines {
+		text = strings.ReplaceAll(text, on.hostID(), call{pool: sharedPool, host: uint8(on.number)}.hostID())
+	}
 	return text
-}
-
-// named is a request's name in the model, with the real name of its volume.
-func (st *stage) named(r *http.Request) string {
-	const volumes = "/api/v1/persistentvolumes"
-	name, one := strings.CutPrefix(r.URL.Path, volumes+"/")
-	claim, ofClaim := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"+st.Namespace+"/persistentvolumeclaims/")
-	status, ofStatus := strings.CutSuffix(claim, "/status")
-	does := map[string]kind{http.MethodGet: getVolume, http.MethodPatch: releaseVolume, http.MethodDelete: deleteVolume}
-	switch {
-	case r.URL.Path == volumes && r.Method == http.MethodPost:
-		return op{kind: createVolume}.verb() + " " + volumeIn(r)
-	case r.URL.Path == volumes && !r.URL.Query().Has("labelSelector"):
-		return op{kind: eachVolume}.verb()
-	case ofClaim && ofStatus && r.Method == http.MethodPatch:
-		return op{kind: writeStatus}.verb() + " " + st.volumeOf(status)
-	case one && r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.MergePatchType):
-		return op{kind: writeCapacity}.verb() + " " + name
-	case ofClaim && r.Method == http.MethodGet:
-		return op{kind: getClaim}.verb() + " " + claim
-	case one && does[r.Method] != ended:
-		return op{kind: does[r.Method]}.verb() + " " + name
-	}
-	return ""
-}
-
-// volumeIn is the name of the volume in a request's body.
-func volumeIn(r *http.Request) string {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return ""
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return string(killer.VolumeName.Find(body))
-}
-
-// diskCall begins the names of system calls.
-const diskCall = "on the disk: "
-
-// hold lets a system call wait that changes a volume's files.
-func (st *stage) hold(point string) <-chan struct{} {
-	if !killer.VolumeName.MatchString(point) || strings.HasPrefix(point, "fsync ") {
-		return nil
-	}
-	if w := st.doors.arrive(diskCall + point); w != nil {
-		return w.through
-	}
-	return nil
 }
 
 // differs is how the real objects and files differ from the model's, "" if they do not. What kube-controller-manager and
@@ -196,11 +127,19 @@ func (st *stage) differs(real, s state) string {
 	if want := s.api.unversioned(); real.api != want {
 		return fmt.Sprintf("the objects are %s, the model's %s", real.api.text(), want.text())
 	}
-	got, want := outline(st.worker.image(&real, nodePool).files), outline(st.worker.image(&s, nodePool).files)
-	if !maps.Equal(got, want) {
-		return fmt.Sprintf("the pool has %v, the model's %v", got, want)
+	for _, on := range st.machines {
+		store := storeOf(st.pool, on.number)
+		got, want := outline(st.worker.image(&real, store).files), outline(st.worker.image(&s, store).files)
+		if on.visible(s) && !maps.Equal(got, want) {
+			return fmt.Sprintf("the pool of %s has %v, the model's %v", on.name, got, want)
+		}
 	}
 	return ""
+}
+
+// visible reports whether this process can look into a node's pool. A shared one it has mounted, too.
+func (on *machine) visible(s state) bool {
+	return on.pool == sharedPool || s.mounted[on.number][on.pool]
 }
 
 // text is what there is of objects.
@@ -212,6 +151,9 @@ func (e etcd) text() string {
 		}
 		if v.exists {
 			all = append(all, fmt.Sprintf("%s %s %+v", nameOf(cell), phases[v.phase], v))
+		}
+		if t := e.tombs[cell]; t.exists {
+			all = append(all, fmt.Sprintf("tombstone of %s %+v", nameOf(cell), t))
 		}
 	}
 	return fmt.Sprintf("%q", all)
@@ -232,38 +174,65 @@ func outline(all files) map[string]string {
 	return of
 }
 
-// seen is the real world, as a state of the model that has nothing but objects and files.
-func (st *stage) seen() (s state, err error) {
+// seen is the real world, as a state of the model that has nothing but objects and files. in is the model's, which has what is mounted.
+func (st *stage) seen(in state) (s state, err error) {
 	for cell, name := range st.known() {
 		if name == "" {
 			continue
 		}
-		pv, err := st.Client().CoreV1().PersistentVolumes().Get(st.Ctx, name, metav1.GetOptions{})
-		if err == nil {
-			s.api.volumes[cell] = volumeOf(pv)
-		} else if !apierrors.IsNotFound(err) {
-			return s, err
-		}
-		slot := cell / lives
-		c, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
-		if err == nil && "pvc-"+string(c.UID) == name {
-			s.api.claims[slot] = claim{exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c)}
-		} else if err != nil && !apierrors.IsNotFound(err) {
+		if err := st.seenCell(&s, cell, name); err != nil {
 			return s, err
 		}
 	}
 	s.api = s.api.unversioned()
-	all, err := st.files()
-	s.disks[nodePool] = st.worker.tree.disks.image(all)
-	return s, err
+	for _, on := range st.machines {
+		if !on.visible(in) {
+			continue
+		}
+		all, err := on.files()
+		if err != nil {
+			return s, err
+		}
+		s.disks[storeOf(st.pool, on.number)] = st.worker.tree.disks.image(all)
+	}
+	return s, nil
+}
+
+// seenCell notes the objects of one claim.
+func (st *stage) seenCell(s *state, cell int, name string) error {
+	pv, err := st.Client().CoreV1().PersistentVolumes().Get(st.Ctx, name, metav1.GetOptions{})
+	if err == nil {
+		s.api.volumes[cell] = volumeOf(pv)
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	slot := cell / lives
+	c, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
+	if err == nil && "pvc-"+string(c.UID) == name {
+		s.api.claims[slot] = claim{
+			exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c),
+			in: st.first.in[slot], clone: st.first.clones && slot == 1,
+		}
+	} else if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if st.pool != everyPool {
+		return nil
+	}
+	l, err := st.Client().CoordinationV1().Leases(ownNamespace).Get(st.Ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.api.tombs[cell] = tomb{exists: err == nil, retain: l.Labels["hostpath-provisioner/tombstone"] == string(plan.Retain)}
+	return err
 }
 
 // files are the pool's, with the model's names of volumes. What is renamed while the directories are read is in none of them, or in
 // two: they are read until nothing changed in between.
-func (st *stage) files() (files, error) {
-	before, err := st.filesOnce()
+func (on *machine) files() (files, error) {
+	before, err := on.filesOnce()
 	for range 100 {
-		now, again := st.filesOnce()
+		now, again := on.filesOnce()
 		if err = errors.Join(err, again); err != nil || maps.Equal(before, now) {
 			return now, err
 		}
@@ -272,22 +241,22 @@ func (st *stage) files() (files, error) {
 	return before, errors.New("the pool changes all the time")
 }
 
-func (st *stage) filesOnce() (files, error) {
-	all := files{}
-	err := filepath.WalkDir(st.mount, func(path string, e fs.DirEntry, err error) error {
-		if os.IsNotExist(err) || path == st.mount { // it went meanwhile
+func (on *machine) filesOnce() (files, error) {
+	all, root := files{}, on.root()
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if os.IsNotExist(err) || path == root { // it went meanwhile
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		below := st.modelled(strings.TrimPrefix(path, st.mount+"/"))
+		below := on.modelled(strings.TrimPrefix(path, root+"/"))
 		all[below] = "/"
 		if e.IsDir() {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		all[below] = string(text)
+		all[below] = on.modelled(string(text))
 		if os.IsNotExist(err) {
 			delete(all, below)
 			return nil
@@ -301,7 +270,7 @@ func (st *stage) filesOnce() (files, error) {
 func (st *stage) agree(s state) error {
 	wrong := ""
 	for ctx := st.soon(); ctx.Err() == nil; st.pause() {
-		real, err := st.seen()
+		real, err := st.seen(s)
 		if err != nil {
 			return err
 		}
@@ -320,10 +289,20 @@ func (st *stage) soon() context.Context {
 	return ctx
 }
 
+// soonTaken is the same for a lease that a daemon takes when it has heard nothing of it for long.
+func (st *stage) soonTaken() context.Context {
+	ctx, cancel := context.WithTimeout(st.Ctx, 3*leadership.Duration)
+	st.Cleanup(cancel)
+	return ctx
+}
+
+// waiting is all that waits.
 func (st *stage) waiting() []string {
 	var all []string
-	for _, name := range st.doors.names() {
-		all = append(all, st.modelled(name))
+	for _, on := range st.machines {
+		for _, name := range on.doors.names() {
+			all = append(all, nodeName(on.number)+": "+st.modelled(name))
+		}
 	}
 	slices.Sort(all)
 	return all
