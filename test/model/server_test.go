@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -27,6 +28,7 @@ type real struct {
 	given  *corev1.PersistentVolume
 	model  state
 	seen   object
+	known  claim // as claim is in the model
 }
 
 // operation is done on the real server and on the model's. It returns the errors of both.
@@ -103,9 +105,11 @@ func gone(err error) error {
 	return err
 }
 
+var errChanged = apierrors.NewConflict(corev1.Resource("persistentvolumes"), "", nil)
+
 func (r *real) serve(o op) error {
 	if r.model.api.serve(o).fault == conflict {
-		return apierrors.NewConflict(corev1.Resource("persistentvolumes"), "", nil)
+		return errChanged
 	}
 	return nil
 }
@@ -130,6 +134,11 @@ func (r *real) differs(ctx context.Context) string {
 		got.version = 0
 	}
 	claim, err := r.client.GetClaim(ctx, r.claim.Namespace, r.claim.Name)
+	sizes := growth{}
+	if claim != nil {
+		sizes = growthOf(claim)
+		sizes.version = 0
+	}
 	switch {
 	case err != nil:
 		return err.Error()
@@ -137,6 +146,8 @@ func (r *real) differs(ctx context.Context) string {
 		return fmt.Sprintf("the volume object is %+v, the model's %+v", got, want.volumes[0])
 	case (claim != nil) != want.claims[0].exists, claim != nil && claim.Status.Phase != phaseOf(want):
 		return fmt.Sprintf("the claim is %v, the model's %+v", claim, want.claims[0])
+	case sizes != want.claims[0].growth:
+		return fmt.Sprintf("the claim has %+v, the model's %+v", sizes, want.claims[0].growth)
 	}
 	return ""
 }
@@ -175,12 +186,18 @@ func (r *real) agree(ctx context.Context) error {
 // newReal makes a claim with its volume, bound. They have a class of their own: kube-controller-manager binds a new claim
 // to any volume of its class that is available, such as one whose claimRef another sequence took out.
 func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, namespace, name string) (*real, error) {
+	class := classObject(nodePool)
+	class.Name = name
+	fixture.Expandable(class)
+	if _, err := plane.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
 	claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, cluster.Claim(namespace, name, name, "1Gi"), metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
 	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim, nodePool, false)}
-	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9}
+	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9, sizes: 9}
 	claimMade(nil, &r.model, 0)
 	r.model.api.serve(op{kind: createVolume, with: volumeOf(r.given)})
 	if _, err := client.CreateVolume(ctx, r.given); err != nil {
@@ -189,13 +206,17 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 	if err := r.agree(ctx); err != nil {
 		return nil, err
 	}
-	r.seen = r.model.api.volumes[0]
+	r.seen, r.known = r.model.api.volumes[0], r.model.api.claims[0]
+	if r.claim, err = client.GetClaim(ctx, namespace, name); err != nil {
+		return nil, err
+	}
 	r.given, err = client.GetVolume(ctx, r.given.Name)
 	return r, err
 }
 
 // TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
-// the model's, and compares what the objects become and what the product is told.
+// the model's, sequences of those that are about sizes, and of those with leases and tombstones, and compares what the objects
+// become and what the product is told.
 func TestServer(t *testing.T) {
 	harness.Timeout = time.Minute
 	plane, err := cluster.Start(t.Context(), cluster.Options{})
@@ -203,7 +224,7 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { plane.Stop() })
-	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0)})
+	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +235,7 @@ func TestServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	todo, all := make(chan []operation), sync.WaitGroup{}
+	all.Go(func() { compareLeases(ctx, t, client) })
 	for range 16 {
 		all.Go(func() {
 			for sequence := range todo {
@@ -227,6 +249,9 @@ func TestServer(t *testing.T) {
 		for _, second := range operations {
 			todo <- []operation{first, second}
 		}
+	}
+	for _, sequence := range ofSizes() {
+		todo <- sequence
 	}
 	close(todo)
 	all.Wait()
