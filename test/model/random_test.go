@@ -1,0 +1,83 @@
+//go:build modelreal
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+)
+
+var (
+	forLong   = flag.Duration("for", time.Hour, "how long orders are played")
+	firstSeed = flag.Uint64("seed", 0, "that of the first order; 0: by the time")
+	inWorlds  = flag.String("worlds", "", "only worlds whose name contains this")
+	mostMoves = flag.Int("moves", 40, "so many events in an order at most")
+)
+
+// TestRandom plays orders that the model chooses at random on the real daemon. What is printed with a finding chooses the same order.
+func TestRandom(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = uint64(time.Now().Unix())
+	}
+	plane := fixture.OwnPlane(t)
+	played, whole := 0, 0
+	for began := time.Now(); time.Since(began) < *forLong; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			if played++; playsRandom(t, plane, seed) {
+				whole++
+			}
+		})
+	}
+	t.Logf("%d orders, %d of them as in the model to the end", played, whole)
+}
+
+// TestLong plays the kept orders of two daemons with a shared pool whose etcd is restored: the lease of one has to run out meanwhile.
+func TestLong(t *testing.T) {
+	plane := fixture.OwnPlane(t)
+	for _, file := range orders(t) {
+		if o := kept(t, file); o.world.shared > 0 && o.world.left[restores] > 0 {
+			t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, o) })
+		}
+	}
+}
+
+// playsRandom plays one order, and reports whether the daemon went the model's way to its end.
+func playsRandom(t *testing.T, plane *cluster.Cluster, seed uint64) (whole bool) {
+	x, err := newExplorer(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	r, w := rand.New(rand.NewPCG(seed, 0)), x.workers[0]
+	var some []world
+	for _, of := range wandering() {
+		if strings.Contains(of.name, *inWorlds) {
+			some = append(some, of)
+		}
+	}
+	o := w.wander(some[r.IntN(len(some))], r, 5+r.IntN(*mostMoves))
+	st := newStage(t, plane, w, o.world.first())
+	defer st.end()
+	st.begin()
+	s, err := w.follow(o, st.play)
+	switch {
+	case errors.Is(err, errElsewhere):
+		t.Logf("seed %d: it went another way: %v\n%s", seed, err, o)
+	case err != nil:
+		t.Errorf("seed %d: %v\n%s", seed, err, o)
+	}
+	if wrong, differs := st.settle(s); wrong != "" || differs != nil {
+		t.Errorf("seed %d: in the end: %s: %v\n%s", seed, wrong, differs, o)
+	}
+	return err == nil
+}
