@@ -149,7 +149,7 @@ test-model: build ## every order of events in small worlds, as deep as an hour g
 # MODELFLAGS: -for 10m, -seed N for the first order's, -worlds every.
 .PHONY: test-model-real
 test-model-real: deps build $(BUILD)/controlplane ## orders that the model chooses at random, on the real daemon, for an hour
-	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
+	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestServerRestored|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
 
 test-identity: deps build $(BUILD)/controlplane ## a thief of one node's token, on a confined cluster
 	@$(GO) test $(GOFLAGS) -count=1 ./test/identity

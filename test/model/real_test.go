@@ -26,34 +26,18 @@ func TestMain(m *testing.M) {
 // TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem, beside the model: after
 // each event objects and files are those of the model, and in the end every invariant holds.
 func TestReal(t *testing.T) {
-	t.Parallel() // with TestRealShared, which mostly waits
 	files := orders(t)
 	if *orderFile != "" {
 		files = []string{*orderFile}
 	}
 	plane := fixture.OwnPlane(t)
 	for _, file := range files {
-		if o := kept(t, file); o.world.shared == 0 || *orderFile != "" {
-			t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, o) })
-		}
+		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, orderIn(t, file)) })
 	}
 }
 
-// TestRealShared is the same of two daemons with a shared pool, of which one takes the lease when it has heard nothing of it for long.
-func TestRealShared(t *testing.T) {
-	t.Parallel()
-	plane := fixture.OwnPlane(t)
-	for _, file := range orders(t) {
-		if o := kept(t, file); o.world.shared > 0 && o.world.left[restores] == 0 {
-			t.Run(filepath.Base(file), func(t *testing.T) {
-				t.Parallel()
-				playsKept(t, plane, o)
-			})
-		}
-	}
-}
-
-func kept(t *testing.T, file string) order {
+// orderIn is the order in a file.
+func orderIn(t *testing.T, file string) order {
 	t.Helper()
 	o, err := readOrder(file)
 	if err != nil {

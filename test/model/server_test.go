@@ -263,15 +263,20 @@ func compare(ctx context.Context, plane *cluster.Cluster, client *kube.Client, s
 		return err
 	}
 	for i, o := range sequence {
-		onReal, onModel := o.do(ctx, r)
-		if apierrors.IsConflict(onReal) != apierrors.IsConflict(onModel) || onReal != nil && onModel == nil {
-			return fmt.Errorf("step %d returned %v, and on the model %v", i+1, onReal, onModel)
-		}
-		if err := r.agree(ctx); err != nil {
-			return fmt.Errorf("after step %d: %w", i+1, err)
+		if err := r.does(ctx, o); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 	}
 	return nil
+}
+
+// does does an operation on both, and compares what they return and what the objects become.
+func (r *real) does(ctx context.Context, o operation) error {
+	onReal, onModel := o.do(ctx, r)
+	if apierrors.IsConflict(onReal) != apierrors.IsConflict(onModel) || onReal != nil && onModel == nil {
+		return fmt.Errorf("it returned %v, and on the model %v", onReal, onModel)
+	}
+	return r.agree(ctx)
 }
 
 func names(sequence []operation) string {
