@@ -20,7 +20,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "model: becoming the daemon:", killer.Become(os.Args))
 		os.Exit(1)
 	}
-	os.Exit(hosttest.Main(m))
+	code := hosttest.Main(m)
+	if exploredStates > 0 { // in the process inside the namespace
+		fmt.Printf("%d states of %d of %d worlds\n", exploredStates, len(exploredNames), len(worlds))
+	}
+	os.Exit(code)
 }
 
 // TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem, beside the model: after

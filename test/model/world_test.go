@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
+// exploredStates and exploredNames are what the tests of this process explored, one after the other.
+var (
+	exploredStates int
+	exploredNames  = map[string]bool{}
+)
+
 // explored explores a world up to so many states, and reports what does not hold.
 func explored(t *testing.T, name string, states int) {
 	t.Helper()
@@ -18,6 +24,8 @@ func explored(t *testing.T, name string, states int) {
 	first := x.workers[0].opening(worldOf(t, name))
 	sum := x.explore(t.Context(), first)
 	t.Log(x.describe(worldOf(t, name), sum))
+	exploredStates += sum.states
+	exploredNames[name] = true
 	for _, f := range x.sorted() {
 		t.Errorf("%s\n"+howToKeep, f.what, order{worldOf(t, name), slices.Concat(worldOf(t, name).opening, x.order(first, f.id))})
 	}
@@ -46,6 +54,10 @@ func TestPeople(t *testing.T)   { explored(t, "people", 0) }
 func TestStranger(t *testing.T) { explored(t, "stranger", 60_000) }
 func TestAgain(t *testing.T)    { explored(t, "again", 100_000) }
 func TestTwo(t *testing.T)      { explored(t, "two", 100_000) }
+
+// The largest worlds of all.
+func TestAll(t *testing.T)       { explored(t, "all", 10_000) }
+func TestSharedAll(t *testing.T) { explored(t, "shared-all", 10_000) }
 
 // TestKept plays orders of events that once broke an invariant.
 func TestKept(t *testing.T) {
