@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 )
 
@@ -29,12 +31,16 @@ func (g *generation) followClaimIndex(ctx context.Context) {
 			g.d.Log.Warn("the identity of the claim index was not kept for the next start: " + err.Error())
 		}
 	}
+	f.Seen = g.controller.LookAtKeptIndex // the two policies come and go together
 	f.Use = func(index bool) {
 		selector, now := "", "all claims of the cluster are read"
 		if index {
 			selector, now = selection.String(), "claims are read by the label that the policy "+claimindex.Name+" writes"
 		}
 		g.claims.Select(selector)
+		if index {
+			g.controller.LookAtKeptIndex()
+		}
 		first := false
 		begun.Do(func() { close(g.indexed); first = true })
 		if index || !first { // that all are read is the usual case, and is not worth a line
@@ -42,6 +48,27 @@ func (g *generation) followClaimIndex(ctx context.Context) {
 		}
 	}
 	f.Run(ctx)
+}
+
+// keptFile has what this node knows of the policy that labels kept volumes. It is not made durable: without it all volumes are read once
+// more.
+const keptFile = "volume-index"
+
+// followKept has the API server select the volumes that are kept for claims while it can.
+func (g *generation) followKept(ctx context.Context) {
+	var known controller.KeptIndex
+	if text, err := state.ReadFile(g.d.StateDir, keptFile); err != nil || json.Unmarshal(text, &known) != nil {
+		known = controller.KeptIndex{}
+	}
+	g.controller.FollowKept(ctx, known, func(now controller.KeptIndex) {
+		text, err := json.Marshal(now)
+		if err == nil {
+			err = state.WriteFile(g.d.StateDir, keptFile, text, 0o600)
+		}
+		if err != nil {
+			g.d.Log.Warn("what is known of the policy " + claimindex.VolumesName + " was not kept for the next start: " + err.Error())
+		}
+	})
 }
 
 // tellAudits returns a function that logs what was found when all claims were read to see whether each has its label; once, where the next

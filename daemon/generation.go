@@ -140,6 +140,9 @@ func (g *generation) run(ctx context.Context) {
 	if g.leases != nil {
 		runs = append(runs, g.leases.Run)
 	}
+	if !g.self.AwaitRequest {
+		runs = append(runs, g.followKept)
+	}
 	if g.contents != nil {
 		runs = append(runs, func(ctx context.Context) { kube.RunOptional(ctx, g.contents) })
 	}

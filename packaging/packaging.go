@@ -32,7 +32,7 @@ type Options struct {
 	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the default.
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
-	// ClaimIndex prints the policy by which the API server labels claims (daemon/claimindex). A server before Kubernetes
+	// ClaimIndex prints the policies by which the API server labels claims, and volumes that are kept for them (daemon/claimindex). A server before Kubernetes
 	// 1.36 does not have its kind.
 	ClaimIndex bool
 	// InlineVolumes lets pods have volumes that are written in them. The API server refuses to change that of a CSIDriver.
@@ -159,7 +159,7 @@ func Manifests(o Options) string {
 	}
 	index := ""
 	if o.ClaimIndex {
-		index = claimindex.Manifest
+		index = claimindex.VolumesManifest + claimindex.Manifest // daemons that see the second look for the first
 	}
 	text := manifests
 	if o.Delete {

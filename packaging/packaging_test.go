@@ -203,6 +203,8 @@ func TestLeastPrivileges(t *testing.T) {
 		"[storage.k8s.io] [storageclasses] [] [] [get list watch]",
 		"[admissionregistration.k8s.io] [mutatingadmissionpolicies] [hostpath-provisioner-claims] [] [get list watch]",
 		"[admissionregistration.k8s.io] [mutatingadmissionpolicybindings] [hostpath-provisioner-claims] [] [list watch]",
+		"[admissionregistration.k8s.io] [mutatingadmissionpolicies] [hostpath-provisioner-volumes] [] [get]",
+		"[admissionregistration.k8s.io] [mutatingadmissionpolicybindings] [hostpath-provisioner-volumes] [] [get]",
 		"[storage.k8s.io] [csinodes] [] [] [get]", // of the driver whose volumes are adopted
 		"[snapshot.storage.k8s.io] [volumesnapshotcontents] [] [] [get list watch patch]",
 		"[snapshot.storage.k8s.io] [volumesnapshotcontents/status] [] [] [patch]",
@@ -223,7 +225,7 @@ func TestClaimIndexIsAskedFor(t *testing.T) {
 	for _, o := range []Options{{ClaimIndex: true}, {ClaimIndex: true, Delete: true}, {}, {Delete: true}} {
 		o.Namespace, o.Provisioner = "s", "p"
 		text := Manifests(o)
-		if strings.Contains(text, claimindex.Manifest) != o.ClaimIndex || strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
+		if strings.Contains(text, claimindex.VolumesManifest+claimindex.Manifest) != o.ClaimIndex || strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
 			t.Errorf("%+v prints\n%s", o, text)
 		}
 	}

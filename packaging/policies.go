@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
 // Confinement is what the policies let the daemons of a cluster have. Its zero value confines nothing: then the manifests
@@ -79,9 +77,9 @@ func unchanged(but ...string) []rule {
 	}
 }
 
-// unchangedButIndex is unchanged for claims, whose label of the claim index may change.
-func unchangedButIndex(but ...string) []rule {
-	return append([]rule{{sameBut("variables.labels", "variables.wasLabels", claimindex.Label), "labels stay as they are"}}, unchanged(but...)[1:]...)
+// unchangedButIndex is unchanged for what the API server itself labels with each change: that label may change.
+func unchangedButIndex(label string, but ...string) []rule {
+	return append([]rule{{sameBut("variables.labels", "variables.wasLabels", label), "labels stay as they are"}}, unchanged(but...)[1:]...)
 }
 
 // sameBut is a condition: the maps at two expressions differ in these keys at most.

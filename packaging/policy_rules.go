@@ -1,6 +1,10 @@
 package packaging
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+)
 
 // volumesPolicy: PersistentVolumes of this node, or of a pool that several nodes share, with a directory of a pool as their
 // source. Of one that is there the daemon takes its finalizer off, raises the size, or deletes it.
@@ -39,7 +43,7 @@ var volumesPolicy = policy{
 		// The API server itself adds its own before this (plugin StorageObjectInUseProtection).
 		rule{`'external-provisioner.volume.kubernetes.io/finalizer' in variables.finalizers && variables.finalizers.all(f, f in ['external-provisioner.volume.kubernetes.io/finalizer', 'kubernetes.io/pv-protection'])`, "a volume has the provisioner's finalizer and no other"},
 		rule{`variables.owners.size() == 0`, "a volume has no owner"},
-	), atUpdate(append(unchanged(),
+	), atUpdate(append(unchangedButIndex(claimindex.VolumeLabel),
 		rule{`variables.wasFinalizers.all(f, f == 'external-provisioner.volume.kubernetes.io/finalizer' || f in variables.finalizers) && variables.finalizers.all(f, f in variables.wasFinalizers)`, "no finalizer but the provisioner's goes, and none comes"},
 		rule{sameBut("variables.now.spec", "variables.was.spec", "capacity"), "nothing but a volume's size changes"},
 		rule{`!quantity(string(variables.now.spec.capacity['storage'])).isLessThan(quantity(string(variables.was.spec.capacity['storage'])))`, "a volume becomes no smaller"},
@@ -56,7 +60,7 @@ var claimsPolicy = policy{
 		{`!has(variables.was.spec.volumeName) || variables.was.spec.volumeName == '' || variables.annotations == variables.wasAnnotations`, "the claim has a volume"},
 		{`!('` + selectedNode + `' in variables.annotations) || variables.annotations['` + selectedNode + `'] == variables.node || variables.annotations == variables.wasAnnotations`, "the selected node is another one"},
 		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
-	}, unchangedButIndex(selectedNode)),
+	}, unchangedButIndex(claimindex.Label, selectedNode)),
 }
 
 // claimStatusPolicy: how far the expansion of a claim is.
@@ -68,7 +72,7 @@ var claimStatusPolicy = policy{
 		{sameBut("variables.now.status", "variables.was.status", "capacity", "allocatedResources", "allocatedResourceStatuses", "conditions"), "nothing but an expansion is written in a claim's status"},
 		{`!('volume.kubernetes.io/storage-resizer' in variables.annotations) || variables.annotations['volume.kubernetes.io/storage-resizer'] in variables.provisioners || '*' in variables.provisioners`, "the resizer is another program"},
 		{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},
-	}, unchangedButIndex("volume.kubernetes.io/storage-resizer")),
+	}, unchangedButIndex(claimindex.Label, "volume.kubernetes.io/storage-resizer")),
 }
 
 // eventsPolicy: events of this node's daemon, and the count of those that daemons repeat.

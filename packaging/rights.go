@@ -41,6 +41,8 @@ var rights = []right{
 	{everywhere, "storage.k8s.io", "storageclasses", "", []string{"get", "list", "watch"}, "get: whose a class is that no watch has brought yet", false},
 	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicies", claimindex.Name, []string{"get", "list", "watch"}, "whether the API server labels claims (--claim-index)", false},
 	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicybindings", claimindex.Name, []string{"list", "watch"}, "the same", false},
+	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicies", claimindex.VolumesName, []string{"get"}, "whether the API server labels volumes that are kept for claims (--claim-index)", false},
+	{everywhere, "admissionregistration.k8s.io", "mutatingadmissionpolicybindings", claimindex.VolumesName, []string{"get"}, "the same", false},
 	{everywhere, "storage.k8s.io", "csinodes", "", []string{"get"}, "adopt --from-csi: does the driver run?", false},
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshotcontents", "", []string{"get", "list", "watch", "patch"}, "patch: whose it is, the finalizer off", false},
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshotcontents/status", "", []string{"patch"}, "that a snapshot is ready, or why there is none", false},

@@ -111,6 +111,7 @@ var clusterHints = map[string]string{
 	clustercheck.ReasonAudienceNotListed:    parametersHint,
 	clustercheck.ReasonIndexUnbound:         indexHint,
 	clustercheck.ReasonIndexDiffers:         indexHint,
+	clustercheck.ReasonVolumesUnlabelled:    indexHint,
 	clustercheck.ReasonIndexNotEnforced:     "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
 }
 

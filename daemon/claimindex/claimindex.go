@@ -72,19 +72,32 @@ func Value(c *corev1.PersistentVolumeClaim) (value string, labelled bool) {
 	return labelValue(asked), true
 }
 
+// Written reports whether a claim has the label that the policy writes. One that has a volume and the label's empty value may have it, too: the
+// policy does not judge each notation of a size as Value does.
+func Written(c *corev1.PersistentVolumeClaim) bool {
+	value, labelled := Value(c)
+	return written(c.Labels, Label, value, labelled)
+}
+
+// written reports whether a label has the value that a policy writes, or none where it writes none.
+func written(of map[string]string, label, value string, labelled bool) bool {
+	has, is := of[label]
+	return has == value && (is || !labelled)
+}
+
 var possible = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
 
 func labelValue(provisioner string) string {
-	value := strings.ReplaceAll(provisioner, "/", "_")
-	if len(value) > 63 || !possible.MatchString(value) {
-		return ""
-	}
-	return value
+	return nameValue(strings.ReplaceAll(provisioner, "/", "_"))
 }
 
 // Identity tells an index from every other that a cluster had: the UIDs and generations of the policy and of its binding. It is ""
 // if one of them is missing, or is not as in Manifest.
 func Identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding) string {
+	return identity(policy, binding, &known)
+}
+
+func identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding, known *objects) string {
 	if policy == nil || binding == nil || policy.DeletionTimestamp != nil || binding.DeletionTimestamp != nil {
 		return ""
 	}
@@ -95,21 +108,21 @@ func Identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.
 }
 
 // known is the Manifest as the API server returns it.
-var known = parse()
+var known = parse(Manifest)
 
 type objects struct {
 	policy  admissionv1.MutatingAdmissionPolicy
 	binding admissionv1.MutatingAdmissionPolicyBinding
 }
 
-// parse reads the Manifest. A text that cannot be read leaves what no server returns: TestManifest.
-func parse() (o objects) {
+// parse reads a manifest. A text that cannot be read leaves what no server returns: TestManifest.
+func parse(manifest string) (o objects) {
 	scheme := runtime.NewScheme()
 	if admissionv1.AddToScheme(scheme) != nil {
 		return o
 	}
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	_, texts, _ := strings.Cut(Manifest, "---\n")
+	_, texts, _ := strings.Cut(manifest, "---\n")
 	policy, binding, _ := strings.Cut(texts, "---\n")
 	if _, _, err := decoder.Decode([]byte(policy), nil, &o.policy); err != nil {
 		return objects{}

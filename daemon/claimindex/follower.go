@@ -32,6 +32,7 @@ type Follower struct {
 	Self  plan.Self
 	Whole string                                    // the identity of an index that was found whole before this start, "" for none
 	Keep  func(identity string)                     // is called with the identity of an index that was found whole
+	Seen  func()                                    // is called when there is a policy of this version, at the start and with each change
 	Use   func(index bool)                          // is called for each change, and once at the start: whether the claims are to be had by their label
 	Told  func(whole bool, labelled int, err error) // is called with what an audit found
 
@@ -72,6 +73,7 @@ func (f *Follower) Run(ctx context.Context) {
 			use(identity != "" && identity == f.Whole)
 			due.Stop()
 			if identity != "" {
+				f.Seen()
 				due.Reset(f.firstAudit(ctx, identity))
 			}
 			continue
@@ -86,7 +88,11 @@ func (f *Follower) Run(ctx context.Context) {
 			return
 		}
 		f.Told(whole, labelled, err)
-		due.Reset(f.judge(ctx, seen, identity, whole && !(using && labelled > 0), err, use))
+		missed := using && labelled > 0
+		if missed { // they were not seen by the label, and where there is an error as well some of them are not yet
+			err = nil
+		}
+		due.Reset(f.judge(ctx, seen, identity, whole && !missed, err, use))
 	}
 }
 

@@ -67,6 +67,7 @@ func (s *server) NodeCount(context.Context) (int, error) { return s.nodes, nil }
 // following runs a Follower, and returns what it did since it was asked last.
 func following(t *testing.T, s *server, whole string) (did func() string) {
 	f := Follower{API: s, Self: plan.Self{Provisioner: "ours", Node: "node-a"}, Whole: whole}
+	f.Seen = func() {}
 	f.Keep = func(identity string) { fmt.Fprintf(&s.did, " keep(%s)", identity) }
 	f.Use = func(index bool) { fmt.Fprintf(&s.did, " use(%t)", index) }
 	f.Told = func(bool, int, error) {}
@@ -107,6 +108,8 @@ func TestFollower(t *testing.T) {
 		{"claims were missed", "one", &server{policy: true, whole: true, missed: 1}, []step{
 			{nil, 0, "look use(true)"}, {nil, auditSoon, "audit keep() use(false)"},
 			{func(s *server) { s.missed = 0 }, auditFailed, "audit keep(one) use(true)"}}},
+		{"claims were missed, and cannot be labelled", "one", &server{policy: true, whole: true}, []step{
+			{nil, 0, "look use(true)"}, {func(s *server) { s.missed, s.down = 1, errors.New("refused") }, auditSoon, "audit keep() use(false)"}}},
 		{"claims from before", "", &server{policy: true, whole: true, missed: 1}, []step{
 			{nil, 0, "look use(false)"}, {nil, settle, "audit keep(one) use(true)"}}},
 		{"an audit that fails", "", &server{policy: true, whole: true}, []step{

@@ -92,6 +92,7 @@ type Parameters struct {
 // Index is what the cluster has of the claim index.
 type Index struct {
 	Policy, Binding, Same, Labels, Tried bool
+	Volumes                              bool // kept volumes are labelled by a policy of this version
 }
 
 // Any reports whether the cluster has a policy for this identity.

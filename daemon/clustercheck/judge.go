@@ -48,7 +48,7 @@ var checks = []check{
 	{CheckRights, false, []rule{rightsMissing, tooManyRights}, rightsGood},
 	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
 	{CheckParameters, false, []rule{parametersNotRead, parametersMissing, provisionerNotListed, poolNotListed, hostnameNotListed, audienceNotListed}, parametersGood},
-	{CheckClaimIndex, false, []rule{indexAbsent, indexUnbound, indexDiffers, indexNotEnforced}, indexGood},
+	{CheckClaimIndex, false, []rule{indexAbsent, indexUnbound, indexDiffers, indexNotEnforced, volumesUnlabelled}, indexGood},
 }
 
 // Judge returns a line for each check.

@@ -61,6 +61,7 @@ var breakages = map[string][]breakage{
 		{ReasonIndexUnbound, func(f *Facts) { f.Index.Binding = false }},
 		{ReasonIndexDiffers, func(f *Facts) { f.Index.Same = false }},
 		{ReasonIndexNotEnforced, func(f *Facts) { f.Index.Labels = false }},
+		{ReasonVolumesUnlabelled, func(f *Facts) { f.Index.Volumes = false }},
 	},
 }
 

@@ -143,6 +143,10 @@ func indexNotEnforced(f Facts) (Line, bool) {
 	return warning(ReasonIndexNotEnforced, "the policy hostpath-provisioner-claims is there, and the API server labels no claim: the daemon reads all claims"), f.Index.Tried && !f.Index.Labels
 }
 
+func volumesUnlabelled(f Facts) (Line, bool) {
+	return warning(ReasonVolumesUnlabelled, "the policy hostpath-provisioner-volumes or its binding is missing, or is not that of this version: kept volumes are looked for among all volumes"), !f.Index.Volumes
+}
+
 func indexGood(f Facts) string {
 	if !f.Index.Tried {
 		return "there, bound and of this version; the cluster has no claim to try it with"

@@ -31,4 +31,5 @@ const (
 	ReasonIndexUnbound         = "IndexUnbound"
 	ReasonIndexDiffers         = "IndexDiffers"
 	ReasonIndexNotEnforced     = "IndexNotEnforced"
+	ReasonVolumesUnlabelled    = "VolumesUnlabelled"
 )

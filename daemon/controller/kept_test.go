@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +94,27 @@ func TestReadsOfKeptVolumesAreShared(t *testing.T) {
 			t.Errorf("claims may be provisioned: %t; reads at %s", yes, server.reads)
 		}
 	})
+}
+
+// A claim is decided by the read that was for it, also if another one was made meanwhile, for other claims.
+func TestReadOfAnotherClaim(t *testing.T) {
+	s := &indexed{api: &api{}, identity: "one", kept: []*corev1.PersistentVolume{keptFor("a")}}
+	k := newKeptVolumes()
+	k.index.set(KeptIndex{Identity: "one"})
+	a, b, d := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+	a.Namespace, a.Name, b.Name, d.Name = "ns", "a", "b", "d"
+	first := k.join(a)
+	for _, other := range []*corev1.PersistentVolumeClaim{b, d} {
+		if kept, err := k.mayBe(t.Context(), s, other); kept || err != nil {
+			t.Errorf("claim %s: kept %t, %v", other.Name, kept, err)
+		}
+	}
+	if kept, err := k.found(t.Context(), s, first, a); !kept || err != nil {
+		t.Errorf("a volume is kept for claim a; found %t, %v, by %s", kept, err, s.did.String())
+	}
+	if did := s.did.String(); strings.Count(did, "kept[") != 2 {
+		t.Errorf("two reads are for three claims:%s", did)
+	}
 }
 
 // A cluster with too many volumes is not read again for a while, and one that did not respond is.

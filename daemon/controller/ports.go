@@ -46,6 +46,14 @@ type Reader interface {
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	// FewVolumes reads the volume objects of the cluster, of more than limit only some. all reports whether these were all.
 	FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error)
+	// EachKept reads the volume objects that the policy of the VolumeIndex has labelled as kept for claims of these names, and perhaps others.
+	EachKept(ctx context.Context, claims []string, visit func(*corev1.PersistentVolume)) error
+	// EachMissed reads all volume objects of the cluster, and calls visit with those that are kept for a claim and have not that label.
+	EachMissed(ctx context.Context, visit func(*corev1.PersistentVolume)) error
+	// VolumeIndex returns which policy labels kept volumes, "" for none. Another identity is another policy, or was changed.
+	VolumeIndex(ctx context.Context) (identity string, err error)
+	// TryVolumeIndex reports whether the API server labels a volume by that policy. Nothing is changed.
+	TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume) (labels bool, err error)
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
 	// EventLastWritten returns when an event was written last, by any daemon, and its message; the zero time is never.

@@ -87,12 +87,15 @@ const AuditMost = 10000
 
 // AuditClaims reads all claims of the cluster, a page at a time, and labels those that the selection misses: they are from before the
 // policy. whole reports that no claim is missed any more, and that the API server labels claims. It is false where there is no claim to
-// see that by.
+// see that by. labelled is how many were missed, also with an error.
 func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection) (whole bool, labelled int, err error) {
-	var some, missed []*corev1.PersistentVolumeClaim
+	var waiting, some, missed []*corev1.PersistentVolumeClaim
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
 	err = each(ctx, source, func(claim *corev1.PersistentVolumeClaim) {
-		if len(some) < examples {
+		switch {
+		case claim.Spec.VolumeName == "" && len(waiting) < examples:
+			waiting = append(waiting, plan.LeanClaim(claim))
+		case len(some) < examples:
 			some = append(some, plan.LeanClaim(claim))
 		}
 		if len(missed) < AuditMost && selection.Misses(claim) {
@@ -102,23 +105,37 @@ func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection
 	if err != nil {
 		return false, 0, err
 	}
-	if whole, err = c.labelsClaims(ctx, some); err != nil || !whole {
+	if whole, err = c.labelsClaims(ctx, append(waiting, some...)); err != nil || !whole {
 		return false, 0, err
 	}
+	if whole, err = c.labelMissed(ctx, selection, missed); err == nil && !whole {
+		return false, 0, nil
+	}
+	return whole && len(missed) < AuditMost, len(missed), err
+}
+
+// labelMissed labels claims. It reports whether they have their label then: another program of the cluster may take it away.
+func (c *Client) labelMissed(ctx context.Context, selection claimindex.Selection, missed []*corev1.PersistentVolumeClaim) (whole bool, err error) {
 	for _, claim := range missed {
 		value, _ := claimindex.Value(claim)
-		if _, err := c.labelClaim(ctx, claim, value); err != nil && !gone(err) {
-			return false, 0, fmt.Errorf("label claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		now, err := c.labelClaim(ctx, claim, value)
+		switch {
+		case gone(err):
+		case err != nil:
+			return false, fmt.Errorf("label claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		case selection.Misses(now):
+			return false, nil
 		}
 	}
-	return len(missed) < AuditMost, len(missed), nil
+	return true, nil
 }
 
 // gone reports whether an error says that a claim does not exist any more, or is another one now.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // labelsClaims reports whether the API server writes the policy's value over another one, in a request that changes nothing. Some of the
-// claims may be gone.
+// claims may be gone. The first that is there decides: one without a volume, if there is one, because from those with a volume another
+// program may have taken the label.
 func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolumeClaim) (bool, error) {
 	const forged = "forged"
 	for _, claim := range of {
@@ -129,7 +146,7 @@ func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolume
 		case err != nil:
 			return false, fmt.Errorf("try to label claim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
-		return now.Labels[claimindex.Label] != forged, nil
+		return claimindex.Written(now), nil
 	}
 	return false, nil // nothing to try it with
 }

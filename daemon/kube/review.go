@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -175,6 +176,7 @@ type IndexState struct {
 	Same            bool // both are those of this version
 	// Labels reports whether the API server labels claims. It was not tried without both objects, or where there is no claim.
 	Labels, Tried bool
+	Volumes       bool // the policy that labels kept volumes and its binding are there, and those of this version
 }
 
 // ClaimIndex returns what the cluster has of the claim index. Nothing is changed.
@@ -191,8 +193,12 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 	}
 	is.Policy, is.Binding, is.Same = policy != nil, binding != nil, claimindex.Identity(policy, binding) != ""
 	if is.Policy && is.Binding {
-		is.Labels, is.Tried, err = c.triesLabels(ctx)
+		if is.Labels, is.Tried, err = c.triesLabels(ctx); err != nil {
+			return is, err
+		}
 	}
+	volumes, err := c.VolumeIndex(ctx)
+	is.Volumes = volumes != ""
 	return is, err
 }
 
@@ -207,6 +213,9 @@ func (c *Client) triesLabels(ctx context.Context) (labels, tried bool, err error
 	for i := range page.Items {
 		some = append(some, &page.Items[i])
 	}
+	slices.SortStableFunc(some, func(a, b *corev1.PersistentVolumeClaim) int {
+		return min(len(a.Spec.VolumeName), 1) - min(len(b.Spec.VolumeName), 1)
+	})
 	labels, err = c.labelsClaims(ctx, some)
 	return labels, len(some) > 0, err
 }

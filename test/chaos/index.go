@@ -15,44 +15,58 @@ import (
 const (
 	byLabel   = "claims are read by the label"
 	allClaims = "all claims of the cluster are read"
+
+	keptByLabel = "kept volumes are selected by the label"
 )
 
 // idle is a mutation that changes nothing, in the place of the policy's own.
-const idle = `[{"op":"replace","path":"/spec/mutations/0/jsonPatch/expression","value":"[JSONPatch{op: \"test\", path: \"/kind\", value: \"PersistentVolumeClaim\"}]"}]`
+const idle = `[{"op":"replace","path":"/spec/mutations/0/jsonPatch/expression","value":"[JSONPatch{op: \"test\", path: \"/kind\", value: \"\"}]"}]`
 
 // indexed has the API server label claims, and takes that away in each way while claims come and go and the daemon's requests
 // fail.
 func (e *environment) indexed(ctx context.Context) {
 	admission := e.Cluster.Client().AdmissionregistrationV1()
-	label := func() { e.Must(e.Cluster.Apply(ctx, []byte(claimindex.Manifest)), "applying the policy") }
+	label := func() {
+		e.Must(e.Cluster.Apply(ctx, []byte(claimindex.VolumesManifest+claimindex.Manifest)), "applying the policies")
+	}
 	label()
 	e.recast(ctx, e.opt.daemon) // it looks for a policy every ten minutes
-	for i, end := range []func() error{
-		func() error {
-			return admission.MutatingAdmissionPolicyBindings().Delete(ctx, claimindex.Name, metav1.DeleteOptions{})
+	for i, end := range []func(policy string) error{
+		func(policy string) error {
+			return admission.MutatingAdmissionPolicyBindings().Delete(ctx, policy, metav1.DeleteOptions{})
 		},
-		func() error {
-			_, err := admission.MutatingAdmissionPolicies().Patch(ctx, claimindex.Name, types.JSONPatchType, []byte(idle), metav1.PatchOptions{})
+		func(policy string) error {
+			_, err := admission.MutatingAdmissionPolicies().Patch(ctx, policy, types.JSONPatchType, []byte(idle), metav1.PatchOptions{})
 			return err
 		},
-		func() error {
-			return admission.MutatingAdmissionPolicies().Delete(ctx, claimindex.Name, metav1.DeleteOptions{})
+		func(policy string) error {
+			return admission.MutatingAdmissionPolicies().Delete(ctx, policy, metav1.DeleteOptions{})
 		},
 	} {
 		e.logged(ctx, byLabel, i+1)
+		e.logged(ctx, keptByLabel, i+1)
 		e.pass(ctx, time.Second)
 		e.faults.set(misery)
-		e.Must(end(), "ending the index")
+		e.Must(end(claimindex.Name), "ending the index")
+		e.Must(end(claimindex.VolumesName), "ending the index of volumes")
 		e.pass(ctx, e.opt.time/6)
 		if i == 1 {
-			e.Must(admission.MutatingAdmissionPolicies().Delete(ctx, claimindex.Name, metav1.DeleteOptions{}), "removing the changed policy")
+			e.remove(ctx)
 		}
 		label()
 		e.faults.set(fair)
 	}
 	e.logged(ctx, byLabel, 4)
+	e.logged(ctx, keptByLabel, 4)
 	e.logged(ctx, allClaims, 3)
-	e.Must(admission.MutatingAdmissionPolicies().Delete(ctx, claimindex.Name, metav1.DeleteOptions{}), "removing the policy")
+	e.remove(ctx)
+}
+
+// remove removes both policies.
+func (e *environment) remove(ctx context.Context) {
+	for _, policy := range []string{claimindex.Name, claimindex.VolumesName} {
+		e.Must(e.Cluster.Client().AdmissionregistrationV1().MutatingAdmissionPolicies().Delete(ctx, policy, metav1.DeleteOptions{}), "removing the policy "+policy)
+	}
 }
 
 // logged waits until the daemon's log has a text so often.

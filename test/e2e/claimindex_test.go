@@ -3,10 +3,13 @@ package e2e
 import (
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,12 +23,16 @@ const (
 	claimPolicy = "hostpath-provisioner-claims"
 	byLabel     = "claims are read by the label"
 	allClaims   = "all claims of the cluster are read"
+
+	volumePolicy   = "hostpath-provisioner-volumes"
+	volumesByLabel = "kept volumes are selected by the label"
 )
 
-// claimReads are the lists and watches of claims that passed a proxy: true if the API server selects by the label.
+// claimReads are the lists and watches of claims that passed a proxy: true if the API server selects by the label. looks are those of
+// volumes that are kept for claims.
 type claimReads struct {
-	mu  sync.Mutex
-	all []bool
+	mu         sync.Mutex
+	all, looks []bool
 }
 
 func (r *claimReads) front(server http.Handler) http.Handler {
@@ -33,6 +40,13 @@ func (r *claimReads) front(server http.Handler) http.Handler {
 		if q.Method == http.MethodGet && q.URL.Path == "/api/v1/persistentvolumeclaims" {
 			r.mu.Lock()
 			r.all = append(r.all, strings.HasPrefix(q.URL.Query().Get("labelSelector"), claimLabel+" in ("))
+			r.mu.Unlock()
+		}
+		if label := q.URL.Query().Get("labelSelector"); q.Method == http.MethodGet && q.URL.Path == "/api/v1/persistentvolumes" && !q.URL.Query().Has("watch") {
+			r.mu.Lock()
+			if byLabel := strings.HasPrefix(label, "hostpath-provisioner/kept-for in ("); byLabel || label == "" {
+				r.looks = append(r.looks, byLabel)
+			}
 			r.mu.Unlock()
 		}
 		server.ServeHTTP(w, q)
@@ -51,6 +65,14 @@ func (r *claimReads) take() (all, selected int) {
 	}
 	r.all = nil
 	return all, selected
+}
+
+// takeLooks is take for the looks for kept volumes.
+func (r *claimReads) takeLooks() (looks []bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	looks, r.looks = r.looks, nil
+	return looks
 }
 
 // applyClaimIndex has the API server label claims, as an administrator does, and waits until it does.
@@ -84,7 +106,7 @@ func (h *host) said(text string, times int) {
 // Where the API server labels claims the daemon reads those alone that it may have to act on; where that ends, all of them.
 // No claim is missed: not one that was made before the policy, nor while it is gone, nor while it labels nothing.
 func TestClaimIndex(t *testing.T) {
-	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	w := newEnvironmentUnbound(t)
 	h := w.newHost("a")
 	reads := &claimReads{}
 	h.through(w.Proxied(reads.front))
@@ -94,6 +116,10 @@ func TestClaimIndex(t *testing.T) {
 	if _, selected := reads.take(); selected > 0 {
 		t.Error("claims are read by a label that nothing writes")
 	}
+	if looks := reads.takeLooks(); len(looks) == 0 || slices.Contains(looks, true) {
+		t.Errorf("kept volumes are looked for by the label that nothing writes, or not: %t", looks)
+	}
+	w.keptFor("kept-before", class, corev1.VolumeAvailable)
 	_, _, err := h.Stop(w.Soon())
 	w.Must(err)
 
@@ -103,12 +129,21 @@ func TestClaimIndex(t *testing.T) {
 	h.run()
 	w.made(before)
 	h.said(byLabel, 1)
+	h.said(volumesByLabel, 1)
 	if got := w.get("waits"); got.Labels[claimLabel] != "" || len(got.Labels) != 1 {
 		t.Errorf("the labels of a claim from before the policy are %v", got.Labels)
 	}
 	w.annotateClaim("waits", selectedNode, h.node)
 	w.made(w.get("waits"))
+	reads.takeLooks()
+	w.keptFor("kept-with", class, corev1.VolumeAvailable)
+	for _, name := range []string{"kept-before", "kept-with"} {
+		w.claim(name, class, "1Mi", here)
+	}
 	w.made(w.claim("with", class, "1Mi", here))
+	if looks := reads.takeLooks(); len(looks) == 0 || slices.Contains(looks, false) {
+		t.Errorf("volumes are looked for by the label: %t", looks)
+	}
 	w.Eventually("a read by the label", func() bool { _, selected := reads.take(); return selected > 0 })
 
 	_, _, err = h.Stop(w.Soon())
@@ -116,6 +151,9 @@ func TestClaimIndex(t *testing.T) {
 	reads.take()
 	h.run()
 	w.made(w.claim("again", class, "1Mi", here))
+	if looks := reads.takeLooks(); len(looks) == 0 || slices.Contains(looks, false) {
+		t.Errorf("after a restart volumes are looked for by the label: %t", looks)
+	}
 	if all, selected := reads.take(); all == 0 || selected != all {
 		t.Errorf("after a restart %d of %d reads are by the label", selected, all)
 	}
@@ -123,7 +161,13 @@ func TestClaimIndex(t *testing.T) {
 	admission := w.Client().AdmissionregistrationV1()
 	w.Must(admission.MutatingAdmissionPolicyBindings().Delete(w.Ctx, claimPolicy, metav1.DeleteOptions{}))
 	w.labels(false)
+	w.Must(admission.MutatingAdmissionPolicyBindings().Delete(w.Ctx, volumePolicy, metav1.DeleteOptions{}))
+	w.unlabelled("kept-gone", class)
+	w.claim("kept-gone", class, "1Mi", here)
 	w.made(w.claim("gone", class, "1Mi", here))
+	if looks := reads.takeLooks(); len(looks) == 0 || looks[len(looks)-1] {
+		t.Errorf("without the policy volumes are looked for by the label: %t", looks)
+	}
 	h.said(allClaims, 1)
 	w.applyClaimIndex()
 	w.made(w.claim("back", class, "1Mi", here))
@@ -135,4 +179,22 @@ func TestClaimIndex(t *testing.T) {
 	w.labels(false)
 	w.made(w.claim("broken", class, "1Mi", here))
 	h.said(allClaims, 2)
+	for _, name := range []string{"kept-before", "kept-with", "kept-gone"} {
+		if _, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, "pvc-"+string(w.get(name).UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("claim %s, for which a volume is kept, has another one: %v", name, err)
+		}
+	}
+}
+
+// unlabelled keeps a volume for a claim that the API server does not label, as soon as it does not.
+func (w *environment) unlabelled(claim, class string) {
+	w.Helper()
+	w.Eventually("the API server labels no volume", func() bool {
+		pv := w.keptFor(claim, class, corev1.VolumeAvailable)
+		if len(pv.Labels) > 0 {
+			w.deleteVolume(pv.Name)
+			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+		}
+		return len(pv.Labels) == 0
+	})
 }

@@ -7,21 +7,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// auditPolicy has the API server write a line for each request of the daemons: for a watch when it begins, for
-// everything else when it is done.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-rules:
-  - level: Metadata
-    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner"]
-    verbs: [watch]
-    omitStages: [RequestReceived, ResponseComplete, Panic]
-  - level: Metadata
-    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner"]
-    omitStages: [RequestReceived, ResponseStarted, Panic]
-  - level: None
-`
-
 // After so long without a request the daemons are done with something: quiet with claims, afterLess with what there is less of, which
 // the capacity is published ten seconds later, and afterReview with a start, after which one daemon reviews the others at least 15
 // seconds after the last review.

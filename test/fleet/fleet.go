@@ -41,7 +41,7 @@ type member struct {
 
 // build starts the control plane and prepares the daemons, which do not run yet.
 func (f *fleet) build(ctx context.Context) {
-	audit, args, err := harness.NewAuditLog(hosttest.Dir(f.program), auditPolicy)
+	audit, args, err := harness.NewAuditLog(hosttest.Dir(f.program), harness.AuditOfDaemons)
 	f.program.Must(err, "writing the audit policy")
 	f.audit = audit
 	f.Plane = f.program.StartPlane(ctx, "fleet", cluster.Options{ExtraArgs: args})

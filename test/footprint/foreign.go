@@ -69,6 +69,7 @@ const namespace = metav1.NamespaceDefault
 
 func claimName(i int) string { return fmt.Sprintf("data-application-%d", i) }
 
+// pair makes a claim and its volume, which has the name that a provisioner gives it.
 func pair(ctx context.Context, client kubernetes.Interface, i int) error {
 	node := fmt.Sprintf("other-%d", i%100)
 	claim := cluster.Claim(namespace, claimName(i), "fast", "1Gi")
@@ -77,15 +78,19 @@ func pair(ctx context.Context, client kubernetes.Interface, i int) error {
 		plan.SelectedNode: node, "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
 	}
 	claim.Labels = map[string]string{"app.kubernetes.io/name": "application", "app.kubernetes.io/instance": fmt.Sprint(i)}
-	claim.Spec.VolumeName = fmt.Sprintf("pvc-of-%d", i)
 	made, err := client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
+		return err
+	}
+	volume := "pvc-" + string(made.UID)
+	patch := fmt.Appendf(nil, `{"spec":{"volumeName":%q}}`, volume)
+	if _, err := client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, made.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	directory := corev1.HostPathDirectory
 	_, err = client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: claim.Spec.VolumeName, Finalizers: []string{plan.Finalizer},
+			Name: volume, Finalizers: []string{plan.Finalizer},
 			Labels:      map[string]string{plan.NodeLabel: node, plan.PoolLabel: "fast"},
 			Annotations: map[string]string{plan.ProvisionedBy: plan.DefaultProvisioner},
 		},
@@ -93,7 +98,7 @@ func pair(ctx context.Context, client kubernetes.Interface, i int) error {
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, StorageClassName: "fast",
 			AccessModes: claim.Spec.AccessModes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: namespace, Name: made.Name, UID: made.UID},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/" + claim.Spec.VolumeName, Type: &directory}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/" + volume, Type: &directory}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: plan.HostnameLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 			}}}},

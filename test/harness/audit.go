@@ -28,6 +28,21 @@ type AuditLog struct {
 // Requests are counts by verb, resource and error: "create events", "patch persistentvolumeclaims/status (409)".
 type Requests map[string]int
 
+// AuditOfDaemons is an audit policy that has the API server write a line for each request of the daemons: for a watch when it begins, for
+// everything else when it is done.
+const AuditOfDaemons = `apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+  - level: Metadata
+    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner"]
+    verbs: [watch]
+    omitStages: [RequestReceived, ResponseComplete, Panic]
+  - level: Metadata
+    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner"]
+    omitStages: [RequestReceived, ResponseStarted, Panic]
+  - level: None
+`
+
 // NewAuditLog writes an audit policy into a directory. It also returns the arguments with which a control plane has this log.
 func NewAuditLog(dir, policy string) (*AuditLog, []string, error) {
 	file := filepath.Join(dir, "audit-policy.yaml")

@@ -165,6 +165,7 @@ var breakages = []struct {
 	{"parameters", "PoolNotListed", withParameter("paths", "/srv/other\n/srv/fas")},
 	{"parameters", "HostnameNotListed", withParameter("hostname.node-a", "other")},
 	{"parameters", "AudienceNotListed", withParameter("audiences", "vault")},
+	{"claim index", "VolumesUnlabelled", withOtherVolumeIndex},
 }
 
 // withKubeconfig changes the node's kubeconfig.
@@ -341,6 +342,16 @@ func withOtherIndex(w *world, _ *rig.Daemon) func() {
 	_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx, "hostpath-provisioner-claims", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})
 	w.must(err)
 	return func() {}
+}
+
+func withOtherVolumeIndex(w *world, _ *rig.Daemon) func() {
+	w.Helper()
+	patch := func(failurePolicy string) {
+		_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx, "hostpath-provisioner-volumes", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"`+failurePolicy+`"}}`), metav1.PatchOptions{})
+		w.must(err)
+	}
+	patch("Fail")
+	return func() { patch("Ignore") }
 }
 
 func withoutIndexBinding(w *world, _ *rig.Daemon) func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -66,6 +67,7 @@ func (w *world) confine() {
 	for _, node := range []string{"node-a", "node-b"} {
 		w.must(w.AddNode(w.ctx, node, map[string]string{corev1.LabelHostname: "host-of-" + node}))
 	}
+	w.keepFromBefore()
 	w.apply("--claim-index", "--alias", "kubevirt.io.hostpath-provisioner", "--pool-path", "/srv/fast", "--shared-pool-path", "/srv/shared", "--every-node-pool-path", "/srv/every", "--hostname", "node-a=host-of-node-a", "--hostname", "node-b=host-of-node-b")
 	w.a = w.as("node-a")
 	// The API server takes policies up in the order of their making, up to a second later: with the last one all are in force.
@@ -74,6 +76,13 @@ func (w *world) confine() {
 			w.Fatal("the policies are not in force")
 		}
 	}
+}
+
+// keepFromBefore makes an own volume that no provisioner named, as adopted ones are, before there is a policy that labels it.
+func (w *world) keepFromBefore() {
+	w.Helper()
+	_, err := w.admin.CoreV1().PersistentVolumes().Create(w.ctx, volume("before", "node-a", func(pv *corev1.PersistentVolume) { pv.Name = "from-before" }), metav1.CreateOptions{})
+	w.must(err)
 }
 
 func (w *world) apply(flags ...string) {

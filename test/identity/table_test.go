@@ -278,18 +278,20 @@ func letGo(name string) func(*world) error {
 
 // needs are what the daemon does, one of each kind.
 var needs = map[string]func(*world) error{
-	"label a claim of the index": patchClaim("bound", `{"metadata":{"labels":{"hostpath-provisioner/claim":"x"}}}`),
-	"an own volume":              create(volume("n1", "node-a")),
+	"label a volume of the index": patchVolume("pvc-to-grow", `{"metadata":{"labels":{"hostpath-provisioner/kept-for":"x"}}}`),
+	"label a claim of the index":  patchClaim("bound", `{"metadata":{"labels":{"hostpath-provisioner/claim":"x"}}}`),
+	"an own volume":               create(volume("n1", "node-a")),
 	"a local volume": create(volume("n2", "node-a", func(pv *corev1.PersistentVolume) {
 		pv.Spec.HostPath = nil
 		pv.Spec.Local = &corev1.LocalVolumeSource{Path: "/srv/fast/pvc-n2"}
 	})),
-	"a CSI volume":         create(volume("n5", "node-a", ofCSI(func(*corev1.CSIPersistentVolumeSource) {}))),
-	"a shared volume":      create(volume("n3", "", scoped("shared", "/srv/shared/pvc-n3"))),
-	"one of all nodes":     create(volume("n4", "", scoped("every-node", "/srv/every/pvc-n4"))),
-	"a larger volume":      patchVolume("pvc-to-grow", `{"spec":{"capacity":{"storage":"2Gi"}}}`),
-	"a volume goes":        letGo("pvc-to-go"),
-	"a shared volume goes": letGo("pvc-shared"),
+	"a CSI volume":     create(volume("n5", "node-a", ofCSI(func(*corev1.CSIPersistentVolumeSource) {}))),
+	"a shared volume":  create(volume("n3", "", scoped("shared", "/srv/shared/pvc-n3"))),
+	"one of all nodes": create(volume("n4", "", scoped("every-node", "/srv/every/pvc-n4"))),
+	"a larger volume":  patchVolume("pvc-to-grow", `{"spec":{"capacity":{"storage":"2Gi"}}}`),
+	"a volume goes":    letGo("pvc-to-go"),
+	"a volume that is labelled with that goes":            letGo("from-before"),
+	"a shared volume goes":                                letGo("pvc-shared"),
 	"a volume of kubevirt's driver that was adopted goes": letGo("pvc-adopted"),
 	"a claim is taken and given back": func(w *world) error {
 		if err := patchClaim("to-serve", `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`)(w); err != nil {
