@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -29,6 +31,7 @@ type waiter struct {
 type passage struct {
 	fault fault
 	done  bool
+	late  bool // it is served later
 }
 
 // arrive returns what a request or call has to wait for, nil for nothing.
@@ -135,6 +138,7 @@ type front struct {
 	broken bool
 	cut    context.CancelFunc // of the watches that there are
 	whole  context.Context
+	late   func() // serves the request that was given up
 }
 
 // breaks ends the watches, and lets none begin; or lets them begin again.
@@ -216,6 +220,11 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, waits *waiter) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`))
+	case how.late:
+		again := r.Clone(context.WithoutCancel(r.Context()))
+		again.Body = io.NopCloser(bytes.NewReader(body(r)))
+		f.late = func() { f.server.ServeHTTP(httptest.NewRecorder(), again) }
+		panic(http.ErrAbortHandler)
 	case how.done:
 		f.server.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)

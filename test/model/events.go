@@ -41,6 +41,7 @@ var events = []event{
 	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
 	{"etcd is saved", 1, nil, etcdSaved, false},
 	{"etcd is restored", 1, nil, etcdRestored, false},
+	{"the API server serves a request that was given up", 1, nil, servedLate, true},
 	{"the API server writes more than before it was restored", 1, nil, overtaken, true},
 	{"the watches%s break", nodes, ofNode, watchesBreak, false},
 	{"the watches%s are whole again", nodes, ofNode, watchesHeal, true},
@@ -244,6 +245,7 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	s.api.sizesRestored(&was)
 	s.api.snapshot.version = next(was.snapshot.version)
 	s.saved, s.lease, s.revision, s.backup = 0, s.backup, s.backup.version, lease{}
+	s.late = late{} // it went with the server
 	return true
 }
 

@@ -53,7 +53,7 @@ func swapped[T any](all [cells]T) (other [cells]T) {
 // mirror is the state with the names changed.
 func (w *worker) mirror(s state) state {
 	s.api = s.api.mirror()
-	s.saved, s.adopter = w.mirrorEtcd(s.saved), w.mirrorPlace(s.adopter)
+	s.saved, s.adopter, s.late.at = w.mirrorEtcd(s.saved), w.mirrorPlace(s.adopter), w.mirrorPlace(s.late.at)
 	s.used[0], s.used[1] = s.used[1], s.used[0]
 	s.off, s.kept, s.collected = swapped(s.off), swapped(s.kept), swapped(s.collected)
 	s.spare.wrote, s.spare.consent, s.spare.image = swapped(s.spare.wrote), swapped(s.spare.consent), w.mirrorImage(s.spare.image)

@@ -165,6 +165,7 @@ func (w *worker) goOn(s state, node int, visit func(move, state)) {
 	w.besides(s, node, at, visit)
 	w.secondWorker(s, node, visit)
 	w.killed(s, node, o, visit)
+	w.givesUp(s, node, at, visit)
 	if after := s; o.kind != onDisk && after.spend(losses) {
 		for _, how := range faults(o) {
 			after := after

@@ -45,6 +45,7 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"%s starts with the alias":                               (*stage).aliasSet,
 	"people request more of %s":                              (*stage).moreRequested,
 	"people request less of %s":                              (*stage).lessRequested,
+	"the API server serves a request that was given up":      (*stage).servedLate,
 	"five seconds pass%s":                                    (*stage).timePasses,
 	"a pod on the other node writes to %s":                   (*stage).otherPodWrites,
 	"node %s goes":                                           (*stage).nodeGoes,
@@ -54,7 +55,7 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 // atOnce: TestKeptBinds (test/e2e) has an order of it.
 const atOnce = "kube-controller-manager binds or asks by itself, at once"
 
-// noSnapshots: TestSnapshots (test/e2e) has the orders of snapshots.
+// noSnapshots: TestSnapshot (test/e2e) has the orders of snapshots.
 const noSnapshots = "the stage's API server has no such objects"
 
 const (
@@ -253,6 +254,12 @@ func (st *stage) timePasses(state, int) error {
 	return nil
 }
 
+// servedLate serves what the daemon gave up.
+func (st *stage) servedLate(before state, _ int) error {
+	st.machines[before.late.node].front.late()
+	return nil
+}
+
 func (st *stage) reconfigured(before state, node int) error {
 	return st.machines[node].configure(before, func(d *setting) { d.archive = !d.archive })
 }
@@ -355,9 +362,12 @@ func (on *machine) step(before state, m move, after state) error {
 // request lets a request through, and waits until it was served. The daemon has the response when its work is to go on.
 func (on *machine) request(m move, after state) error {
 	how := passage{}
+	if m.what == unwaited {
+		how = passage{fault: lost, late: true}
+	}
 	for _, f := range faults(m.op) {
 		if f.what == m.what {
-			how = passage{f.fault, f.done}
+			how = passage{fault: f.fault, done: f.done}
 		}
 	}
 	w, err := on.await(func(waits string) bool { return waits == m.op.String() })

@@ -40,7 +40,8 @@ func TestRandom(t *testing.T) {
 	t.Logf("%d orders, %d of them as in the model to the end", played, whole)
 }
 
-// TestLong plays orders that take long: a daemon takes the lease of a shared pool when it has heard nothing of it for long.
+// TestLong plays orders that make test leaves out: most take long, because a daemon takes the lease of a shared pool when it has heard
+// nothing of it for long.
 func TestLong(t *testing.T) {
 	plane := fixture.OwnPlane(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "long", "*.txt"))

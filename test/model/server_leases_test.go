@@ -15,6 +15,7 @@ type leases struct {
 	client *kube.Client
 	name   string
 	model  state
+	served *served
 	known  [nodes]leadership.Lease // on the real server
 	seen   [nodes]lease            // in the model
 }
@@ -60,6 +61,7 @@ func (l *leases) writes(ctx context.Context, node int) (onReal, onModel bool, er
 
 // reads has a daemon read it.
 func (l *leases) reads(ctx context.Context, node int) (onReal, onModel bool, err error) {
+	l.served.note(readLease)
 	now, err := l.client.ReadLease(ctx, l.name)
 	if now != nil {
 		l.known[node] = *now
@@ -72,7 +74,7 @@ func (l *leases) volume() string { return "pvc-of-" + l.name }
 
 func (l *leases) buries(ctx context.Context, data plan.Action) (onReal, onModel bool, err error) {
 	onReal, err = l.client.WriteTombstone(ctx, plan.Tombstone{PV: l.volume(), ClaimUID: "u", Claim: "ns/c", Class: "c", Node: "n", Data: data})
-	return onReal, l.model.api.serve(op{kind: writeTomb, with: object{retain: data == plan.Retain}}).yes, err
+	return onReal, l.served.by(&l.model.api, op{kind: writeTomb, with: object{retain: data == plan.Retain}}).yes, err
 }
 
 // differs is how the real objects differ from the model's, "" if they do not.
@@ -80,7 +82,7 @@ func (l *leases) differs(ctx context.Context) string {
 	now, err := l.client.ReadLease(ctx, l.name)
 	t, err2 := l.client.ReadTombstone(ctx, l.volume())
 	tombIs := tomb{exists: t != nil, retain: t != nil && t.Data == plan.Retain}
-	switch want, buried := l.model.lease.as(), l.model.api.serve(op{kind: readTomb}); {
+	switch want, buried := l.model.lease.as(), l.served.by(&l.model.api, op{kind: readTomb}); {
 	case err != nil || err2 != nil:
 		return fmt.Sprint(err, err2)
 	case (now == nil) != (want == nil), now != nil && (now.Holder != want.Holder || now.Term.Token != want.Term.Token):
@@ -101,10 +103,10 @@ func sequencesOfLeases() (all [][]int) {
 }
 
 // compareLeases does each sequence.
-func compareLeases(ctx context.Context, t *testing.T, client *kube.Client) {
+func compareLeases(ctx context.Context, t *testing.T, client *kube.Client, done *served) {
 	t.Helper()
 	for i, sequence := range sequencesOfLeases() {
-		l := &leases{client: client, name: fmt.Sprint("lease-", i)}
+		l := &leases{client: client, served: done, name: fmt.Sprint("lease-", i)}
 		done := ""
 		for _, at := range sequence {
 			done += ofLeases[at].name + ", "

@@ -39,7 +39,7 @@ var (
 	readsClaim = operation{"read claim", func(ctx context.Context, r *real) (error, error) {
 		c, err := r.client.GetClaim(ctx, r.claim.Namespace, r.claim.Name)
 		if c != nil {
-			r.claim, r.known = c, r.model.api.claims[0]
+			r.claim, r.known = c, r.asked(op{kind: getClaim}).claim
 		}
 		return err, nil
 	}}

@@ -29,6 +29,7 @@ type real struct {
 	model  state
 	seen   object
 	known  claim // as claim is in the model
+	served *served
 }
 
 // operation is done on the real server and on the model's. It returns the errors of both.
@@ -49,7 +50,7 @@ var operations = []operation{
 	{"create", func(ctx context.Context, r *real) (error, error) {
 		pv := newVolume(r.claim, nodePool, false)
 		existing, err := r.client.CreateVolume(ctx, pv)
-		there := r.model.api.serve(op{kind: createVolume, with: volumeOf(pv)}).volume.exists
+		there := r.asked(op{kind: createVolume, with: volumeOf(pv)}).volume.exists
 		if err == nil && (existing != nil) != there {
 			err = fmt.Errorf("existed: %t", existing != nil)
 		}
@@ -57,7 +58,7 @@ var operations = []operation{
 	}},
 	{"read again", func(ctx context.Context, r *real) (error, error) {
 		pv, err := r.client.GetVolume(ctx, r.given.Name)
-		if now := r.model.api.volumes[0]; pv != nil && now.exists {
+		if now := r.asked(op{kind: getVolume}).volume; pv != nil && now.exists {
 			r.given, r.seen = pv, now
 		}
 		return err, nil
@@ -107,8 +108,11 @@ func gone(err error) error {
 
 var errChanged = apierrors.NewConflict(corev1.Resource("persistentvolumes"), "", nil)
 
+// asked is the response of the model's API server.
+func (r *real) asked(o op) response { return r.served.by(&r.model.api, o) }
+
 func (r *real) serve(o op) error {
-	if r.model.api.serve(o).fault == conflict {
+	if r.asked(o).fault == conflict {
 		return errChanged
 	}
 	return nil
@@ -234,12 +238,12 @@ func TestServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	todo, all := make(chan []operation), sync.WaitGroup{}
-	all.Go(func() { compareLeases(ctx, t, client) })
+	todo, all, done := make(chan []operation), sync.WaitGroup{}, &served{}
+	all.Go(func() { compareLeases(ctx, t, client, done) })
 	for range 16 {
 		all.Go(func() {
 			for sequence := range todo {
-				if err := compare(ctx, plane, client, sequence); err != nil {
+				if err := compare(ctx, plane, client, sequence, done); err != nil {
 					t.Errorf("%s: %v", names(sequence), err)
 				}
 			}
@@ -255,13 +259,15 @@ func TestServer(t *testing.T) {
 	}
 	close(todo)
 	all.Wait()
+	done.complete(t)
 }
 
-func compare(ctx context.Context, plane *cluster.Cluster, client *kube.Client, sequence []operation) error {
+func compare(ctx context.Context, plane *cluster.Cluster, client *kube.Client, sequence []operation, done *served) error {
 	r, err := newReal(ctx, plane, client, "server", strings.ReplaceAll(strings.ToLower(names(sequence)), " ", "-"))
 	if err != nil {
 		return err
 	}
+	r.served = done
 	for i, o := range sequence {
 		if err := r.does(ctx, o); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)

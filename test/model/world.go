@@ -118,6 +118,7 @@ type state struct {
 	adopter uint32 // the place in the tree of a call of adopt on the first node, 0 for none
 	other   bool   // the API server that daemons reach is another cluster's, which has nothing
 	people  bool   // people made a directory under a volume's name
+	late    late
 	lease   lease
 	backup  lease // of the lease
 	// revision is the last version of a lease that the API server gave, or another object got.
@@ -175,6 +176,7 @@ const (
 	peers                        // volumes that the other provisioner removes
 	clonings                     // of the first pool's disk
 	swaps                        // of the first pool's filesystem for another one
+	lates                        // requests that are served after they were given up
 	budgets
 )
 
@@ -248,14 +250,14 @@ func (s *state) concerns(node, cell int) bool {
 	return s.daemons[node].exists && (node == 0 || s.twice || s.poolOf(cell) != nodePool)
 }
 
-// busy reports whether a daemon is at work.
+// busy reports whether a daemon is at work, or a request of one is in flight.
 func (s *state) busy() bool {
 	for d := range s.daemons {
 		if s.daemons[d].task != 0 || s.daemons[d].held {
 			return true
 		}
 	}
-	return s.adopter != 0
+	return s.adopter != 0 || s.late.at != 0
 }
 
 // turns gives a daemon the next step. The other one may be in the middle of its work: so often as the budget has it.

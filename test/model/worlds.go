@@ -55,7 +55,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, sharedGrowing, everyNode, forgotten, largest)
+var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, sharedGrowing, everyNode, forgotten, latenesses, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{
