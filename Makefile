@@ -105,10 +105,10 @@ bench-scale: deps build $(BUILD)/controlplane ## what a node takes beside 100,00
 pictures: ## those of the README, from what make bench and make bench-scale measured
 	@$(GO) run $(GOFLAGS) ./test/pictures
 
-test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet ## real kubelets and pods on two nodes
+test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh
 
-test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets
+test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/snapshotter $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets
 	@sh test/nodes/run.sh upstream
 
 test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go

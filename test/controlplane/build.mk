@@ -20,6 +20,10 @@ $(BUILD)/kubelet: controlplane-force
 $(BUILD)/upstream: controlplane-force
 	@test/upstream/build.sh $@
 
+# Kubernetes' snapshot-controller and the resources that belong to it, from a module of their own.
+$(BUILD)/snapshotter: controlplane-force
+	@test/upstream/snapshotter/build.sh $@
+
 # Only for a cluster made by kubeadm.
 KUBEADM := $(addprefix $(BUILD)/,kubeadm kube-apiserver kube-controller-manager kube-scheduler)
 $(KUBEADM): controlplane-force

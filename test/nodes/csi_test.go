@@ -7,18 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +21,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
-
-// csiNode is the CSI driver's service on a node, and the sockets that systemd would hold for it.
-type csiNode struct {
-	driver  string
-	sockets []*os.File
-	service *logged
-}
 
 // TestCSI is the story of volumes with source csi, on one node.
 func TestCSI(t *testing.T) {
@@ -45,7 +32,7 @@ func TestCSI(t *testing.T) {
 		do    func(context.Context, *environment)
 	}{
 		{"a real control plane", startCluster},
-		{"a node with kubelet and containerd", oneNode},
+		{"a node with kubelet and containerd", c.oneNode},
 		{"a claim waits for the CSIDriver, with an event", c.installWithoutDriver},
 		{"kubelet registers the driver on the sockets that are there before the service", c.register},
 		{"a pod writes to its claim by fsGroup, which the mode alone does not let it", c.write},
@@ -65,8 +52,9 @@ func TestCSI(t *testing.T) {
 	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
 }
 
-func oneNode(ctx context.Context, w *environment) {
+func (c *csiNode) oneNode(ctx context.Context, w *environment) {
 	w.a = w.startNode(ctx, 1, "node-a", w.makeArchive())
+	c.h = w.a
 	var err error
 	w.namespace, err = w.cluster.NewNamespace(ctx, "csi")
 	w.must(err, "creating a namespace")
@@ -85,75 +73,6 @@ func (c *csiNode) installWithoutDriver(ctx context.Context, w *environment) {
 		w.Fatalf("the event does not tell what helps")
 	}
 	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests again")
-}
-
-// register listens in the node's mount namespace, as systemd does before kubelet looks, and starts the service when kubelet
-// has connected.
-func (c *csiNode) register(ctx context.Context, w *environment) {
-	c.listen(w)
-	c.start(w)
-	w.must(eventually(ctx, "the driver's registration", func() error { return c.registered(ctx, w) }), "waiting for kubelet")
-}
-
-func (c *csiNode) listen(w *environment) {
-	w.Helper()
-	for _, path := range []string{"/var/lib/kubelet/plugins/" + c.driver + "/csi.sock", "/var/lib/kubelet/plugins_registry/" + c.driver + "-reg.sock"} {
-		w.must(os.MkdirAll(filepath.Dir(w.a.path(path)), 0o750), "making the socket's directory")
-		socket, err := listenIn(w.a.holder.PID(), path)
-		w.must(err, "listening in the node")
-		c.sockets = append(c.sockets, socket)
-	}
-}
-
-func (c *csiNode) registered(ctx context.Context, w *environment) error {
-	node, err := w.client.StorageV1().CSINodes().Get(ctx, w.a.name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == c.driver && d.NodeID == w.a.name }) {
-		return fmt.Errorf("CSINode has %+v", node.Spec.Drivers)
-	}
-	return nil
-}
-
-// listenIn makes a socket in another mount namespace. The thread stays there, and ends with its goroutine.
-func listenIn(pid int, path string) (file *os.File, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		ns, openErr := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-		if err = openErr; err != nil {
-			return
-		}
-		defer ns.Close()
-		if err = unix.Unshare(unix.CLONE_FS); err != nil {
-			return
-		}
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
-			return
-		}
-		var l *net.UnixListener
-		if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}); err == nil {
-			l.SetUnlinkOnClose(false)
-			file, err = l.File()
-			l.Close()
-		}
-	}()
-	<-done
-	return file, err
-}
-
-// start starts the service with the sockets, as sd_listen_fds(3) has it.
-func (c *csiNode) start(w *environment) {
-	w.Helper()
-	service := w.a.daemon.Command("csi-node")
-	cmd := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh"}, service.Args...)...)
-	cmd.Env = append(service.Env, "LISTEN_FDS=2", "LISTEN_FDNAMES=csi:csi")
-	cmd.ExtraFiles = c.sockets
-	var err error
-	c.service, err = launch(cmd, w.a.file("csi-node-"+c.driver+".log"))
-	w.must(err, "starting the service")
 }
 
 func (c *csiNode) write(ctx context.Context, w *environment) {
@@ -215,21 +134,10 @@ func (c *csiNode) restarted(ctx context.Context, w *environment) {
 		w.Fatalf("the driver is %q, %v", name, err)
 	}
 	w.showf("the service responded %s after its start; kubelet registered it %d times more", time.Since(begin).Round(time.Millisecond), c.registrations(w)-registered)
-	w.must(eventually(ctx, "kubelet's own server", func() error {
-		_, err := w.client.CoreV1().Pods(w.namespace).GetLogs("first", &corev1.PodLogOptions{}).DoRaw(ctx)
-		return err
-	}), "waiting for kubelet")
+	w.kubeletResponds(ctx, "first")
 	if now := containerOf(w.ready(ctx, "first")); now != container {
 		w.Fatalf("pod first has another container")
 	}
-}
-
-// registrations counts how often kubelet told the service that it has the driver.
-func (c *csiNode) registrations(w *environment) int {
-	w.Helper()
-	log, err := os.ReadFile(c.service.log)
-	w.must(err, "reading the service's log")
-	return strings.Count(string(log), "kubelet has registered the driver "+c.driver)
 }
 
 func (c *csiNode) withoutDaemon(ctx context.Context, w *environment) {
@@ -243,18 +151,6 @@ func (c *csiNode) withoutDaemon(ctx context.Context, w *environment) {
 	w.createPod(ctx, w.pod("third", "data", []string{"first", "second"}, fsGroup))
 	w.ready(ctx, "third")
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
-}
-
-// unmounted checks that nothing is mounted for a pod.
-func (c *csiNode) unmounted(w *environment) {
-	w.Helper()
-	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.a.holder.PID()))
-	w.must(err, "reading the node's mounts")
-	for line := range strings.Lines(string(table)) {
-		if strings.Contains(line, "/volumes/kubernetes.io~csi/") {
-			w.Errorf("still mounted: %s", line)
-		}
-	}
 }
 
 // statistics are gathered by kubelet once a minute.

@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -33,6 +34,7 @@ type environment struct {
 	dir        string
 	cluster    *cluster.Cluster
 	client     kubernetes.Interface
+	dynamic    dynamic.Interface // for snapshots, once their controller runs
 	namespace  string
 	a, b       *host
 	created    map[string]time.Time // of pods, by name

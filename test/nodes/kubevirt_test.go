@@ -29,7 +29,7 @@ func inPlaceOfKubevirt(ctx context.Context, w *environment) {
 	}, metav1.CreateOptions{})
 	w.must(err, "creating kubevirt's CSIDriver")
 	configureInPlace(ctx, w)
-	theirs := &csiNode{driver: kubevirtDriver}
+	theirs := &csiNode{driver: kubevirtDriver, h: w.a}
 	theirs.listen(w)
 	theirs.start(w)
 	w.must(eventually(ctx, "the driver's registration", func() error { return theirs.labelled(ctx, w) }), "waiting for kubelet")

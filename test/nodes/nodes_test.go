@@ -185,7 +185,7 @@ func deletion(ctx context.Context, w *environment) {
 
 func refusal(ctx context.Context, w *environment) {
 	w.unmount(ctx, w.b)
-	claim := w.claim(ctx, "stuck", "hostpath-provisioner")
+	claim := w.claimOn(ctx, "stuck", w.b)
 	w.createPod(ctx, w.pod("stuck", "stuck", nil, on(w.b)))
 	if event := w.event(ctx, claim, "PoolClosed"); !strings.Contains(event.Message, "node-b") {
 		w.Fatalf("the event does not name the node")
@@ -198,13 +198,23 @@ func refusal(ctx context.Context, w *environment) {
 	w.bare(w.b)
 }
 
-// moves needs the scheduler to choose node-b first and node-a later. Left alone it tosses a coin each
-// time, so the pod prefers a label, which moves to node-a once node-b has given the claim back. The
-// move alone changes nothing: the scheduler waits for a volume where it has selected one.
+// claimOn makes a claim for which a node was chosen just before its pool closed: the scheduler chooses no node of which it knows
+// that it has no room, as it does soon afterwards.
+func (w *environment) claimOn(ctx context.Context, name string, h *host) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim := cluster.Claim(w.namespace, name, "hostpath-provisioner", "8Mi")
+	claim.Annotations = map[string]string{selectedNode: h.name}
+	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim, metav1.CreateOptions{})
+	w.must(err, "creating a claim")
+	return claim
+}
+
+// moves needs the scheduler to choose node-a once node-b has given the claim back. Its pod prefers a label, which moves to
+// node-a then. The move alone changes nothing: the scheduler waits for a volume where one was selected.
 func moves(ctx context.Context, w *environment) {
 	w.label(ctx, w.b, `"yes"`)
 	history := w.follow(ctx, "moves")
-	claim := w.claim(ctx, "moves", "hostpath-provisioner")
+	claim := w.claimOn(ctx, "moves", w.b)
 	w.createPod(ctx, w.pod("moves", "moves", nil, preferLabelled))
 	w.event(ctx, claim, "PoolClosed")
 	w.label(ctx, w.b, "null")

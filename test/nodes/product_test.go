@@ -29,24 +29,46 @@ const (
 	selectedNode = "volume.kubernetes.io/selected-node"
 )
 
-// install puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare,
-// check. Its node name is not configured: it has to find the one that kubelet has. mkfs are mkfs.ext4's arguments.
+// storage is a pool, and what it is on.
+type storage struct {
+	name, path string
+	fs         string
+	mib        int
+	mkfs       []string // more arguments of mkfs
+	keys       string   // more keys of the pool's table
+}
+
+func (s storage) config() string {
+	return fmt.Sprintf("[pool.%s]\npath = %q\nfilesystem = %q\n%s", s.name, s.path, s.fs, s.keys)
+}
+
+// install is installOn with an ext4 alone, which mkfs.ext4 makes with these arguments.
 func (w *environment) install(ctx context.Context, h *host, mib int, mkfs ...string) {
-	h.image = hosttest.Mkfs(w, "ext4", mib, mkfs...)
+	w.installOn(ctx, h, storage{name: "fast", path: poolDir, fs: "ext4", mib: mib, mkfs: mkfs})
+}
+
+// installOn puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare, check. The first pool is the
+// one at poolDir. Its node name is not configured: it has to find the one that kubelet has.
+func (w *environment) installOn(ctx context.Context, h *host, pools ...storage) {
 	dir := h.file("daemon")
 	w.must(os.Mkdir(dir, 0o700), "making the daemon's directory")
 	wrapper, err := h.wrap()
 	w.must(err, "putting the daemon on "+h.name)
-	h.daemon, err = rig.New(rig.Options{Binary: wrapper, Dir: dir, Config: fmt.Sprintf(`kubeconfig = %q
-metrics = ""
-[pool.fast]
-path = %q
-filesystem = "ext4"
-`, h.file("daemon.kubeconfig"), poolDir)})
+	config := fmt.Sprintf("kubeconfig = %q\nmetrics = \"\"\n", h.file("daemon.kubeconfig"))
+	for _, s := range pools {
+		config += s.config()
+	}
+	h.daemon, err = rig.New(rig.Options{Binary: wrapper, Dir: dir, Config: config})
 	w.must(err, "configuring the daemon")
-	w.onHost(h, 0, "prepare", "fast")
-	w.mount(h)
-	w.onHost(h, 0, "prepare", "fast")
+	for n, s := range pools {
+		image := hosttest.Mkfs(w, s.fs, s.mib, s.mkfs...)
+		if n == 0 {
+			h.image = image
+		}
+		w.onHost(h, 0, "prepare", s.name)
+		w.mountAt(h, image, s.path)
+		w.onHost(h, 0, "prepare", s.name)
+	}
 	w.onHost(h, 0, "check")
 	w.must(w.cluster.ServiceAccountKubeconfig(ctx, provisioner, provisioner, h.name, h.file("daemon.kubeconfig")), "making the daemon's kubeconfig")
 	w.must(h.daemon.Run(ctx), "starting the daemon")
@@ -71,9 +93,11 @@ func (w *environment) onHost(h *host, code int, args ...string) {
 	}
 }
 
-func (w *environment) mount(h *host) {
+func (w *environment) mount(h *host) { w.Helper(); w.mountAt(h, h.image, poolDir) }
+
+func (w *environment) mountAt(h *host, image hosttest.Image, dir string) {
 	w.Helper()
-	_, err := h.call("mount", "-o", "loop", h.image.File, poolDir)
+	_, err := h.call("mount", "-o", "loop", image.File, dir)
 	w.must(err, "mounting the pool")
 }
 
@@ -150,6 +174,8 @@ func (w *environment) only(ctx context.Context, claim string, h *host) fs.FileIn
 		if path.Type != nil {
 			source += " of type " + string(*path.Type)
 		}
+	} else if pv.Spec.CSI != nil {
+		source = "csi"
 	}
 	w.showf("claim %s: %s %s/%s, %s, on %s only", claim, source, poolDir, pv.Name, info.Mode(), h.name)
 	return info
@@ -185,9 +211,11 @@ func (w *environment) tree(h *host) string {
 }
 
 // volumes are the names in a host's pool that are not the daemon's own.
-func (w *environment) volumes(h *host) []string {
+func (w *environment) volumes(h *host) []string { w.Helper(); return w.volumesAt(h, poolDir) }
+
+func (w *environment) volumesAt(h *host, pool string) []string {
 	w.Helper()
-	entries, err := os.ReadDir(h.path(poolDir))
+	entries, err := os.ReadDir(h.path(pool))
 	w.must(err, "listing the pool of "+h.name)
 	var names []string
 	for _, e := range entries {
@@ -200,16 +228,19 @@ func (w *environment) volumes(h *host) []string {
 
 // purged waits until nothing is left in a host's pool. The purge goes on behind the deletion, and nothing
 // tells of its end.
-func (w *environment) purged(ctx context.Context, h *host) {
+func (w *environment) purged(ctx context.Context, h *host) { w.Helper(); w.purgedAt(ctx, h, poolDir) }
+
+// purgedAt is purged for a pool at another path.
+func (w *environment) purgedAt(ctx context.Context, h *host, pool string) {
 	w.Helper()
 	err := eventually(ctx, "the purge on "+h.name, func() error {
 		for _, dir := range []string{"trash", "staging", "volumes"} {
-			entries, err := os.ReadDir(h.path(poolDir, ".hostpath-provisioner", dir))
+			entries, err := os.ReadDir(h.path(pool, ".hostpath-provisioner", dir))
 			if err != nil || len(entries) > 0 {
 				return fmt.Errorf("%s: %v %w", dir, entries, err)
 			}
 		}
-		if left := w.volumes(h); len(left) > 0 {
+		if left := w.volumesAt(h, pool); len(left) > 0 {
 			return fmt.Errorf("%v", left)
 		}
 		return nil

@@ -8,20 +8,19 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // tally is what became of the tests of one part of a suite.
 type tally struct {
-	passed  int
+	passed  []string // each one's name
 	failed  []string // each one's state, name and the begin of its message
 	skipped []string // each one's reason
 }
 
 // and adds what became of the tests of the same part in another run.
 func (t tally) and(other tally) tally {
-	return tally{t.passed + other.passed, slices.Concat(t.failed, other.failed), slices.Concat(t.skipped, other.skipped)}
+	return tally{slices.Concat(t.passed, other.passed), slices.Concat(t.failed, other.failed), slices.Concat(t.skipped, other.skipped)}
 }
 
 // spec is a test in ginkgo's JSON report (types.SpecReport of ginkgo/v2).
@@ -67,7 +66,7 @@ func readReport(data []byte) (map[string]tally, error) {
 			t, message := parts[s.part()], strings.TrimSpace(s.Failure.Message)
 			switch {
 			case s.State == "passed" && s.LeafNodeType == "It":
-				t.passed++
+				t.passed = append(t.passed, s.name())
 			case s.State == "passed", s.State == "skipped" && message == "":
 				continue
 			case s.State == "skipped":
@@ -81,46 +80,55 @@ func readReport(data []byte) (map[string]tally, error) {
 	return parts, nil
 }
 
-// readExpected reads how many tests of each part pass, a line "PART COUNT" each.
-func readExpected(file string) (map[string]int, error) {
+// readExpected reads the names of the tests that pass, one a line.
+func readExpected(file string) ([]string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	expected := map[string]int{}
-	for line := range strings.Lines(string(data)) {
-		part, count, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if expected[part], err = strconv.Atoi(count); err != nil || expected[part] < 1 {
-			return nil, fmt.Errorf("%s: %q is no part and number", file, strings.TrimSpace(line))
-		}
+	names := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	if slices.Contains(names, "") {
+		return nil, fmt.Errorf("%s has a line without a name", file)
 	}
-	if len(expected) == 0 {
-		return nil, fmt.Errorf("%s expects nothing", file)
-	}
-	return expected, nil
+	return names, nil
 }
 
-// judge returns an error for each test that failed, and for each part of which another number passed than is
-// expected: a suite that selects no test does not fail by itself.
-func judge(parts map[string]tally, expected map[string]int) error {
+// namesOf are the names of all tests that passed, sorted.
+func namesOf(parts map[string]tally) (names []string) {
+	for _, t := range parts {
+		names = append(names, t.passed...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// judge returns an error for each test that failed, for each that is expected and did not pass, and for each that passed and is
+// not expected: a suite that selects no test does not fail by itself.
+func judge(parts map[string]tally, expected []string) error {
 	var errs []error
-	for _, part := range partsOf(parts, expected) {
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
 		for _, f := range parts[part].failed {
 			errs = append(errs, errors.New(f))
 		}
-		if got, want := parts[part].passed, expected[part]; got != want {
-			errs = append(errs, fmt.Errorf("%s: %d tests passed, want %d", part, got, want))
-		}
 	}
+	passed := namesOf(parts)
+	errs = append(errs, without("did not pass", expected, passed)...)
+	errs = append(errs, without("passed, and is not expected", passed, expected)...)
 	return errors.Join(errs...)
 }
 
-func partsOf(parts map[string]tally, expected map[string]int) []string {
-	all := maps.Clone(expected)
-	for part := range parts {
-		all[part] += 0
+// without returns an error for each name that is not among others as often as it is among names.
+func without(what string, names, others []string) (errs []error) {
+	count := map[string]int{}
+	for _, name := range others {
+		count[name]++
 	}
-	return slices.Sorted(maps.Keys(all))
+	for _, name := range names {
+		if count[name]--; count[name] < 0 {
+			errs = append(errs, fmt.Errorf("%s: %s", what, name))
+		}
+	}
+	return errs
 }
 
 var driverSays = regexp.MustCompile(`^Driver "?[a-z-]+"?`)
@@ -129,9 +137,9 @@ var driverSays = regexp.MustCompile(`^Driver "?[a-z-]+"?`)
 func describe(parts map[string]tally) string {
 	var b strings.Builder
 	reasons := map[string]int{}
-	for _, part := range partsOf(parts, map[string]int{}) {
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
 		t := parts[part]
-		fmt.Fprintf(&b, "%-20s %3d passed, %d failed, %d skipped\n", part, t.passed, len(t.failed), len(t.skipped))
+		fmt.Fprintf(&b, "%-20s %3d passed, %d failed, %d skipped\n", part, len(t.passed), len(t.failed), len(t.skipped))
 		for _, reason := range t.skipped {
 			reasons[driverSays.ReplaceAllString(reason, "the driver")]++
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 // drivers are the definitions in test/upstream. What a test asks for and a definition lacks is skipped.
-var drivers = []string{"hostpath.yaml", "immediate.yaml", "local.yaml"}
+var drivers = []string{"csi.yaml", "hostpath.yaml", "immediate.yaml", "local.yaml"}
 
 // TestUpstream runs Kubernetes' own tests of external storage and of StatefulSets.
 func TestUpstream(t *testing.T) {
@@ -31,9 +31,10 @@ func TestUpstream(t *testing.T) {
 	w.step(ctx, "a real control plane", startCluster)
 	w.step(ctx, "two nodes, each with its own kubelet and containerd", twoNodes)
 	w.step(ctx, "the images that the tests name, on both nodes", upstreamImages)
-	w.step(ctx, "a pool and a daemon on each node, and a default class", installForUpstream)
+	w.step(ctx, "Kubernetes' snapshot-controller", startSnapshotController)
+	w.step(ctx, "two pools, a daemon and the CSI driver on each node, and a default class", installForUpstream)
 	w.stepFor(ctx, upstreamLimit+time.Minute, "Kubernetes' tests", runUpstream)
-	w.step(ctx, "both pools are empty, records and trash included", bothEmpty)
+	w.step(ctx, "all pools are empty, records and trash included", allEmpty)
 	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
 }
 
@@ -96,26 +97,41 @@ func (w *environment) upstreamImage(program, name string) image.Image {
 }
 
 // installForUpstream makes pools for several claims of 10 GiB at once (NewStatefulSetPVC in
-// test/e2e/framework/statefulset), whose files need memory only for what is written.
+// test/e2e/framework/statefulset), whose files need memory only for what is written. The tests of source csi have a pool of their
+// own: snapshots want a filesystem whose files can share blocks.
 func installForUpstream(ctx context.Context, w *environment) {
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
+	manifests, err := w.a.call(w.a.file(provisioner), "manifests", "--inline-volumes")
 	w.must(err, "printing the manifests")
 	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
 	for _, h := range []*host{w.a, w.b} {
-		w.install(ctx, h, 512<<10, "-N", "100000", "-J", "size=16")
+		w.installOn(ctx, h,
+			storage{name: "fast", path: poolDir, fs: "ext4", mib: 512 << 10, mkfs: []string{"-N", "100000", "-J", "size=16"}, keys: "default = true\n"},
+			storage{name: "copied", path: copiedDir, fs: "xfs", mib: 512 << 10, mkfs: []string{"-l", "size=64m"}, keys: copiedKeys})
+		c := &csiNode{driver: provisioner, h: h, asked: []string{"inline.sock"}}
+		c.register(ctx, w)
 	}
 	patch := `{"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}`
 	_, err = w.client.StorageV1().StorageClasses().Patch(ctx, provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.must(err, "making the class the default")
 }
 
+// copiedDir is the pool of the tests of source csi, and copiedKeys what the configuration says of it.
+const (
+	copiedDir  = "/srv/copied"
+	copiedKeys = `source = "csi"
+clones = "reflink"
+snapshots = "live"
+inline_volumes = "100Gi"
+`
+)
+
 // Left out are: the slow tests of StatefulSets, which take minutes and are about their controller; those of the
 // class that binds at once, of which one wants the volumes of two claims on one node, and each is provisioned on
 // any; and the test of volume populators, whose three images only a registry has.
 const (
 	upstreamFocus  = `External Storage|StatefulSet`
-	upstreamSkip   = `(StatefulSet|Driver: hostpath-provisioner\]).*\[Slow\]|any volume data source`
-	upstreamLabels = `Feature: isEmpty && !Disruptive && !Flaky`
+	upstreamSkip   = `(StatefulSet|Driver: immediate\]).*\[Slow\]|any volume data source`
+	upstreamLabels = `Feature: isSubsetOf {VolumeSnapshotDataSource, VolumeSourceXFS} && !Disruptive && !Flaky`
 )
 
 // upstreamLimit is for the suite. Half of the time it waits, so that it runs in more processes than there are
@@ -146,6 +162,8 @@ func runUpstream(ctx context.Context, w *environment) {
 		}
 	}
 	w.showf("%s", describe(parts))
+	passed := filepath.Join(rig.Root(), ".build", "upstream-passed") // in the form of what is expected
+	w.must(os.WriteFile(passed, []byte(strings.Join(namesOf(parts), "\n")+"\n"), 0o644), "keeping what passed")
 	w.must(judge(parts, expected), "Kubernetes' tests (all that they said is in .build/upstream-*.json)")
 }
 
@@ -185,9 +203,10 @@ func (w *environment) definition(name string) string {
 	return filepath.Join(rig.Root(), "test", "upstream", name)
 }
 
-// bothEmpty waits until what the suite deleted is gone from the disks.
-func bothEmpty(ctx context.Context, w *environment) {
+// allEmpty waits until what the suite deleted is gone from the disks.
+func allEmpty(ctx context.Context, w *environment) {
 	for _, h := range []*host{w.a, w.b} {
 		w.purged(ctx, h)
+		w.purgedAt(ctx, h, copiedDir)
 	}
 }
