@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -128,7 +126,7 @@ func (s *scale) measure(ctx context.Context, size int) (rows []row) {
 	}
 	s.change(ctx, append([]*contender{s.daemon}, s.informer...), rows)
 	s.Must(s.daemon.stop(s.Soon()), "stopping the daemon")
-	s.Must(s.Cluster.Apply(ctx, []byte(claimindex.Manifest)), "applying the policy")
+	s.Must(s.Cluster.Apply(ctx, []byte(claimindex.VolumesManifest+claimindex.Manifest)), "applying the policies")
 	rows = append(rows, s.firstIndexed(ctx, size))
 	s.daemon.name = daemonIndexed
 	rows = append(rows, s.several(ctx, s.daemon, size))
@@ -139,7 +137,7 @@ func (s *scale) measure(ctx context.Context, size int) (rows []row) {
 }
 
 // firstIndexed starts the daemon on a node that does not know the index yet: it reads all claims, and does so again to see whether each has
-// its label. What it received in all is in the row, and its memory then.
+// its label, and then all volumes. What it received in all is in the row, and its memory then.
 func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	s.daemon.name = daemonFirst
 	before := s.daemon.meter.Received()
@@ -152,21 +150,6 @@ func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	s.Say("  %-48s %6.1f MiB, %9.4f MB received until the index is in use", "", r.Resident, float64(r.StartBytes)/1e6)
 	s.Must(s.daemon.stop(s.Soon()), "stopping the daemon")
 	return r
-}
-
-// removeIndex takes the policy away, and with it what the daemon knows of it.
-func (s *scale) removeIndex(ctx context.Context) {
-	admission := s.Client.AdmissionregistrationV1()
-	s.Must(ignoreGone(admission.MutatingAdmissionPolicyBindings().Delete(ctx, claimindex.Name, metav1.DeleteOptions{})), "deleting the policy")
-	s.Must(ignoreGone(admission.MutatingAdmissionPolicies().Delete(ctx, claimindex.Name, metav1.DeleteOptions{})), "deleting the policy")
-	s.Must(os.Remove(s.daemon.daemon.Path("state", "claim-index")), "forgetting the index")
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // change lets foreign claims change and notes in the rows what the contenders receive. Those that are no daemons end then.

@@ -16,7 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/footprint"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -182,12 +181,4 @@ func (s *scale) several(ctx context.Context, c *contender, foreign int) row {
 		PlaneCPU:   median(all, func(r row) time.Duration { return r.PlaneCPU }),
 		StartBytes: median(all, func(r row) int64 { return r.StartBytes }), First: median(all, func(r row) time.Duration { return r.First }),
 	}
-}
-
-// indexFound waits until a daemon that runs reads its claims by the label.
-func (s *scale) indexFound(c *contender) {
-	s.Must(harness.Eventually(s.Soon(), func() bool {
-		data, err := os.ReadFile(c.daemon.Path("state", "claim-index"))
-		return err == nil && data[0] != '\n'
-	}), "waiting until the index was found whole")
 }

@@ -2,6 +2,8 @@
 // of a provisioner on the usual library, and of client-go's informers alone, beside claims and volumes of other nodes; and how soon each
 // of them makes its first volume. All are measured in one run, on one API server. What misses a limit is printed, and the exit code is 1.
 //
+// With -look it measures what a claim costs a daemon that looks for a volume that is kept for it (look.go).
+//
 // With -storm it measures what many nodes cost the API server while claims come (storm.go).
 //
 // The volume controllers of kube-controller-manager are off in the first part, so that claims of other nodes stay as they were made.
@@ -30,6 +32,7 @@ type options struct {
 	sizes     []int // foreign claims, in ascending order
 	change    int   // of these change while they are watched
 	starts    int   // of each daemon at each size
+	look      bool
 	storm     bool
 	nodes     int // with a real provisioner, in a storm
 	simulated int
@@ -50,6 +53,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	sizes := flags.String("sizes", "0,10000,100000", "how many claims, with a volume each, other nodes have; the first is what the others are compared with")
 	flags.IntVar(&o.change, "change", 10000, "how many of them change while they are watched, or all if they are fewer")
 	flags.IntVar(&o.starts, "starts", 3, "how often each daemon is started at each size")
+	flags.BoolVar(&o.look, "look", false, "measure what the look for kept volumes costs a claim, and nothing else")
 	flags.BoolVar(&o.storm, "storm", false, "measure what claims cost that come at once to a cluster of many nodes, and nothing else")
 	flags.IntVar(&o.nodes, "nodes", 10, "how many nodes of a storm have a real provisioner")
 	flags.IntVar(&o.simulated, "simulated", 500, "how many more are simulated")
@@ -76,9 +80,12 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 func play(ctx context.Context, p *harness.Program, opt options) {
 	s := &scale{program: p, opt: opt}
 	r := results{Machine: harness.Machine()}
-	if opt.storm {
+	switch {
+	case opt.look:
+		r.Looks = s.looks(ctx)
+	case opt.storm:
 		r.Storms = s.storms(ctx)
-	} else {
+	default:
 		r.Rows = s.sizes(ctx)
 	}
 	fmt.Print("\n", r.table())

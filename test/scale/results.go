@@ -21,6 +21,7 @@ type results struct {
 	Machine string  `json:"machine"`
 	Rows    []row   `json:"rows,omitempty"`
 	Storms  []storm `json:"storms,omitempty"`
+	Looks   []look  `json:"looks,omitempty"`
 }
 
 // row is what one contender needed at one size of the cluster.
@@ -117,6 +118,9 @@ func (r results) table() string {
 	}
 	w.Flush()
 	for _, one := range r.Storms {
+		fmt.Fprintln(&text, one)
+	}
+	for _, one := range r.Looks {
 		fmt.Fprintln(&text, one)
 	}
 	return text.String()

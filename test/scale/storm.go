@@ -41,13 +41,15 @@ type storm struct {
 	NodeBytes int64         `json:"nodeBytes,omitempty"`           // received by one simulated node, without TLS
 	Peak      float64       `json:"peakMiB"`                       // of a real provisioner, the median
 	NodeCPU   time.Duration `json:"nodeCPUNanoseconds"`            // of a real provisioner, the median
-	Cut       int           `json:"cut,omitempty"`                 // watches of simulated nodes that the API server ended
+	Cut       int           `json:"cut,omitempty"`                 // watches of simulated nodes that ended
+	// Terminated are the watches that the API server ended in the storm because their readers were slow, by resource.
+	Terminated map[string]int `json:"terminated,omitempty"`
 }
 
 // String is a line for the eyes.
 func (r storm) String() string {
-	return fmt.Sprintf("%s: %d claims, %d simulated nodes: bound in %.1f s, %.1f s of the control plane's processors, %.1f MiB of it for the simulated; %.1f MiB and %.1f s in a provisioner, %.3f MB to a simulated node, %d watches cut",
-		r.Contender, r.Claims, r.Simulated, r.Settled.Seconds(), r.PlaneCPU.Seconds(), r.PlaneMiB, r.Peak, r.NodeCPU.Seconds(), float64(r.NodeBytes)/1e6, r.Cut)
+	return fmt.Sprintf("%s: %d claims, %d simulated nodes: bound in %.1f s, %.1f s of the control plane's processors, %.1f MiB of it for the simulated; %.1f MiB and %.1f s in a provisioner, %.3f MB to a simulated node, %d watches cut, terminated by the API server: %v",
+		r.Contender, r.Claims, r.Simulated, r.Settled.Seconds(), r.PlaneCPU.Seconds(), r.PlaneMiB, r.Peak, r.NodeCPU.Seconds(), float64(r.NodeBytes)/1e6, r.Cut, r.Terminated)
 }
 
 const (
@@ -81,7 +83,7 @@ func (s *scale) storms(ctx context.Context) (all []storm) {
 // stormNodes starts the real provisioners.
 func (s *scale) stormNodes(ctx context.Context, name string) (all []*contender) {
 	if name == daemonIndexed {
-		s.Must(s.Cluster.Apply(ctx, []byte(claimindex.Manifest)), "applying the policy")
+		s.Must(s.Cluster.Apply(ctx, []byte(claimindex.VolumesManifest+claimindex.Manifest)), "applying the policies")
 	}
 	class, provisioner := ours, plan.DefaultProvisioner
 	if name == library {
@@ -118,10 +120,12 @@ func (s *scale) shareIndex(ctx context.Context, all []*contender) {
 	s.waitingClaim(ctx, all[0])
 	s.Must(all[0].start(), "starting a daemon")
 	s.indexFound(all[0])
-	known, err := os.ReadFile(all[0].daemon.Path("state", "claim-index"))
-	s.Must(err, "reading what is known of the index")
-	for _, c := range all[1:] {
-		s.Must(os.WriteFile(c.daemon.Path("state", "claim-index"), known, 0o600), "writing what is known of the index")
+	for _, file := range indexFiles {
+		known, err := os.ReadFile(all[0].daemon.Path("state", file))
+		s.Must(err, "reading what is known of the index")
+		for _, c := range all[1:] {
+			s.Must(os.WriteFile(c.daemon.Path("state", file), known, 0o600), "writing what is known of the index")
+		}
 	}
 }
 
@@ -133,6 +137,7 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 	for i, c := range nodes {
 		cpu[i] = s.cpuOf(c.pid())
 	}
+	ended := s.terminated(ctx)
 	plane, began, bytes := s.cpuOf(s.Cluster.PID()), time.Now(), received(simulated)
 	bound := s.followBound(ctx, prefix, n)
 	s.Must(footprint.Each(0, n, func(i int) error {
@@ -145,6 +150,10 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 	r := storm{Contender: name, Nodes: len(nodes), Simulated: len(simulated), Claims: n, Settled: time.Since(began)}
 	s.restOfPlane()
 	r.PlaneCPU = s.cpuOf(s.Cluster.PID()) - plane
+	r.Terminated = s.terminated(ctx)
+	for resource, n := range ended {
+		r.Terminated[resource] -= n
+	}
 	if len(simulated) > 0 {
 		r.NodeBytes, r.Cut = (received(simulated)-bytes)/int64(len(simulated)), cuts(simulated)
 	}
