@@ -79,6 +79,42 @@ func TestPurgeNeverEmpty(t *testing.T) {
 	}
 }
 
+// A directory that is moved away, or replaced, after it was found not to be empty is no reason to report a volume: what is there when the
+// directory above is to be removed goes with the next pass.
+func TestPurgeMovedMeanwhile(t *testing.T) {
+	for name, replace := range map[string]func(from string) error{
+		"moved":              func(string) error { return nil },
+		"replaced by a file": func(from string) error { return os.WriteFile(from, nil, 0o600) },
+		"replaced by a link": func(from string) error { return os.Symlink("/", from) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := onTmpfs(t)
+			before := contents(t, r.path)
+			write(t, filepath.Join(r.create(t, pv), "a", "b", "file"), "x")
+			must(t, r.Trash(t.Context(), r.id, pv))
+			b, aside := r.meta("trash", pv+"~", "a", "b"), filepath.Join(r.path, "aside")
+			found, emptied := 0, 0
+			r.atCrashPoint = func(step string) {
+				switch step {
+				case "directory found":
+					if found++; found == 3 { // the volume, a, b
+						must(t, errors.Join(os.Rename(b, aside), replace(b)))
+					}
+				case "directory emptied":
+					if emptied++; emptied == 1 {
+						must(t, errors.Join(os.RemoveAll(b), os.Rename(aside, b)))
+					}
+				}
+			}
+			purged, err := r.Purge(t.Context(), r.id, pv)
+			must(t, err)
+			if after := contents(t, r.path); after != before || !purged.Forgotten || found < 4 || emptied < 2 {
+				t.Errorf("%+v; %d found, %d emptied; left:\n%swas:\n%s", purged, found, emptied, after, before)
+			}
+		})
+	}
+}
+
 // Purge stops between two entries when it is told to, and the next one goes on.
 func TestPurgeCanceled(t *testing.T) {
 	r := onTmpfs(t)

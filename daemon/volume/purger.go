@@ -26,6 +26,7 @@ const passMax = 8
 //	subvolumes, also read-only    emptied and removed by rmdir(2); the flag is cleared   TestPurgeReadOnlySubvolumes
 //	trees of any depth            moved up, so that no directory is closed meanwhile    TestPurgeHostile, TestPurgeOfFullDirectories
 //	a process that goes on        shut out by owner and mode; left after passMax        TestPurgeWhileWriting, TestPurgeNeverEmpty
+//	directories that are moved    looked for again by a pass of the directory above     TestPurgeMovedMeanwhile
 type purger struct {
 	pace
 	top    string // the tree's name in the trash
@@ -49,6 +50,7 @@ func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
 	case at.Depth() >= tree.Held && e.moveUp(at):
 		return nil, nil
 	}
+	e.pool.crashPoint("directory found")
 	return e.leave(), nil
 }
 
@@ -79,10 +81,15 @@ func (e *purger) count(at tree.Entry, err error) {
 }
 
 // leave returns what is done with a directory that was emptied: it is removed. A process that is still writing to it is
-// shut out, as far as it is not root; if it is, the directory is left after some passes.
+// shut out, as far as it is not root; if it is, the directory is left after some passes. A directory that its owner moved
+// away, or replaced, before it was opened is nothing that is left: what has its name then keeps the directory above, which is
+// read again.
 func (e *purger) leave() tree.Leave {
 	left, moves, pass := e.purged.Left, e.moves, 0
 	return func(at tree.Entry, fd int, err error) (again bool, stop error) {
+		if fd < 0 && at.Depth() > 0 && vanished(err) {
+			return false, nil
+		}
 		if err == nil {
 			e.pool.crashPoint("directory emptied")
 			err = e.rmdir(at.Dir, at.Name)
@@ -99,6 +106,11 @@ func (e *purger) leave() tree.Leave {
 		}
 		return again, nil
 	}
+}
+
+// vanished reports whether a directory was not opened because it is gone, or because its name is another file's by now.
+func vanished(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 func (e *purger) rmdir(dir int, name string) error {
