@@ -227,13 +227,13 @@ func TestReusedInode(t *testing.T) {
 func replace(t *testing.T, dir, name string) {
 	t.Helper()
 	var was, now unix.Stat_t
+	var room unix.Statfs_t
 	must(t, unix.Stat(dir+"/old", &was), os.Remove(dir+"/old"), os.Remove(dir+"/old too"))
-	unix.Sync() // the number is free then
-	for i := range 200 {
+	for i := range 20_000 { // the number is free when the kernel's worker got to it (xfs_inodegc_worker)
 		path := fmt.Sprintf("%s/try %d", dir, i)
-		must(t, os.WriteFile(path, []byte("new"), 0o600), unix.Stat(path, &now))
+		must(t, unix.Statfs(dir, &room), unix.Mknod(path, unix.S_IFREG|0o600, 0), unix.Stat(path, &now))
 		if now.Ino == was.Ino {
-			must(t, os.Rename(path, name), os.Link(name, filepath.Dir(filepath.Dir(dir))+"/elsewhere"))
+			must(t, os.WriteFile(path, []byte("new"), 0o600), os.Rename(path, name), os.Link(name, filepath.Dir(filepath.Dir(dir))+"/elsewhere"))
 			return
 		}
 	}
