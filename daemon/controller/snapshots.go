@@ -151,18 +151,20 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 	}
 	f.Age = c.inFlight.chosen(string(of.UID), state)
 	f.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
-		if f.Snapshot, err = h.LookupSnapshot(of.Handle()); err != nil {
+		snapshot, err := h.LookupSnapshot(of.Handle())
+		if err != nil {
 			return false, err
 		}
+		var source *record.Record
 		if volume := of.Spec.Source.VolumeHandle; volume != nil {
-			f.Source, err = h.Lookup(*volume)
+			source, err = h.Lookup(*volume)
 		}
-		if f.Snapshot != nil && errors.Is(err, record.ErrDamaged) { // of the volume: the snapshot has its own
+		if snapshot != nil && errors.Is(err, record.ErrDamaged) { // of the volume: the snapshot has its own
 			err = nil
 		}
-		found = err == nil && (f.Snapshot != nil || f.Source != nil)
-		if found {
-			t, f.Pool = takenIn{w, h}, w.Pool
+		found = err == nil && (snapshot != nil || source != nil)
+		if found { // what is known is known with the pool that has it
+			f.Snapshot, f.Source, f.Pool, t = snapshot, source, w.Pool, takenIn{w, h}
 		}
 		return found, err
 	})

@@ -75,7 +75,7 @@ func (a *album) ReleaseContent(context.Context, *snapshotapi.Content) error {
 
 func (a *album) Lookup(_ context.Context, _ mounts.Identity, name string) (record.Record, error) {
 	if r, is := a.records[name]; is {
-		return r, nil
+		return r, a.fails["lookup "+name]
 	}
 	return record.Record{}, volume.ErrNotRecorded
 }
@@ -202,7 +202,12 @@ var contentCases = map[string]struct {
 	"goes, half made":     {[]contentChange{whole(record.InPool), unfinished, going}, take + ", undo" + letGoSteps, ""},
 	"goes, in staging":    {[]contentChange{whole(record.InStaging), unfinished, going}, take + ", undo" + letGoSteps, ""},
 	"goes, being emptied": {[]contentChange{whole(record.Emptying), going}, take + letGoSteps, ""},
-	"goes, never made":    {[]contentChange{going}, take + letGoSteps, ""},
+	"goes, and the pool cannot be read any more": {[]contentChange{whole(record.Emptying), going,
+		ofAlbum(func(a *album) { a.fails["lookup pvc-1"] = errIO })}, "", ""},
+	"the pool cannot be read any more": {[]contentChange{whole(record.InPool), ofAlbum(func(a *album) { a.fails["lookup pvc-1"] = errIO })}, "", ""},
+	"a volume whose record is damaged": {[]contentChange{whole(record.InPool), ofAlbum(func(a *album) { a.fails["lookup pvc-1"] = record.ErrDamaged })},
+		take + ", published, ready snapshot-u", plan.ReasonSnapshotReady},
+	"goes, never made": {[]contentChange{going}, take + letGoSteps, ""},
 	"goes, and its VolumeSnapshot stays": {[]contentChange{whole(record.InPool), going,
 		ofContent(func(of *snapshotapi.Content) { delete(of.Annotations, snapshotapi.BeingDeleted) })},
 		take + ", refused", plan.ReasonSnapshotFailed + ": its VolumeSnapshotContent"},
