@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -91,13 +92,21 @@ func ForInline(f InlineFacts) (size int64, refused string) {
 // granted is what a rule returns that ends the list and refuses nothing.
 const granted = "granted"
 
+// sizeText is what is parsed of a size, which any user wrote: ParseQuantity computes 1e-30000000 for 15 seconds, and
+// 1e-2000000000 for longer than anybody waits. The API server has parsed a claim's size before.
+var sizeText = regexp.MustCompile(`^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$`)
+
 func inlineBytes(text string) (size int64, refused string) {
 	if text == "" {
 		return inlineDefault, ""
 	}
+	malformed := fmt.Sprintf("%s %s is no size, such as 1Gi", InlineSize, words.Quoted(text))
+	if !sizeText.MatchString(text) {
+		return 0, malformed
+	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Sprintf("%s %s is no size, such as 1Gi", InlineSize, words.Quoted(text))
+		return 0, malformed
 	}
 	size, exact := Bytes(q)
 	if !exact {
