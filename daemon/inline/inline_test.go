@@ -162,6 +162,20 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// A tenant writes the size. A request that is too long for a message is refused, and takes no end from other pods.
+func TestLongRequest(t *testing.T) {
+	p := newParties(t)
+	p.daemon(func(_ context.Context, r Request) error { return errors.New("it came") })
+	long := Request{Act: Make, Size: strings.Repeat("1", largest)}
+	if err := p.ask(long); !errors.Is(err, ErrRefused) || errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "at most 32768") {
+		t.Error(err)
+	}
+	long.Size = long.Size[:largest-100]
+	if err := p.ask(long); err == nil || err.Error() != "inline volume: it came" {
+		t.Error(err)
+	}
+}
+
 // What is no end of a pair is closed, and so is an end too many.
 func TestGarbage(t *testing.T) {
 	p := newParties(t)

@@ -2,6 +2,7 @@ package inline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -80,8 +81,12 @@ func (s *Service) take(fds []int, flags int) {
 	}()
 }
 
-// Ask has the daemon do something. It waits for a daemon for a while.
+// Ask has the daemon do something. It waits for a daemon for a while. What is too long for a message is refused here: the daemon
+// would read a part of it, and close the end, and the next one.
 func (s *Service) Ask(ctx context.Context, r Request) error {
+	if text, err := json.Marshal(r); err != nil || len(text) > largest {
+		return fmt.Errorf("%w: a request of %d bytes, of at most %d", ErrRefused, len(text), largest)
+	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
