@@ -57,7 +57,7 @@ var breakages = map[string][]breakage{
 		{ReasonAudienceNotListed, func(f *Facts) { f.Credential.Audiences, f.Parameters.Data["audiences"] = []string{"x"}, "" }},
 	},
 	CheckClaimIndex: {
-		{"", func(f *Facts) { f.Index.Policy, f.Index.Binding = false, false }},
+		{"", func(f *Facts) { f.Index = Index{} }},
 		{ReasonIndexUnbound, func(f *Facts) { f.Index.Binding = false }},
 		{ReasonIndexDiffers, func(f *Facts) { f.Index.Same = false }},
 		{ReasonIndexNotEnforced, func(f *Facts) { f.Index.Labels = false }},

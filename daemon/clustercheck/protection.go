@@ -128,7 +128,7 @@ func parametersGood(f Facts) string {
 // The claim index.
 
 func indexAbsent(f Facts) (Line, bool) {
-	return Line{Status: OK, Message: "the cluster has none: the daemon reads all claims"}, !f.Index.Policy && !f.Index.Binding
+	return Line{Status: OK, Message: "the cluster has none: the daemon reads all claims"}, !f.Index.Policy && !f.Index.Binding && !f.Index.Volumes
 }
 
 func indexUnbound(f Facts) (Line, bool) {
