@@ -15,9 +15,7 @@ else
 fi
 
 # The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-if [ -x /usr/bin/hostpath-provisioner ]; then
-	timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
-fi
+timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
 
 module=/usr/libexec/hostpath-provisioner/selinux-module
 if [ -x $module ]; then
