@@ -21,11 +21,13 @@ const (
 )
 
 // Of these the first four watch the daemon's own part.
-var allCases = []string{caseBacklog, caseSingle, caseBurst, casePurge, caseCluster, casePublish}
+var allCases = []string{caseBacklog, caseSingle, caseBurst, casePurge, caseCluster, casePublish, caseSnapshot}
 
 // ownCases are those of the chosen cases in which there are claims, and kube-controller-manager binds none.
 func (b *bench) ownCases() []string {
-	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool { return kase == caseCluster || kase == casePurge || kase == casePublish })
+	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool {
+		return slices.Contains([]string{caseCluster, casePurge, casePublish, caseSnapshot}, kase)
+	})
 }
 
 // measure runs every contender and case, interleaved, so that what changes on the machine meanwhile

@@ -24,6 +24,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == purgeCommand {
 		os.Exit(purgeMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == writerCommand {
+		os.Exit(writerMain(os.Args[2:]))
+	}
 	os.Exit(harness.Main("bench", parseOptions, run))
 }
 
@@ -56,6 +59,9 @@ func (b *bench) all(ctx context.Context) error {
 	}
 	if slices.Contains(b.cases, casePublish) {
 		b.measurePublish(ctx)
+	}
+	if slices.Contains(b.cases, caseSnapshot) {
+		b.measureSnapshot(ctx)
 	}
 	fmt.Fprintf(b.out, "\ntook %s\n", b.Elapsed().Round(time.Second))
 	return nil

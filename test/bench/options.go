@@ -17,39 +17,41 @@ import (
 
 // options is what the command line says.
 type options struct {
-	contenders   []string // by name, in the order of the tables
-	cases        []string
-	claims       int // of the two cases with many
-	single       int // of the case with one at a time
-	slow         int // of each case, for a contender that is limited to a few a second
-	repeats      int
-	slowRuns     int // repeats of such a contender
-	pause        time.Duration
-	limit        time.Duration // of a case
-	floorWork    int           // the floor's workers
-	peerFlags    []string      // more flags of both peers
-	fs           string
-	disk         string // where the pools' images are, "" is memory
-	binder       int    // claims in the binder's own section, 0 leaves it out
-	pods         int    // of the case cluster, each with a claim
-	replicas     int    // of its StatefulSet
-	clusterRuns  int    // repeats of this case
-	files        int    // of the volume of the case purge
-	purgeRepeats int    // how often that is removed in each way
-	publishes    int    // of the case publish
-	verbose      bool
-	keepLogs     string
-	json         string // a file for the results of the case cluster
-	daemon       string // its binary
-	against      string // another build of it
-	peer         string
+	contenders      []string // by name, in the order of the tables
+	cases           []string
+	claims          int // of the two cases with many
+	single          int // of the case with one at a time
+	slow            int // of each case, for a contender that is limited to a few a second
+	repeats         int
+	slowRuns        int // repeats of such a contender
+	pause           time.Duration
+	limit           time.Duration // of a case
+	floorWork       int           // the floor's workers
+	peerFlags       []string      // more flags of both peers
+	fs              string
+	disk            string // where the pools' images are, "" is memory
+	binder          int    // claims in the binder's own section, 0 leaves it out
+	pods            int    // of the case cluster, each with a claim
+	replicas        int    // of its StatefulSet
+	clusterRuns     int    // repeats of this case
+	files           int    // of the volume of the case purge
+	purgeRepeats    int    // how often that is removed in each way
+	publishes       int    // of the case publish
+	snapshotFiles   int    // of the volume of the case snapshot
+	snapshotRepeats int    // how often it is copied in each way
+	verbose         bool
+	keepLogs        string
+	json            string // a file for the results of the case cluster
+	daemon          string // its binary
+	against         string // another build of it
+	peer            string
 }
 
 const usage = `Usage: bench [flags]
 
 Measures provisioners on throwaway real control planes: the floor (a bare client), the usual library
 as shipped and tuned, and the daemon. The case cluster is what a user waits for; the others watch the
-daemon's own part. The case purge needs no control plane: it removes one large volume. Wants root, and the programs that make bench builds.
+daemon's own part. The case purge needs no control plane: it removes one large volume; nor do publish and snapshot. Wants root, and the programs that make bench builds.
 
 `
 
@@ -81,6 +83,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.files, "files", 1_000_000, "files of the volume that is removed in the case purge")
 	flags.IntVar(&o.purgeRepeats, "purge-repeats", 3, "how often it is removed in each way")
 	flags.IntVar(&o.publishes, "publishes", 2000, "volumes that are mounted in the case publish, by each contender")
+	flags.IntVar(&o.snapshotFiles, "snapshot-files", 20_000, "files of the volume that is copied in the case snapshot")
+	flags.IntVar(&o.snapshotRepeats, "snapshot-repeats", 7, "how often it is copied in each way")
 	flags.BoolVar(&o.verbose, "v", false, "print each run in full")
 	flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
 	flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
@@ -109,7 +113,7 @@ func (o *options) quicken(flags *flag.FlagSet) {
 		small int
 	}{
 		"claims": {&o.claims, 150}, "single": {&o.single, 20}, "slow-claims": {&o.slow, 8}, "repeats": {&o.repeats, 1}, "binder-claims": {&o.binder, 20},
-		"pods": {&o.pods, 30}, "replicas": {&o.replicas, 3}, "cluster-repeats": {&o.clusterRuns, 1}, "publishes": {&o.publishes, 200}, "files": {&o.files, 50_000}, "purge-repeats": {&o.purgeRepeats, 1},
+		"pods": {&o.pods, 30}, "replicas": {&o.replicas, 3}, "cluster-repeats": {&o.clusterRuns, 1}, "publishes": {&o.publishes, 200}, "files": {&o.files, 50_000}, "purge-repeats": {&o.purgeRepeats, 1}, "snapshot-files": {&o.snapshotFiles, 2000}, "snapshot-repeats": {&o.snapshotRepeats, 2},
 	} {
 		if !given[name] {
 			*to.value = to.small
@@ -135,10 +139,13 @@ func (o options) validate(rest []string) error {
 	if o.fs != "ext4" && o.fs != "xfs" {
 		all = append(all, fmt.Errorf("-fs: %q is neither ext4 nor xfs", o.fs))
 	}
-	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "publishes": o.publishes, "files": o.files, "purge-repeats": o.purgeRepeats} {
+	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "publishes": o.publishes, "files": o.files, "purge-repeats": o.purgeRepeats, "snapshot-repeats": o.snapshotRepeats} {
 		if value < 1 {
 			all = append(all, fmt.Errorf("-%s: %d is less than 1", name, value))
 		}
+	}
+	if o.snapshotFiles < writtenFiles*perDirectory {
+		all = append(all, fmt.Errorf("-snapshot-files: %d is less than %d", o.snapshotFiles, writtenFiles*perDirectory))
 	}
 	return errors.Join(all...)
 }
