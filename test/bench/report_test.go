@@ -122,9 +122,10 @@ func TestReportOfFailedDaemon(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-contenders=floor,nobody", `-contenders: unknown "nobody"; known are floor, lib-shipped, lib-tuned, daemon`},
-		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, purge, cluster, publish`},
+		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, purge, cluster, publish, snapshot`},
 		{"-fs=ntfs", `-fs: "ntfs" is neither ext4 nor xfs`},
 		{"-claims=0", `-claims: 0 is less than 1`},
+		{"-snapshot-files=999", `-snapshot-files: 999 is less than 1000`},
 		{"now", `unexpected argument "now"`},
 	} {
 		_, err := parseOptions(strings.Fields(c.args), io.Discard)
