@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -92,16 +91,27 @@ func ForInline(f InlineFacts) (size int64, refused string) {
 // granted is what a rule returns that ends the list and refuses nothing.
 const granted = "granted"
 
-// sizeText is what is parsed of a size, which any user wrote: ParseQuantity computes 1e-30000000 for 15 seconds, and
+// parseable reports whether a size, which any user wrote, is short: ParseQuantity computes 1e-30000000 for 15 seconds, and
 // 1e-2000000000 for longer than anybody waits. The API server has parsed a claim's size before.
-var sizeText = regexp.MustCompile(`^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$`)
+func parseable(text string) bool {
+	const digits = "0123456789"
+	suffix := strings.TrimLeft(text, digits+".")
+	if number := len(text) - len(suffix); number == 0 || number > 20 {
+		return false
+	}
+	if !strings.ContainsAny(suffix, digits) {
+		return len(suffix) <= 2
+	}
+	exponent := strings.TrimLeft(suffix[1:], digits)
+	return strings.ContainsAny(suffix[:1], "eE") && exponent == "" && len(suffix) <= 3
+}
 
 func inlineBytes(text string) (size int64, refused string) {
 	if text == "" {
 		return inlineDefault, ""
 	}
 	malformed := fmt.Sprintf("%s %s is no size, such as 1Gi", InlineSize, words.Quoted(text))
-	if !sizeText.MatchString(text) {
+	if !parseable(text) {
 		return 0, malformed
 	}
 	q, err := resource.ParseQuantity(text)
