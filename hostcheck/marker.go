@@ -34,10 +34,14 @@ type Marker struct {
 	Node        string `json:"node,omitempty"`        // of a pool that one node has
 	FormerNodes string `json:"formerNodes,omitempty"` // names that its records may have, by the operator's word, between spaces
 	Cluster     string `json:"cluster,omitempty"`     // UID of the namespace kube-system, or ClusterAny
+	Scope       string `json:"scope,omitempty"`       // ScopeShared: of a pool that nodes share; it has no node then
 }
 
 // Former are the names in FormerNodes.
 func (m Marker) Former() []string { return strings.Fields(m.FormerNodes) }
+
+// ScopeShared stands in the marker of a pool that several nodes have.
+const ScopeShared = "shared"
 
 // ClusterAny stands in a marker for the next cluster that a daemon of the pool finds.
 const ClusterAny = "any"

@@ -44,7 +44,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonOtherCluster:         "give the daemon the kubeconfig of the pool's cluster; if the pool is to be this cluster's, run: hostpath-provisioner prepare POOL --new-cluster",
 	plan.ReasonRestartNeeded:             "run: systemctl restart hostpath-provisioner",
 	plan.ReasonUnitOutdated:              "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner",
-	plan.ReasonScopeChanged:              "set scope in [pool.POOL] back until these volumes are gone; see docs/operation.md",
+	plan.ReasonScopeChanged:              "set scope in [pool.POOL] back; see docs/operation.md on how to change it",
 	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
 	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; and at journalctl -u hostpath-provisioner-mountpoint, if that is named; the pool comes back by itself",
 	hostcheck.ReasonUnreadable:           "look at: dmesg; the disk or the network under MOUNT fails, or its server does not export it to this host any more",

@@ -29,7 +29,8 @@ func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostch
 		return nil
 	}
 	of := plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope}
-	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true, Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})
+	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true, MarkedNode: r.Mark.Node, MarkedScope: r.Mark.Scope,
+		Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})
 }
 
 // recordedNodes are the nodes that the records of a pool name.

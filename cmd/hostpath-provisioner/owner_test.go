@@ -78,11 +78,17 @@ func TestRecordsOfAnotherNode(t *testing.T) {
 	golden(t, "another-nodes-records", s.b.String())
 }
 
-func TestFromNodeOfASharedPool(t *testing.T) {
-	h := newHost(t, plain+"scope = 'shared'\n")
-	const want = "--\nhostpath-provisioner: --from-node: pool fast has scope shared, and belongs to no single node\nhint: run: hostpath-provisioner --help\nexit 2\n"
-	if got := h.call("prepare", "fast", "--from-node", "node-b"); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+// What the operator says has to fit the pool's scope.
+func TestHandOverOfAnotherScope(t *testing.T) {
+	for _, c := range []struct{ scope, flag, want string }{
+		{"every-node", "--from-node=node-b", "--from-node: pool fast has scope every-node, and belongs to no single node"},
+		{"shared", "--from-shared", "--from-shared: pool fast has scope shared"},
+	} {
+		h := newHost(t, plain+"scope = '"+c.scope+"'\n")
+		want := "--\nhostpath-provisioner: " + c.want + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		if got := h.call("prepare", "fast", c.flag); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
 	}
 }
 

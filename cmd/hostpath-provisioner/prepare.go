@@ -30,15 +30,20 @@ func (p *program) prepareCommand() *cobra.Command {
 			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.\n\n" +
 			"A pool remembers its node and its cluster. --from-node says that another node's pool is this\n" +
 			"node's from now on: the node was renamed, or the disk moved. --new-cluster says that it belongs\n" +
-			"to the cluster that the daemon finds next. Neither changes anything else.",
+			"to the cluster that the daemon finds next. --from-shared says that nodes do not share it any more:\n" +
+			"stop the daemons of the other ones before. None of them changes anything else.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, pools, err := p.loadPools(args)
 			if err != nil {
 				return err
 			}
-			if owner.From != "" && pools[0].Scope != config.ScopeNode {
+			owner.Shared = pools[0].Scope == config.ScopeShared
+			if owner.From != "" && pools[0].Scope == config.ScopeEveryNode {
 				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pools[0].Name, pools[0].Scope)}
+			}
+			if owner.FromShared && owner.Shared {
+				return usageError{fmt.Errorf("--from-shared: pool %s has scope %s", pools[0].Name, pools[0].Scope)}
 			}
 			if c.Flags().Changed("from-node") && owner.From == "" { // a script's empty variable
 				return usageError{errors.New("--from-node: no node is named")}
@@ -51,6 +56,7 @@ func (p *program) prepareCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")
 	c.Flags().StringVar(&owner.From, "from-node", "", "the pool was `node`'s, and is this node's from now on")
+	c.Flags().BoolVar(&owner.FromShared, "from-shared", false, "the pool was shared by nodes, and is this node's from now on")
 	c.Flags().BoolVar(&owner.NewCluster, "new-cluster", false, "the pool belongs to the cluster that the daemon finds next")
 	return c
 }

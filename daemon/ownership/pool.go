@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -69,23 +70,32 @@ func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 		return
 	}
 	report.Findings = append(report.Findings, Findings(Facts{
-		Pool: p.Pool, Node: p.Node, NodeKnown: p.NodeKnown(), Cluster: p.Cluster.ID(), MarkedCluster: report.Mark.Cluster, Census: census,
+		Pool: p.Pool, Node: p.Node, NodeKnown: p.NodeKnown(), Cluster: p.Cluster.ID(), Census: census,
+		MarkedCluster: report.Mark.Cluster, MarkedNode: report.Mark.Node, MarkedScope: report.Mark.Scope,
 	})...)
 	if report.Removable() {
 		p.completeMarker(ctx, report)
 	}
 }
 
-// completeMarker writes the node and the cluster into a marker that lacks them. A marker that cannot be written now is
-// written at a later check; until then the records decide each time.
-func (p *Pool) completeMarker(ctx context.Context, report *hostcheck.Report) {
-	m := report.Mark
-	if m.Node == "" && p.Pool.OfOneNode() {
-		m.Node = p.Node
+// Completed is the marker of a pool that a daemon of this node opens: it says whose the pool is. cluster is "" where it is not known.
+func Completed(m hostcheck.Marker, pool plan.Pool, node, cluster string) hostcheck.Marker {
+	switch {
+	case pool.Scope == plan.ScopeShared:
+		m.Node, m.Scope = "", hostcheck.ScopeShared
+	case m.Node == "" && pool.OfOneNode():
+		m.Node = node
 	}
-	if cluster := p.Cluster.ID(); cluster != "" && (m.Cluster == "" || m.Cluster == hostcheck.ClusterAny) {
+	if cluster != "" && (m.Cluster == "" || m.Cluster == hostcheck.ClusterAny) {
 		m.Cluster = cluster
 	}
+	return m
+}
+
+// completeMarker writes whose the pool is into a marker that does not say it. A marker that cannot be written now is
+// written at a later check; until then the records decide each time.
+func (p *Pool) completeMarker(ctx context.Context, report *hostcheck.Report) {
+	m := Completed(report.Mark, p.Pool, p.Node, p.Cluster.ID())
 	if m == report.Mark {
 		return
 	}
@@ -97,7 +107,7 @@ func (p *Pool) completeMarker(ctx context.Context, report *hostcheck.Report) {
 			Message: "whose the pool is cannot be written into its marker: " + err.Error()})
 		return
 	}
-	p.Log.Info(fmt.Sprintf("the pool's marker says now whose it is: node %q, cluster %q", m.Node, m.Cluster), "pool", p.Pool.Name)
+	p.Log.Info(fmt.Sprintf("the pool's marker says now whose it is: node %q, scope %q, cluster %q", m.Node, cmp.Or(m.Scope, p.Pool.Scope), m.Cluster), "pool", p.Pool.Name)
 	p.keepCensus(report.Mark, m)
 	report.Mark = m
 }
@@ -114,8 +124,8 @@ func (p *Pool) keepCensus(was, now hostcheck.Marker) {
 // recountAfter is how old a census may be that keeps its pool closed.
 const recountAfter = time.Minute
 
-// censusFor returns the last census, or takes one. Before the pool opens one is taken only where the marker names no
-// node or no cluster. Later ones come from Count.
+// censusFor returns the last census, or takes one. Before the pool opens one is taken only where the marker does not say whose
+// it is. Later ones come from Count.
 func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, error) {
 	p.mu.Lock()
 	if p.census != nil && p.marker == report.Mark && (!p.census.Closes() && !p.census.Absent || time.Since(p.at) < recountAfter) {
@@ -149,9 +159,9 @@ func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, 
 	return *p.census, nil
 }
 
-// complete reports whether a marker names all that this daemon could write into it.
+// complete reports whether a marker says all that this daemon could write into it.
 func (p *Pool) complete(m hostcheck.Marker) bool {
-	return (m.Node != "" || p.Pool.OfAllNodes()) && (m.Cluster != "" || p.Cluster.ID() == "")
+	return Completed(m, p.Pool, p.Node, "") == m && (m.Cluster != "" || p.Cluster.ID() == "")
 }
 
 // takeCensus reads all records, which may take longer than a check.

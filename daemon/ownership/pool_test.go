@@ -84,6 +84,9 @@ var (
 	complete = hostcheck.Marker{Node: "node-a", Cluster: "c"}
 	ours     = record.Record{PV: "pvc-1", ClaimUID: "1", Node: "node-a", Scope: plan.ScopeNode, Place: record.InPool}
 	theirs   = record.Record{PV: "pvc-2", ClaimUID: "1", Node: "node-b", Scope: plan.ScopeNode, Place: record.InPool}
+	common   = record.Record{PV: "pvc-3", ClaimUID: "1", Node: "node-b", Scope: plan.ScopeShared, Place: record.InPool}
+	each     = record.Record{PV: "pvc-4", ClaimUID: "1", Node: "node-a", Scope: plan.ScopeEveryNode, Place: record.InPool}
+	shared   = hostcheck.Marker{Cluster: "c", Scope: hostcheck.ScopeShared}
 	claim    = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
 )
 
@@ -98,13 +101,19 @@ func TestCheck(t *testing.T) {
 		reads   int
 		after   hostcheck.Marker // that is written; zero for none
 	}{
-		"a marker that names this node and cluster": {marker: complete},
-		"a node that the cluster does not have":     {marker: complete, noNode: true, reasons: plan.ReasonNodeNotFound},
-		"a new pool":                                {reads: 1, after: complete},
-		"a new pool of scope shared":                {scope: plan.ScopeShared, reads: 1, after: hostcheck.Marker{Cluster: "c"}},
-		"a shared pool of this cluster":             {scope: plan.ScopeShared, marker: hostcheck.Marker{Cluster: "c"}},
-		"records of this node":                      {disk: storage{records: []record.Record{ours}}, api: api{claim: claim}, reads: 1, after: complete},
-		"records of another node":                   {disk: storage{records: []record.Record{theirs}}, api: api{claim: claim}, reads: 1, reasons: plan.ReasonOtherNode},
+		"a marker that names this node and cluster":  {marker: complete},
+		"a node that the cluster does not have":      {marker: complete, noNode: true, reasons: plan.ReasonNodeNotFound},
+		"a new pool":                                 {reads: 1, after: complete},
+		"a new pool of scope shared":                 {scope: plan.ScopeShared, reads: 1, after: shared},
+		"a shared pool of this cluster":              {scope: plan.ScopeShared, marker: shared},
+		"a shared pool of an earlier version":        {scope: plan.ScopeShared, marker: hostcheck.Marker{Cluster: "c"}, reads: 1, after: shared},
+		"this node's pool, that is shared by now":    {scope: plan.ScopeShared, marker: complete, reads: 1, after: shared},
+		"another node's pool, and scope shared":      {scope: plan.ScopeShared, marker: hostcheck.Marker{Node: "node-b", Cluster: "c"}, reads: 1, reasons: plan.ReasonOtherNode},
+		"another node's, shared since long":          {scope: plan.ScopeShared, marker: hostcheck.Marker{Node: "node-b", Cluster: "c"}, disk: storage{records: []record.Record{common}}, reads: 1, after: shared},
+		"a directory on each node, and scope shared": {scope: plan.ScopeShared, marker: hostcheck.Marker{Cluster: "c"}, disk: storage{records: []record.Record{each}}, reads: 1, reasons: plan.ReasonScopeChanged},
+		"a shared pool, and scope node":              {marker: hostcheck.Marker{Cluster: "c", Scope: hostcheck.ScopeShared}, reads: 1, reasons: plan.ReasonScopeChanged},
+		"records of this node":                       {disk: storage{records: []record.Record{ours}}, api: api{claim: claim}, reads: 1, after: complete},
+		"records of another node":                    {disk: storage{records: []record.Record{theirs}}, api: api{claim: claim}, reads: 1, reasons: plan.ReasonOtherNode},
 		"records of this node's former name": {marker: hostcheck.Marker{Node: "node-a", FormerNodes: "node-b"},
 			disk: storage{records: []record.Record{theirs}}, api: api{claim: claim}, reads: 1, after: hostcheck.Marker{Node: "node-a", FormerNodes: "node-b", Cluster: "c"}},
 		"records of another cluster":    {disk: storage{records: []record.Record{ours}}, reads: 1, reasons: plan.ReasonOtherCluster},

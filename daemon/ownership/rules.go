@@ -20,6 +20,8 @@ type Facts struct {
 	NodeKnown     bool   // the cluster has a Node of this name
 	Cluster       string // "" where this daemon may not know it
 	MarkedCluster string // "" in a marker of an earlier version
+	MarkedNode    string // whose alone the pool is
+	MarkedScope   string // hostcheck.ScopeShared where nodes share the pool
 	Census        Census
 }
 
@@ -27,6 +29,7 @@ type Facts struct {
 type Census struct {
 	Others map[string]int // how many are of a node that this one is not, by its name
 	Scopes map[string]int // how many may have an object that was made when the pool had another scope, by that
+	Shared int            // how many may have an object that was made when the pool was shared
 	// Objects is how many should have an object in this cluster: all but those that are retained, being
 	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
 	Objects int
@@ -39,6 +42,9 @@ func CensusOf(records []record.Record, pool plan.Pool, node string, former []str
 	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
 	for _, r := range records {
 		sameScope := r.Scope == "" || r.Scope == pool.Scope || ofOneNode(r.Scope) && pool.OfOneNode()
+		if r.Scope == plan.ScopeShared && r.MayHaveObject() {
+			c.Shared++
+		}
 		switch {
 		case !sameScope && r.MayHaveObject():
 			c.Scopes[r.Scope]++
@@ -70,7 +76,7 @@ func (c Census) ofAllNodes() map[string]int {
 type rule func(Facts) (hostcheck.Finding, bool)
 
 // rules is the specification, the most telling first. All that apply are reported.
-var rules = []rule{nodeUnknown, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, scopeOfOneNodeBefore}
+var rules = []rule{nodeUnknown, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, scopeOfOneNodeBefore}
 
 // Findings returns what keeps a daemon from working in a pool, and what the pool's report should warn of.
 func Findings(f Facts) []hostcheck.Finding {
@@ -108,6 +114,21 @@ func scopeWithoutWatcher(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonScopeChanged,
 		"%s has volumes that were made with another scope (%s), and the pool has scope %s, with which no daemon removes them",
 		f.Pool.Path, list(left), scopeOf(f.Pool)), len(left) > 0
+}
+
+// ofAnotherNodeAlone: that node's daemon asks no lease before it works in the pool. A pool that was shared by a version that did
+// not write so into the marker has volumes of that scope, with which that node's daemon keeps out.
+func ofAnotherNodeAlone(f Facts) (hostcheck.Finding, bool) {
+	bad := f.Pool.Scope == plan.ScopeShared && f.MarkedNode != "" && f.MarkedNode != f.Node && f.Census.Shared == 0
+	return finding(plan.ReasonOtherNode, "%s is a pool of node %q alone by its marker, and that node's daemon asks no other before it works there: "+
+		"set its scope to shared on that node first, and restart the daemon there", f.Pool.Path, f.MarkedNode), bad
+}
+
+// ofNodesThatShareIt: daemons of other nodes work in the pool as the lease allows, of which this one would know nothing. Volumes that
+// were made so are told before.
+func ofNodesThatShareIt(f Facts) (hostcheck.Finding, bool) {
+	bad := f.Pool.Scope != plan.ScopeShared && f.MarkedScope == hostcheck.ScopeShared && len(f.Census.ofAllNodes()) == 0
+	return finding(plan.ReasonScopeChanged, "%s is a pool that nodes share by its marker, and the pool has scope %s", f.Pool.Path, scopeOf(f.Pool)), bad
 }
 
 // scopeOfOneNodeBefore is a warning: a volume with a node's label is watched by that node, and in a shared pool found

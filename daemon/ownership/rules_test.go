@@ -33,8 +33,25 @@ func TestFindings(t *testing.T) {
 			"ScopeChanged: /srv/fast has volumes that were made with another scope (every-node: 1, shared: 3), and the pool has scope node, with which no daemon removes them"}},
 		"scope node before": {func(f *Facts) { f.Pool.Scope, f.Census.Scopes = plan.ScopeShared, map[string]int{plan.ScopeNode: 2} }, []string{
 			"warn ScopeChanged: /srv/fast has volumes that were made with another scope (node: 2), and the pool has scope shared: they stay volumes of one node until they are deleted"}},
+		"another node's alone": {func(f *Facts) { f.Pool.Scope, f.MarkedNode = plan.ScopeShared, "node-b" }, []string{
+			`OtherNode: /srv/fast is a pool of node "node-b" alone by its marker, and that node's daemon asks no other before it works there: ` +
+				"set its scope to shared on that node first, and restart the daemon there"}},
+		"another node's, with volumes of that": {func(f *Facts) {
+			f.Pool.Scope, f.MarkedNode, f.Census.Scopes = plan.ScopeShared, "node-b", map[string]int{plan.ScopeNode: 1}
+		}, []string{"OtherNode: /srv/fast is a pool of node \"node-b\" alone by its marker, and that node's daemon asks no other before it works there: " +
+			"set its scope to shared on that node first, and restart the daemon there",
+			"warn ScopeChanged: /srv/fast has volumes that were made with another scope (node: 1), and the pool has scope shared: they stay volumes of one node until they are deleted"}},
+		"this node's alone, shared by now":           {func(f *Facts) { f.Pool.Scope, f.MarkedNode = plan.ScopeShared, "node-a" }, nil},
+		"another node's, and shared since long":      {func(f *Facts) { f.Pool.Scope, f.MarkedNode, f.Census.Shared = plan.ScopeShared, "node-b", 1 }, nil},
+		"another node's, a directory on every node":  {func(f *Facts) { f.Pool.Scope, f.MarkedNode = plan.ScopeEveryNode, "node-b" }, nil},
+		"shared, and of one node by now":             {func(f *Facts) { f.MarkedScope = "shared" }, []string{"ScopeChanged: /srv/fast is a pool that nodes share by its marker, and the pool has scope node"}},
+		"shared, and of the default scope by now":    {func(f *Facts) { f.Pool.Scope, f.MarkedScope = "", "shared" }, []string{"ScopeChanged: /srv/fast is a pool that nodes share by its marker, and the pool has scope node"}},
+		"shared, and with a directory on every node": {func(f *Facts) { f.Pool.Scope, f.MarkedScope = plan.ScopeEveryNode, "shared" }, []string{"ScopeChanged: /srv/fast is a pool that nodes share by its marker, and the pool has scope every-node"}},
+		"shared": {func(f *Facts) { f.Pool.Scope, f.MarkedScope = plan.ScopeShared, "shared" }, nil},
+		"shared, with volumes of that": {func(f *Facts) { f.MarkedScope, f.Census.Scopes = "shared", map[string]int{plan.ScopeShared: 1} }, []string{
+			"ScopeChanged: /srv/fast has volumes that were made with another scope (shared: 1), and the pool has scope node, with which no daemon removes them"}},
 		"everything": {func(f *Facts) {
-			*f = Facts{Cluster: "c", Census: Census{map[string]int{"b": 1}, map[string]int{plan.ScopeShared: 1, plan.ScopeNode: 1}, 1, true}}
+			*f = Facts{Cluster: "c", Census: Census{map[string]int{"b": 1}, map[string]int{plan.ScopeShared: 1, plan.ScopeNode: 1}, 0, 1, true}}
 		}, []string{"NodeNotFound", "OtherNode", "OtherCluster", "ScopeChanged", "warn ScopeChanged"}},
 	} {
 		f := good()
@@ -64,13 +81,13 @@ func TestCensusOf(t *testing.T) {
 		{Place: record.InPool, Node: "node-b", Scope: plan.ScopeShared}, {Place: record.InTrash, Node: "node-b", Scope: plan.ScopeShared}, {Place: record.InPool, Node: "node-a", Scope: plan.ScopeEveryNode, Unpublished: true},
 	}
 	for scope, want := range map[string]string{
-		plan.ScopeNode:      "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, closes true",
-		"":                  "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, closes true",
-		plan.ScopeShared:    "others map[], scopes map[every-node:1 node:3], 5 objects, closes true",
-		plan.ScopeEveryNode: "others map[], scopes map[node:3 shared:2], 5 objects, closes true",
+		plan.ScopeNode:      "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, 2 shared, closes true",
+		"":                  "others map[node-b:1], scopes map[every-node:1 shared:2], 5 objects, 2 shared, closes true",
+		plan.ScopeShared:    "others map[], scopes map[every-node:1 node:3], 5 objects, 2 shared, closes true",
+		plan.ScopeEveryNode: "others map[], scopes map[node:3 shared:2], 5 objects, 2 shared, closes true",
 	} {
 		c := CensusOf(records, plan.Pool{Scope: scope}, "node-a", []string{"old"})
-		if got := fmt.Sprintf("others %v, scopes %v, %d objects, closes %t", c.Others, c.Scopes, c.Objects, c.Closes()); got != want {
+		if got := fmt.Sprintf("others %v, scopes %v, %d objects, %d shared, closes %t", c.Others, c.Scopes, c.Objects, c.Shared, c.Closes()); got != want {
 			t.Errorf("scope %q: %s, want %s", scope, got, want)
 		}
 	}

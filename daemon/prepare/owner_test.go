@@ -75,7 +75,7 @@ func (h *host) marker() string {
 	}
 	m, err := hostcheck.DecodeMarker([]byte(texts[0]))
 	h.must(err)
-	said := m.Node + " [" + m.FormerNodes + "] in " + m.Cluster
+	said := m.Node + m.Scope + " [" + m.FormerNodes + "] in " + m.Cluster
 	if texts[0] != texts[1] {
 		said += ", and the host remembers another text"
 	}
@@ -100,6 +100,25 @@ func TestHandOver(t *testing.T) {
 	h.owner.From, h.owner.NewCluster = "", true
 	h.want(h.run(false), "noted in marker ID that the pool belongs to the cluster that the daemon finds next")
 	h.want(h.marker(), "node-a [node-b] in any")
+	h.want(h.run(false), "")
+}
+
+// A pool that was another node's can be shared from then on, and one that was shared be this node's.
+func TestHandOverOfSharedPools(t *testing.T) {
+	h := ofNode(t, "node-b")
+	h.owner.From, h.owner.Shared = "node-b", true
+	h.want(h.run(false), "noted in marker ID that the pool was node node-b's and is shared",
+		`note: PersistentVolumes keep the name of node node-b: see docs/operation.md, "A node with another name"`)
+	h.want(h.marker(), " [] in 0a1b")
+	o := h.options()
+	report := o.Check(t.Context())
+	m, err := o.markerAt(report.Identity)
+	h.must(err)
+	m.Scope = hostcheck.ScopeShared
+	h.must(o.Marking.Remark(t.Context(), report.Identity, *m))
+	h.owner = Owner{Node: "node-a", FromShared: true, Recorded: recordsOf()}
+	h.want(h.run(false), "noted in marker ID that nodes do not share the pool any more")
+	h.want(h.marker(), " [] in 0a1b")
 	h.want(h.run(false), "")
 }
 

@@ -55,7 +55,12 @@ func (h *host) wantClosed(reason, says string) {
 // forgetOwner makes the marker one of a version that did not write whose the pool is.
 func (h *host) forgetOwner() {
 	h.w.Helper()
-	h.editMarker(func(m map[string]any) { delete(m, "node"); delete(m, "cluster"); delete(m, "formerNodes") })
+	h.editMarker(func(m map[string]any) {
+		delete(m, "node")
+		delete(m, "cluster")
+		delete(m, "formerNodes")
+		delete(m, "scope")
+	})
 }
 
 func (h *host) editMarker(edit func(map[string]any)) {

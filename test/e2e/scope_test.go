@@ -35,7 +35,11 @@ func TestScopeLeft(t *testing.T) {
 			h.run()
 			volumes := h.emptyAndFull()
 			h.scoped(c.was, c.now, true)
-			h.wantClosed("ScopeChanged", "made with another scope ("+c.was+": 2), and the pool has scope "+c.now)
+			says := "made with another scope (" + c.was + ": 2), and the pool has scope " + c.now
+			if c.was == "shared" && c.now == "every-node" { // the marker is enough
+				says = "is a pool that nodes share by its marker, and the pool has scope every-node"
+			}
+			h.wantClosed("ScopeChanged", says)
 			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: ScopeChanged") || !strings.Contains(out, "set scope in [pool.fast] back") {
 				t.Errorf("check: exit code %d\n%s", code, out)
 			}
@@ -54,7 +58,7 @@ func TestScopeLeft(t *testing.T) {
 			if c.now != "shared" { // whose claims wait for a daemon that works
 				event, err := w.WaitEvent(w.Soon(), claim, "PoolClosed")
 				w.Must(err)
-				if !strings.Contains(event.Message, "another scope") {
+				if !strings.Contains(event.Message, says) {
 					t.Errorf("the claim's event says %q", event.Message)
 				}
 			}
@@ -91,9 +95,15 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		a.run()
 		volumes := a.emptyAndFull()
 		a.stop()
+		b.run()
+		alone := `is a pool of node "` + a.node + `" alone by its marker`
+		b.wantClosed("OtherNode", alone)
 		a.scoped("node", "shared", false)
-		w.DeleteClaim("full")
-		b.run() // the lease is its, and the other node's volume no watch of its brings
+		a.run()
+		w.Must(b.WaitStatus(w.Soon(), "1 of 1 pool open"))
+		a.stop()
+		w.holder(nodes, func(n *node) bool { return n == b })
+		w.DeleteClaim("full") // the lease is the other node's daemon's, and no watch of its brings this one's volume
 		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
 		b.wantTree(pool.Of(volumes[0])...)
 		if out, code := b.Call("volumes", "fast"); code != 0 || !strings.Contains(out, " bound") {
@@ -106,4 +116,41 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		w.Must(w.WaitVolumeGone(w.Soon(), volumes[0]))
 		a.wantTree()
 	})
+}
+
+// A pool that one node has alone is shared once that node's daemon knows it, or an operator says that it does not come back; and a
+// shared one is a node's alone once an operator says so, and not by the configuration.
+func TestScopeByTheMarker(t *testing.T) {
+	w := newEnvironment(t)
+	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})
+	a, b := nodes[0], nodes[1]
+	a.scoped("shared", "node", false)
+	a.run()
+	b.run()
+	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)
+	if out, code := b.Call("check"); code == 0 || !strings.Contains(out, "set its scope to shared on that node first") {
+		t.Errorf("check: exit code %d\n%s", code, out)
+	}
+	volume := a.emptyAndFull()[0] // goes on beside the other one
+	a.stop()
+	if out, code := b.Call("prepare", "fast", "--from-node", a.node); code != 0 || !strings.Contains(out, "and is shared") {
+		t.Errorf("prepare --from-node: exit code %d\n%s", code, out)
+	}
+	w.Must(b.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	a.run()
+	a.wantClosed("ScopeChanged", "is a pool that nodes share by its marker, and the pool has scope node")
+	w.DeleteClaim("full")
+	w.DeleteClaim("empty")
+	w.Must(w.WaitVolumeGone(w.Soon(), volume))
+	w.Eventually("nothing is left in the pool", func() bool { out, _ := b.Call("volumes", "fast"); return !strings.Contains(out, "pvc-") })
+	b.stop()
+	if out, code := a.Call("prepare", "fast"); code == 0 || !strings.Contains(out, "nodes share by its marker") {
+		t.Errorf("prepare: exit code %d\n%s", code, out)
+	}
+	if out, code := a.Call("prepare", "fast", "--from-shared"); code != 0 || !strings.Contains(out, "do not share the pool any more") {
+		t.Errorf("prepare --from-shared: exit code %d\n%s", code, out)
+	}
+	w.Must(a.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	b.run()
+	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)
 }
