@@ -60,7 +60,26 @@ func (s *session) createShared(spec Spec) error {
 	if err := s.wholeBack(old, place); err != nil {
 		return err
 	}
+	if err := s.fromAlone(spec, old, place); err != nil {
+		return err
+	}
 	return s.makeDirectory(spec)
+}
+
+// fromAlone goes on with what a daemon left half made that had the pool for its node alone, before it was shared. Nothing has told
+// the API server of it: the record becomes that of a shared volume.
+func (s *session) fromAlone(spec Spec, old record.Record, place record.Place) error {
+	if place == record.InStaging {
+		if err := s.dropStaged(spec.PV); err != nil {
+			return wrap("staging", err)
+		}
+		s.pool.crashPoint("staging swept")
+	}
+	if old.Scope == "" || old.Scope == spec.Scope {
+		return nil
+	}
+	old.Scope, old.Node = spec.Scope, spec.Node
+	return s.rewrite(old)
 }
 
 // removed is the error of a volume that is whole at p and was to be made.
@@ -175,13 +194,11 @@ func (p *Pool) newSuffix() string {
 // it still wanted is written again: sweeping too early costs it a try.
 const orphanedAfter = time.Hour
 
-// sweepOrphanedFiles removes records that other daemons began to write and did not name.
+// sweepOrphanedFiles removes records that other daemons began to write and did not name: those of other nodes, and of this or
+// another one from when the pool was shared and is not any more, or the other way round.
 func (s *session) sweepOrphanedFiles(files map[string]bool) error {
-	if s.pool.hostID == "" {
-		return nil
-	}
 	for _, name := range sorted(files) {
-		if !strings.HasSuffix(name, ".new") || strings.HasSuffix(name, newSuffix) || strings.HasSuffix(name, s.pool.newSuffix()) {
+		if !strings.HasSuffix(name, ".new") || strings.HasSuffix(name, s.pool.newSuffix()) {
 			continue
 		}
 		st, err := lstat(s.dirs[volumesDir], name)

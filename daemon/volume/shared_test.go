@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -242,6 +244,48 @@ func TestOrphanedFilesAreSwept(t *testing.T) {
 	steps{"sweep"}.of(t, b)
 	if _, err := os.Stat(orphaned); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// What a daemon left half made that had the pool for its node alone is made to its end as a shared volume, wherever it died.
+func TestSharedAfterAlone(t *testing.T) {
+	for n := 1; ; n++ {
+		dir := hosttest.Dir(t)
+		shared, _ := two(t, dir)
+		alone := &rig{Pool: New(Options{Name: "shared", Path: dir}), path: dir, id: shared.id}
+		own, common := spec(pv), spec(pv)
+		own.Scope, own.Node, common.Scope, common.Node = "node", "node-a", "shared", "node-b"
+		died, err := stopAt(alone, fmt.Sprint("#", n), func() error { _, err := alone.Create(t.Context(), alone.id, own); return err })
+		if died == "" {
+			must(t, err)
+			if n < 8 {
+				t.Fatalf("it has %d steps", n-1)
+			}
+			return
+		}
+		if _, err := shared.Create(t.Context(), shared.id, common); errors.Is(err, ErrPlace) && died != "renamed" {
+			steps{"sweep"}.of(t, shared) // without a record it is for Sweep
+			_, err = shared.Create(t.Context(), shared.id, common)
+			must(t, err)
+		} else {
+			must(t, err)
+		}
+		old := time.Now().Add(-2 * orphanedAfter)
+		if begun := shared.meta("volumes", pv+newSuffix); os.Chtimes(begun, old, old) == nil {
+			steps{"sweep"}.of(t, shared)
+		}
+		inv, err := shared.List(t.Context(), shared.id)
+		must(t, err)
+		if len(inv.Volumes) != 1 || inv.Volumes[0].Place != record.InPool || inv.Volumes[0].Scope != "shared" || inv.Volumes[0].Node != "node-b" || len(inv.Foreign)+len(inv.Leftovers) > 0 {
+			t.Errorf("died after %q: %+v", died, inv)
+		}
+		for _, of := range []string{stagingDir, volumesDir} {
+			all, err := os.ReadDir(shared.meta(of))
+			must(t, err)
+			if want := map[string]int{stagingDir: 0, volumesDir: 1}[of]; len(all) != want {
+				t.Errorf("died after %q: %s has %v", died, of, all)
+			}
+		}
 	}
 }
 
