@@ -133,7 +133,7 @@ func (c call) destroys() bool {
 
 // hostID is what the daemon's files have in their names in a shared pool.
 func (c call) hostID() string {
-	if c.pool == sharedPool {
+	if c.pool == sharedPool && c.host != soleHost {
 		return "host000" + string('0'+rune(c.host))
 	}
 	return ""

@@ -196,7 +196,7 @@ func (s *state) renewed(after *state, node int) bool {
 
 // hears lets the watch bring the lease to a daemon.
 func (w *worker) hears(s *state, node int) {
-	if d := &s.daemons[node]; d.up && d.cache == 0 && d.elector.known != s.lease {
+	if d := &s.daemons[node]; d.up && !d.single && d.cache == 0 && d.elector.known != s.lease {
 		w.elect(s, node, hear, nil)
 	}
 }

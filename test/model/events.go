@@ -54,6 +54,9 @@ var events = []event{
 	{"the configuration%s changes on_delete", nodes, ofNode, reconfigured, false},
 	{"the configuration%s changes the pattern of directories", nodes, ofNode, patternChanged, false},
 	{"the configuration%s names another provisioner", nodes, ofNode, nameChanged, false},
+	{"the configuration%s changes the scope of pool q", nodes, ofNode, scopeChanged, false},
+	{"people say that nodes do not share pool q any more", 1, nil, sharedNoMore, false},
+	{"people say that pool q is not %s's alone any more", nodes, nodeName, aloneNoMore, false},
 	{"%s starts with the alias", nodes, daemonName, aliasSet, true},
 	{"the API server is another cluster's", 1, nil, clusterChanged, false},
 	{"the API server is the pools' own again", 1, nil, clusterBack, true},
@@ -326,18 +329,18 @@ func remounted(_ *worker, s *state, i int) bool {
 	return true
 }
 
-func looked(_ *worker, s *state, i int) bool {
+func looked(w *worker, s *state, i int) bool {
 	d, open := &s.daemons[i/pools], &s.daemons[i/pools].open[i%pools]
 	if !d.up || d.task != 0 && !s.exchanges() {
 		return false
 	}
-	was, saw := *open, d.look.seen
-	*open = s.mayOpen(d, i%pools)
+	was, saw, mark := *open, d.look.seen, s.mark
+	*open = w.mayOpen(s, d, i%pools)
 	if i%pools == nodePool {
 		d.look.seen = s.inPlace
 	}
 	d.look.looked = d.task != 0
-	return was != *open || saw != d.look.seen
+	return was != *open || saw != d.look.seen || mark != s.mark
 }
 
 func started(w *worker, s *state, node int) bool {
@@ -346,7 +349,7 @@ func started(w *worker, s *state, node int) bool {
 		return false
 	}
 	d.elsewhere = s.other
-	s.starts(node)
+	w.starts(s, node)
 	w.idle(s)
 	return true
 }

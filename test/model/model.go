@@ -62,7 +62,7 @@ func (w *worker) begin(s *state, node int, j job) {
 
 // roleIn is the role in a pool, as far as there are roles.
 func (d *daemon) roleIn(pool int) role {
-	if pool != sharedPool {
+	if pool != sharedPool || d.single {
 		return standing
 	}
 	return d.elector.role()
@@ -95,7 +95,7 @@ func (w *worker) idle(s *state) {
 		}
 		d.stays = 0
 		for cell, v := range w.view(s, node).volumes {
-			if s.concerns(node, cell) {
+			if s.concerns(node, cell) && (!v.exists || s.watches(node, v)) {
 				d.memory = w.tree.sees(d.memory, cell, v.watched(), w.product)
 			}
 		}
@@ -108,7 +108,10 @@ func (w *worker) local(s *state, node int, o op) response {
 	case cachedClaim:
 		return response{claim: view.claims[o.at]}
 	case cachedVolume:
-		return response{volume: view.volumes[o.at].watched()}
+		if v := view.volumes[o.at].watched(); s.watches(node, v) {
+			return response{volume: v}
+		}
+		return response{}
 	case cachedContent:
 		return response{content: view.snapshot}
 	case cachedCluster:
@@ -147,7 +150,8 @@ func (w *worker) serve(s *state, node int, o op) response {
 		if done == nil {
 			return response{disk: w.tree.disks.result(moved)}
 		}
-		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[store] && !s.daemons[node].fenced
+		s.rogue = s.rogue || pool == sharedPool && o.disk.destroys() && done.image != s.disks[store] && !s.daemons[node].fenced && !s.daemons[node].single
+		w.counts(s, node, o.disk)
 		w.put(s, store, done.image)
 		return response{disk: done.result}
 	case readLease:
@@ -244,7 +248,7 @@ func (w *worker) letGo(s *state, was *etcd, by int) {
 // bring has the watches bring that a volume is to stay to the daemons that are at work.
 func (w *worker) bring(s *state, cell int) {
 	for node := range s.daemons {
-		if d := &s.daemons[node]; d.task != 0 && d.cache == 0 && s.concerns(node, cell) {
+		if d := &s.daemons[node]; d.task != 0 && d.cache == 0 && s.concerns(node, cell) && s.watches(node, s.api.volumes[cell]) {
 			d.stays |= 1 << cell
 		}
 	}
@@ -268,11 +272,11 @@ func (s *state) die(node int) {
 }
 
 // starts makes it a process whose watches are complete and whose pools were checked.
-func (s *state) starts(node int) {
+func (w *worker) starts(s *state, node int) {
 	d := &s.daemons[node]
 	d.up = true
 	for pool := range pools {
-		d.open[pool] = s.mayOpen(d, pool)
+		d.open[pool] = w.mayOpen(s, d, pool)
 	}
 	d.look.seen = s.inPlace
 }

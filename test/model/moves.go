@@ -55,7 +55,7 @@ func (w *worker) moves(s state, each func(move, state)) {
 	w.adoptMoves(s, visit)
 	for node := range s.daemons {
 		w.daemonMoves(s, node, visit)
-		if s.has(node, sharedPool) && s.daemons[node].up {
+		if s.elects(node) {
 			w.leaseMoves(s, node, visit)
 		}
 	}
@@ -80,7 +80,7 @@ func (w *worker) daemonMoves(s state, node int, visit func(move, state)) {
 func (w *worker) beginnings(s state, node int, visit func(move, state)) {
 	w.jobs(&s, node, w.view(&s, node), func(j job, what string) {
 		after := s
-		if j.pool == sharedPool && s.daemons[node].elector.role() != leading && !after.spend(standbys) {
+		if j.pool == sharedPool && !s.daemons[node].single && s.daemons[node].elector.role() != leading && !after.spend(standbys) {
 			return
 		}
 		w.begin(&after, node, j)

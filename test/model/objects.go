@@ -79,7 +79,7 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c := claim{exists: true, life: uint8(cell % lives), in: v.in}
 	c.asks = v.size
-	made := newVolume(claimObject(cell/lives, c), int(v.in), v.peer)
+	made := newVolume(claimObject(cell/lives, c), int(v.in), v.peer, v.of)
 	v.markedOn(made)
 	if v.pattern {
 		made.Spec.HostPath.Path = pathOf(int(v.in)) + "/" + otherPattern + nameOf(cell)
@@ -105,14 +105,17 @@ func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	return made
 }
 
-// newVolume is the volume object that the product makes for a claim in a pool, under the name of another provisioner if peer.
-func newVolume(claim *corev1.PersistentVolumeClaim, in int, peer bool) *corev1.PersistentVolume {
-	self, class := selfOf(chosen), classObject(in)
+// newVolume is the volume object that the product makes for a claim in a pool, under the name of another provisioner if peer. of is as in object.
+func newVolume(claim *corev1.PersistentVolumeClaim, in int, peer bool, of uint8) *corev1.PersistentVolume {
+	self, class, where := selfOf(chosen), classObject(in), pool(in, false)
+	if of != 0 {
+		self, where.Scope = selfOf(int(of-1)), plan.ScopeNode
+	}
 	if peer {
 		class.Provisioner = plan.Kubevirt
 	}
 	return plan.NewVolume(plan.ClaimFacts{
-		RequestFacts: plan.RequestFacts{Self: self, Pool: pool(in, false), NodeLabels: nodeObject(self.Node).Labels},
+		RequestFacts: plan.RequestFacts{Self: self, Pool: where, NodeLabels: nodeObject(self.Node).Labels},
 		Claim:        claim, Class: class,
 	}, plan.VolumeName(claim))
 }
@@ -123,6 +126,12 @@ func volumeOf(of *corev1.PersistentVolume) object {
 		exists: true, deleting: of.DeletionTimestamp != nil, ref: of.Spec.ClaimRef != nil,
 		retain: of.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete,
 		in:     uint8(slices.Index(scopes[:], plan.ScopeOf(of))), size: moreOf(of.Spec.Capacity), marks: marksOf(of),
+	}
+	if int(v.in) == nodePool && of.Labels[plan.PoolLabel] == poolNames[sharedPool] {
+		v.in, v.of = sharedPool, 1
+		if of.Labels[plan.NodeLabel] != plan.NodeLabelValue(nodeName(0)) {
+			v.of = 2
+		}
 	}
 	if of.Spec.HostPath != nil {
 		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)

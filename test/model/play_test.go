@@ -85,6 +85,9 @@ var ghosts = map[string]string{
 	"the pool's own filesystem is mounted again":                               oneFilesystem,
 	"the other provisioner makes %s":                                           noAdoptions,
 	"the other provisioner removes %s":                                         noAdoptions,
+	"the configuration%s changes the scope of pool q":                          byTheMarker,
+	"people say that nodes do not share pool q any more":                       byTheMarker,
+	"people say that pool q is not %s's alone any more":                        byTheMarker,
 }
 
 // apart is why no order of a world can be played for real, "" if they can.
@@ -98,6 +101,8 @@ func (w world) apart() string {
 		return atOnce
 	case w.peer:
 		return noAdoptions
+	case w.left[scopings] > 0:
+		return byTheMarker
 	case w.spare != none, w.twice:
 		return oneFilesystem
 	case w.names > 1 && (w.shared > 0 && w.shared < w.names || w.every > 0 && w.every < w.names):

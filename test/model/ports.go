@@ -15,21 +15,23 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // listers are what the watches brought.
-func (p *product) listers(self plan.Self) controller.Listers {
-	return controller.Listers{Claims: claims{p, self}, Classes: few[*storagev1.StorageClass]{
+func (p *product) listers(self plan.Self, single bool) controller.Listers {
+	return controller.Listers{Claims: claims{p, self, single}, Classes: few[*storagev1.StorageClass]{
 		classNames[nodePool]: classObject(nodePool), classNames[sharedPool]: classObject(sharedPool), classNames[everyPool]: classObject(everyPool),
 	}, Volumes: volumes{p}, Nodes: few[*corev1.Node]{self.Node: nodeObject(self.Node)}}
 }
 
 type claims struct {
-	p    *product
-	self plan.Self
+	p      *product
+	self   plan.Self
+	single bool
 }
 
 // Get is part of controller.Lister. What the product's filter refuses the informer does not hold.
@@ -43,7 +45,8 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 			return nil, false
 		}
 		object := claimObject(slot, a.claim)
-		return object, l.self.KeepClaim(object) || a.claim.in != nodePool && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object) || l.self.KeepGrowingOfAll(object, a.claim.in != nodePool)
+		common := a.claim.in != nodePool && !(a.claim.in == sharedPool && l.single)
+		return object, l.self.KeepClaim(object) || common && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object) || l.self.KeepGrowingOfAll(object, common)
 	}
 	return nil, false
 }
@@ -202,13 +205,15 @@ func (mute) Usage(string, usage.Pool)                             {}
 
 // probe finds a pool in order, for the controllers' beginning. The model sets the gate itself.
 type probe struct {
-	p    *product
-	pool int
+	p       *product
+	pool    int
+	setting setting
 }
 
 func (of probe) Probe(context.Context) hostcheck.Report {
 	r := report(of.pool, true, 0, 0)
 	r.Mark.Cluster = clusterOf(of.p.elsewhere) // else it is asked for in the background
+	r.Mark = ownership.Completed(r.Mark, of.setting.configured(of.pool), nodeName(int(of.setting.node)), "")
 	return r
 }
 

@@ -49,7 +49,7 @@ func (p *product) controller(of setting) *controller.Controller {
 	defer func() { p.begins = false }()
 	c := controller.New(controller.Options{
 		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
-		Pools: p.parts(of), Listers: p.listers(self), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Events: mute{}, Metrics: mute{},
+		Pools: p.parts(of), Listers: p.listers(self, of.single), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Events: mute{}, Metrics: mute{},
 		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
 	})
 	if !c.Begin(context.Background()) {
@@ -63,7 +63,7 @@ func (p *product) controller(of setting) *controller.Controller {
 func (p *product) parts(of setting) (parts []controller.PoolParts) {
 	for n := range pools {
 		parts = append(parts, controller.PoolParts{
-			Pool: of.configured(n), Storage: storage{p: p, pool: uint8(n), host: of.node}, Probe: probe{p, n}, Opened: opened,
+			Pool: of.configured(n), Storage: storage{p: p, pool: uint8(n), host: of.host()}, Probe: probe{p, n, of}, Opened: opened,
 		})
 	}
 	return parts
@@ -83,11 +83,11 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	}
 	c := p.controller(r.setting)
 	p.running, p.self = c, selfOf(int(r.node))
+	p.root = r
 	p.plays(r.role)
 	p.responses, p.at, p.stopped, p.asks = responses, 0, false, op{}
 	p.elsewhere = r.elsewhere
 	p.played++
-	p.root = r
 	p.gate.Set(report(r.pool, r.open, r.room, r.seen), time.Time{})
 	c.Remember(t.memories.value(r.memory))
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
@@ -145,7 +145,9 @@ func (p *product) ask(o op) (a response, ok bool) {
 
 // plays gives the controllers a role in the shared pool.
 func (p *product) plays(r role) {
-	p.role = r
+	if p.role = r; p.root.single {
+		return // there is no lease
+	}
 	p.running.RememberLease(poolNames[sharedPool], r.alike(p.self))
 }
 

@@ -48,7 +48,7 @@ var operations = []operation{
 		return r.client.DeleteVolume(ctx, r.given), r.serve(op{kind: deleteVolume, with: r.seen})
 	}},
 	{"create", func(ctx context.Context, r *real) (error, error) {
-		pv := newVolume(r.claim, nodePool, false)
+		pv := newVolume(r.claim, nodePool, false, 0)
 		existing, err := r.client.CreateVolume(ctx, pv)
 		there := r.asked(op{kind: createVolume, with: volumeOf(pv)}).volume.exists
 		if err == nil && (existing != nil) != there {
@@ -200,7 +200,7 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 	if err != nil {
 		return nil, err
 	}
-	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim, nodePool, false)}
+	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim, nodePool, false, 0)}
 	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9, sizes: 9}
 	claimMade(nil, &r.model, 0)
 	r.model.api.serve(op{kind: createVolume, with: volumeOf(r.given)})

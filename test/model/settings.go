@@ -39,6 +39,9 @@ func (of setting) configured(n int) plan.Pool {
 	if of.pattern {
 		p.Directory = func(pv, _, _ string) (string, error) { return otherPattern + pv, nil }
 	}
+	if n == sharedPool && of.single {
+		p.Scope = plan.ScopeNode
+	}
 	return p
 }
 
@@ -100,7 +103,7 @@ func clusterBack(_ *worker, s *state, _ int) bool {
 
 // mayOpen is whether a pool is in order for a daemon that looks at it: mounted, and of the cluster that it knows. A daemon
 // that knows another one asks again (ownership.Cluster, Recall).
-func (s *state) mayOpen(d *daemon, pool int) bool {
+func (w *worker) mayOpen(s *state, d *daemon, pool int) bool {
 	d.elsewhere = d.elsewhere && s.other
-	return s.mounted[d.node][pool] && !d.elsewhere && (pool != nodePool || s.inOrder(d))
+	return s.mounted[d.node][pool] && !d.elsewhere && (pool != nodePool || s.inOrder(d)) && (pool != sharedPool || w.ofScope(s, d))
 }

@@ -42,7 +42,7 @@ func keptInPlace(s *state, on onFile, cell int) string {
 func objectGoes(s *state, on onFile, cell int) string {
 	v := s.api.volumes[cell].watched()
 	_, claimed := s.api.ownClaim(cell)
-	if s.keepsData(on, cell) {
+	if s.keepsData(on, cell) || s.waitsForItsNode(v, on) {
 		return ""
 	}
 	told := on.people || v.peer && !on.recorded // that the directory is not the daemon's
@@ -130,7 +130,7 @@ func (w *worker) elects(s *state) {
 		}
 	}
 	for node := range s.daemons {
-		if s.has(node, sharedPool) && s.daemons[node].up && !s.led() {
+		if s.elects(node) && !s.led() {
 			w.tends(s, node, true, nil)
 		}
 	}
@@ -182,6 +182,9 @@ func (w *worker) unsettled(s *state) string {
 func (s *state) abandoned(part, pool int) bool {
 	if pool == everyPool {
 		return s.daemons[part].off
+	}
+	if pool == sharedPool && s.scoping && !s.served() {
+		return true
 	}
 	for node := range s.daemons {
 		if s.has(node, pool) && !s.daemons[node].off {

@@ -125,20 +125,20 @@ func judgements() map[judgement]bool {
 		for _, id := range []string{markerOf(nodePool), "another"} {
 			mark := markOf(nodePool)
 			mark.ID = id
-			all[judgement{node, mark}] = finds(node, mark)
+			all[judgement{node, mark}] = finds(nodePool, scopes[nodePool], node, mark)
 		}
 	}
 	return all
 }
 
 // finds reports whether a node that remembers the pool's own marker finds a filesystem with this one in order.
-func finds(node uint8, mark hostcheck.Marker) bool {
-	p := config.Pool{Name: poolNames[nodePool], Path: pathOf(nodePool), MountPoint: pathOf(nodePool), RequireMount: true, Immutable: config.ImmutableOff, Scope: scopes[nodePool]}
-	e := prober.Expect(nodeName(int(node)), p, markerOf(nodePool))
+func finds(pool int, scope string, node uint8, mark hostcheck.Marker) bool {
+	p := config.Pool{Name: poolNames[pool], Path: pathOf(pool), MountPoint: pathOf(pool), RequireMount: true, Immutable: config.ImmutableOff, Scope: scope}
+	e := prober.Expect(nodeName(int(node)), p, markerOf(pool))
 	e.Cluster = clusterID
 	at := hostcheck.Entry{Kind: hostcheck.Directory, Identity: mounts.Identity{MountID: 2, DevMajor: 8, Inode: firstInode}, MountID: 2, Mode: 0o755}
 	r := hostcheck.Check(e, hostcheck.Facts{
-		Mounts:     []mounts.Mount{{ID: 1, Major: 8, Minor: 1, Root: "/", Point: "/", FSType: "ext4"}, {ID: 2, Parent: 1, Major: 8, Minor: 16, Root: "/", Point: pathOf(nodePool), FSType: "ext4"}},
+		Mounts:     []mounts.Mount{{ID: 1, Major: 8, Minor: 1, Root: "/", Point: "/", FSType: "ext4"}, {ID: 2, Parent: 1, Major: 8, Minor: 16, Root: "/", Point: pathOf(pool), FSType: "ext4"}},
 		MountPoint: at, Path: at, Marker: hostcheck.MarkerFact{Looked: true, Marker: mark},
 		Space: hostcheck.Space{Size: 1 << 50, Available: 1 << 50, Inodes: 1 << 20, InodesFree: 1 << 20, Asked: true},
 	})
@@ -155,6 +155,9 @@ func otherDiskStays(s *state, _ onFile, _ int) string {
 func oneOwner(s *state, _ onFile, cell int) string {
 	if s.twice && cell == 0 && s.daemons[0].open[nodePool] && s.daemons[1].open[nodePool] {
 		return "both gates are open"
+	}
+	if cell == 0 && s.mixed() {
+		return "both gates of pool q are open, and one of them is a node's that has the pool alone"
 	}
 	return ""
 }

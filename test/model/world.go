@@ -56,6 +56,7 @@ type object struct {
 	in        uint8 // its pool
 	pattern   bool  // its path has the other pattern
 	phase     phase
+	of        uint8 // in the second pool: 1 and the node whose alone it is, 0: it is shared
 	size      more
 	version   uint8
 	marks
@@ -80,6 +81,7 @@ type setting struct {
 	room      uint8 // how many units its pool can promise, 0: any number, and what it has promised is left out
 	steady    bool  // no call to the disk fails in this world
 	peer      bool  // another provisioner is its alias, whose volumes are in the first pool
+	single    bool  // its configuration has scope node for the second pool, and not scope shared
 }
 
 // daemon is one process, and what it knows.
@@ -102,6 +104,7 @@ type daemon struct {
 	held         bool   // another worker works just now
 	snapshotGoes bool   // the API server said in its work that the snapshot's data is to go
 	barred       uint8  // names for whose claims it may make nothing in its work, as long as a volume is kept for them
+	counted      bool   // the records of the second pool are of a scope with which it keeps out
 	look                // at the first pool
 }
 
@@ -113,6 +116,8 @@ type state struct {
 	mounted [nodes][pools]bool
 	daemons [nodes]daemon
 	spare   spare
+	scoping bool   // the configurations say of which scope the second pool is
+	mark    whose  // and so does its marker
 	inPlace seat   // what is mounted as the first pool
 	twice   bool   // the first pool's disk can be mounted on the other node
 	adopter uint32 // the place in the tree of a call of adopt on the first node, 0 for none
@@ -176,6 +181,7 @@ const (
 	peers                        // volumes that the other provisioner removes
 	clonings                     // of the first pool's disk
 	swaps                        // of the first pool's filesystem for another one
+	scopings                     // changes of the second pool's scope, and what people say of that
 	lates                        // requests that are served after they were given up
 	budgets
 )

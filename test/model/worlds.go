@@ -21,19 +21,21 @@ type world struct {
 	spare     filesystem // the other one that can be mounted in place of the first pool's
 	twice     bool       // the first pool's disk can be mounted on the other node, too, whose configuration has the pool
 	peer      bool       // another provisioner made what is in the first pool
+	alone     bool       // the first node's configuration has scope node for the shared pool when it begins
 }
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
 	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots, twice: w.twice, spare: spare{kind: w.spare}}
 	s.mounted[0][nodePool] = true
+	s.scoping = w.left[scopings] > 0
 	for node := range s.daemons {
 		d := &s.daemons[node]
 		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.twice || w.shared+w.every > 0, w.archive, w.room
-		d.steady, d.peer = w.steady, w.peer
+		d.steady, d.peer, d.single = w.steady, w.peer, w.alone && node == 0
 		s.mounted[node][sharedPool], s.mounted[node][everyPool] = w.shared > 0, w.every > 0
 		if d.exists {
-			s.starts(node)
+			(*worker)(nil).starts(&s, node)
 		}
 	}
 	if w.people {
@@ -55,7 +57,7 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, sharedGrowing, everyNode, forgotten, latenesses, largest)
+var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, scoped, sharedGrowing, everyNode, forgotten, latenesses, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{
