@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -71,7 +73,9 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 			defer cancel()
 			r := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
-			r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
+			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(ctx, pool, r), func(f hostcheck.Finding) bool {
+				return owner.FromShared && f.Reason == plan.ReasonScopeChanged // that is what the operator says
+			})...)
 			return r
 		},
 	})

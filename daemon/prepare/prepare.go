@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -122,8 +121,7 @@ func has(r hostcheck.Report, reason string) bool {
 // the pool's place is an error here, or it would get the pool's marker.
 func (o Options) judge(report hostcheck.Report) (step, *hostcheck.Marker, error) {
 	for _, f := range report.Findings {
-		meant := f.Reason == hostcheck.ReasonOtherNode && o.Owner.From != "" || f.Reason == hostcheck.ReasonOtherCluster && o.Owner.NewCluster ||
-			f.Reason == plan.ReasonScopeChanged && o.Owner.FromShared
+		meant := f.Reason == hostcheck.ReasonOtherNode && o.Owner.From != "" || f.Reason == hostcheck.ReasonOtherCluster && o.Owner.NewCluster
 		if f.Severity == hostcheck.Close && !tolerated[f.Reason] && !meant {
 			return nothing, nil, &UnfitError{o.Pool, f}
 		}
