@@ -27,6 +27,15 @@ type change struct {
 	version string
 }
 
+// continues reports whether a watch that begins just before the last known change goes on in the same history, by its first event.
+func (c change) continues(first change) bool { return c == first }
+
+// Continues is that rule for the last change that is known, and for the one that the server has at that version: an object's UID and
+// its resource version each.
+func Continues(uid, version, firstUID, firstVersion string) bool {
+	return change{types.UID(uid), version}.continues(change{types.UID(firstUID), firstVersion})
+}
+
 // observe replaces the change by that of o, if that is newer.
 func (c *change) observe(o metav1.Object) {
 	if newer(o.GetResourceVersion(), c.version) {
@@ -66,7 +75,7 @@ func (s *Informer[T]) isLastChange(event watch.Event) (is bool, err error) {
 		return false, nil
 	case event.Type == watch.Bookmark && !newer(item.GetResourceVersion(), s.lastChange.versionBefore()):
 		return false, nil
-	case event.Type == watch.Bookmark, change{item.GetUID(), item.GetResourceVersion()} != s.lastChange:
+	case event.Type == watch.Bookmark, !s.lastChange.continues(change{item.GetUID(), item.GetResourceVersion()}):
 		return false, errOtherHistory
 	}
 	s.version = s.lastChange.version

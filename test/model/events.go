@@ -247,18 +247,10 @@ func etcdRestored(w *worker, s *state, _ int) bool {
 	}
 	s.api.sizesRestored(&was)
 	s.api.snapshot.version = next(was.snapshot.version)
+	s.loses()
 	s.saved, s.lease, s.revision, s.backup = 0, s.backup, s.backup.version, lease{}
 	s.late = late{} // it went with the server
 	return true
-}
-
-// overtaken: the versions of a restored server begin at an earlier one, until enough was written.
-func overtaken(_ *worker, s *state, _ int) bool {
-	was := s.revision
-	for node := range s.daemons {
-		s.revision = max(s.revision, s.daemons[node].elector.known.version)
-	}
-	return s.revision != was
 }
 
 // nodeGoes: its daemon ends with it. The node may never be back.
@@ -290,12 +282,6 @@ func watchesBreak(w *worker, s *state, node int) bool {
 	now := s.api.unversioned()
 	d.cache = w.tree.etcds.of(now, now)
 	return true
-}
-
-func watchesHeal(_ *worker, s *state, node int) bool {
-	was := s.daemons[node].cache
-	s.daemons[node].cache = 0
-	return was != 0
 }
 
 // A mount point is that of a pool on a node.

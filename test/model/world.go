@@ -95,6 +95,7 @@ type daemon struct {
 	memory       uint32      // what it knows of its work (tree.memories)
 	task         uint32      // the place in the tree of its work, 0 for none
 	cache        uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	past         past        // of what its broken watches have
 	run          uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
 	stays        uint8       // of which cells the watch brought that the volume is to stay, while it works
 	fenced       bool        // in that work the API server said that it leads
