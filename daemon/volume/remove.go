@@ -269,7 +269,8 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 }
 
 // Retain notes in the record that the data is kept without an object, so that nothing that cleans up
-// ever touches it. A volume without a record is never touched anyway.
+// ever touches it. A volume without a record is never touched anyway. A record whose directory is nowhere goes, but in a shared pool,
+// where another daemon may be about to make it.
 func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		if err := s.open(volumesDir); err != nil {
@@ -284,7 +285,10 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 		case place == record.InTrash, place == record.InArchive:
 			return wrongPlace(place)
 		}
-		if r.Retained {
+		switch {
+		case place == record.Nowhere && s.pool.hostID == "": // nothing is there to be kept: an Undo was cut off
+			return s.dropRecord(r, false)
+		case r.Retained:
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
 		r.Retained = true
