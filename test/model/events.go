@@ -322,7 +322,7 @@ func looked(w *worker, s *state, i int) bool {
 	}
 	was, saw, mark := *open, d.look.seen, s.mark
 	*open = w.mayOpen(s, d, i%pools)
-	if i%pools == nodePool {
+	if i%pools == int(s.spare.pool) {
 		d.look.seen = s.inPlace
 	}
 	d.look.looked = d.task != 0

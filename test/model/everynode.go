@@ -33,7 +33,7 @@ func (w *worker) part(s *state, node, cell int) onFile {
 	if s.poolOf(cell) == everyPool {
 		on.node = node
 	}
-	on.away = s.poolOf(cell) == nodePool && s.exchanges() && w.tree.disks.images.value(s.spare.image).cells[cell].whole()
+	on.away = s.poolOf(cell) == int(s.spare.pool) && s.exchanges() && w.tree.disks.images.value(s.spare.image).cells[cell].whole()
 	return on
 }
 

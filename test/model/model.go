@@ -55,7 +55,7 @@ type job struct {
 // begin has an idle daemon begin a piece of work.
 func (w *worker) begin(s *state, node int, j job) {
 	d := &s.daemons[node]
-	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], seen: d.seenIn(j.pool), role: d.roleIn(j.pool)}
+	r := root{job: j, setting: d.setting, memory: d.memory, open: d.open[j.pool], seen: s.seenIn(node, j.pool), role: d.roleIn(j.pool)}
 	d.barred = w.bars(s, node)
 	w.advance(s, node, w.tree.begin(r, w.product))
 }
@@ -133,7 +133,7 @@ func (w *worker) goOnWith(s *state, node int, at *place, r response) {
 	d := &s.daemons[node]
 	r.stays, r.role, d.stays = d.stays, d.roleIn(at.root.pool), 0
 	r.memory, d.beside = d.beside, 0
-	r.gate, d.look.looked = d.news(at.root.pool), false
+	r.gate, d.look.looked = s.news(node, at.root.pool), false
 	w.advance(s, node, w.tree.responded(at, r, w.product))
 }
 

@@ -132,7 +132,7 @@ func (p *product) ask(o op) (a response, ok bool) {
 			p.running.Remember(p.tree.memories.value(m))
 		}
 		if now := p.responses[p.at-1].gate; now.looked {
-			p.gate.Set(report(nodePool, now.open, p.root.room, now.seen), time.Time{})
+			p.gate.Set(report(p.root.pool, now.open, p.root.room, now.seen), time.Time{})
 		}
 		if role := p.responses[p.at-1].role; role != p.role {
 			p.plays(role)

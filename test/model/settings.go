@@ -105,5 +105,5 @@ func clusterBack(_ *worker, s *state, _ int) bool {
 // that knows another one asks again (ownership.Cluster, Recall).
 func (w *worker) mayOpen(s *state, d *daemon, pool int) bool {
 	d.elsewhere = d.elsewhere && s.other
-	return s.mounted[d.node][pool] && !d.elsewhere && (pool != nodePool || s.inOrder(d)) && (pool != sharedPool || w.ofScope(s, d))
+	return s.mounted[d.node][pool] && !d.elsewhere && (pool != int(s.spare.pool) || s.inOrder(d)) && (pool != sharedPool || w.ofScope(s, d))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// In place of the first pool's filesystem another one can be mounted: one with another marker, or a copy of the first one, block
+// In place of a pool's filesystem, of scope node or shared by both nodes, another one can be mounted: one with another marker, or a copy of the first one, block
 // by block, at an earlier state. Whether the gate opens then is what hostcheck's rules say of the marker. A daemon looks at the
 // pool at any time, also while it works.
 
@@ -20,7 +20,7 @@ const (
 	copied            // it is a copy of the first one
 )
 
-// seat is which of the two filesystems of the first pool: 0 is its own.
+// seat is which of the two filesystems of that pool: 0 is its own.
 type seat uint8
 
 // firstInode is the inode of a pool's directory, by which the product tells filesystems apart here.
@@ -29,12 +29,13 @@ const firstInode = 1
 // spare is the filesystem that is not mounted, and what is known of its cells.
 type spare struct {
 	kind           filesystem
-	made           bool // a copy is not there before it was made
+	pool           uint8 // in whose place it can be mounted
+	made           bool  // a copy is not there before it was made
 	image          uint32
 	wrote, consent [cells]bool
 }
 
-// look is the last look at the first pool.
+// look is the last look at the pool whose filesystem can be another one.
 type look struct {
 	looked bool // since the daemon's work was at its last step
 	open   bool
@@ -46,7 +47,8 @@ func (s *state) exchanges() bool { return s.spare.kind != none }
 
 // exchange mounts the other filesystem.
 func (s *state) exchange() {
-	s.disks[nodePool], s.spare.image = s.spare.image, s.disks[nodePool]
+	pool := s.spare.pool
+	s.disks[pool], s.spare.image = s.spare.image, s.disks[pool]
 	s.wrote[0], s.spare.wrote = s.spare.wrote, s.wrote[0]
 	s.consent[0], s.spare.consent = s.spare.consent, s.consent[0]
 	s.inPlace = 1 - s.inPlace
@@ -56,13 +58,13 @@ func diskCopied(_ *worker, s *state, _ int) bool {
 	if s.spare.kind != copied || s.spare.made || !s.spend(clonings) {
 		return false
 	}
-	s.spare = spare{copied, true, s.disks[nodePool], s.wrote[0], s.consent[0]}
+	s.spare = spare{copied, s.spare.pool, true, s.disks[s.spare.pool], s.wrote[0], s.consent[0]}
 	return true
 }
 
 func diskSwapped(_ *worker, s *state, _ int) bool {
 	there := s.spare.kind == marked || s.spare.made
-	if !there || s.inPlace != 0 || !s.mounted[0][nodePool] || !s.spend(swaps) {
+	if !there || s.inPlace != 0 || !s.mounted[0][s.spare.pool] || !s.spend(swaps) {
 		return false
 	}
 	s.exchange()
@@ -79,40 +81,42 @@ func diskBack(_ *worker, s *state, _ int) bool {
 
 // reaches reports whether a daemon's call is made in a directory that is mounted, and is the one that the gate was opened by.
 func (s *state) reaches(node int, c call) bool {
-	return s.mounted[node][c.pool] && (c.pool != nodePool || c.on == s.inPlace)
+	return s.mounted[node][c.pool] && (c.pool != s.spare.pool || c.on == s.inPlace)
 }
 
 // seenIn is by which filesystem the gate of a pool was opened.
-func (d *daemon) seenIn(pool int) seat {
-	if pool != nodePool {
+func (s *state) seenIn(node, pool int) seat {
+	if pool != int(s.spare.pool) {
 		return 0
 	}
-	return d.look.seen
+	return s.daemons[node].look.seen
 }
 
 // news is what a look has told since the last step of the daemon's work in a pool.
-func (d *daemon) news(pool int) look {
-	if !d.look.looked || pool != nodePool {
+func (s *state) news(node, pool int) look {
+	d := &s.daemons[node]
+	if !d.look.looked || pool != int(s.spare.pool) {
 		return look{}
 	}
-	return look{looked: true, open: d.open[nodePool], seen: d.look.seen}
+	return look{looked: true, open: d.open[pool], seen: d.look.seen}
 }
 
-// inOrder reports whether a daemon that looks at the first pool finds it in order. Where nothing can be exchanged it does.
+// inOrder reports whether a daemon that looks at that pool finds it in order. Where nothing can be exchanged it does.
 func (s *state) inOrder(d *daemon) bool {
 	if !s.exchanges() && !s.twice {
 		return true
 	}
-	mark := markOf(nodePool)
+	mark := markOf(int(s.spare.pool))
 	if s.spare.kind == marked && s.inPlace == 1 {
 		mark.ID = "another"
 	}
-	return judged[judgement{d.node, mark}]
+	return judged[judgement{d.node, s.spare.pool, mark}]
 }
 
 // judgement is a node that finds a marker.
 type judgement struct {
 	node uint8
+	pool uint8
 	mark hostcheck.Marker
 }
 
@@ -122,10 +126,12 @@ var judged = judgements()
 func judgements() map[judgement]bool {
 	all := map[judgement]bool{}
 	for node := range uint8(nodes) {
-		for _, id := range []string{markerOf(nodePool), "another"} {
-			mark := markOf(nodePool)
-			mark.ID = id
-			all[judgement{node, mark}] = finds(nodePool, scopes[nodePool], node, mark)
+		for pool := range uint8(everyPool) {
+			for _, id := range []string{markerOf(int(pool)), "another"} {
+				mark := markOf(int(pool))
+				mark.ID = id
+				all[judgement{node, pool, mark}] = finds(int(pool), scopes[pool], node, mark)
+			}
 		}
 	}
 	return all
@@ -146,7 +152,7 @@ func finds(pool int, scope string, node uint8, mark hostcheck.Marker) bool {
 }
 
 func otherDiskStays(s *state, _ onFile, _ int) string {
-	if s.spare.kind == marked && (s.inPlace == 0 && s.spare.image != 0 || s.inPlace == 1 && s.disks[nodePool] != 0) {
+	if s.spare.kind == marked && (s.inPlace == 0 && s.spare.image != 0 || s.inPlace == 1 && s.disks[s.spare.pool] != 0) {
 		return "the other filesystem was changed"
 	}
 	return ""

@@ -18,7 +18,7 @@ type world struct {
 	steady    bool       // no call to the disk fails
 	unasked   bool       // the daemon does not wait until a provisioner is asked for
 	snapshots bool       // claims with the second name are made from a snapshot of the first one's volume
-	spare     filesystem // the other one that can be mounted in place of the first pool's
+	spare     filesystem // the other one that can be mounted in place of the first pool's, or of the shared one's
 	twice     bool       // the first pool's disk can be mounted on the other node, too, whose configuration has the pool
 	peer      bool       // another provisioner made what is in the first pool
 	alone     bool       // the first node's configuration has scope node for the shared pool when it begins
@@ -27,6 +27,9 @@ type world struct {
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
 	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots, twice: w.twice, spare: spare{kind: w.spare}}
+	if w.shared > 0 && w.spare != none {
+		s.spare.pool = sharedPool
+	}
 	s.mounted[0][nodePool] = true
 	s.scoping = w.left[scopings] > 0
 	for node := range s.daemons {
