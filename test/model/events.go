@@ -37,6 +37,7 @@ var events = []event{
 	{"a pod on the other node writes to %s", cells, nameOf, otherPodWrites, false},
 	{"people delete volume object %s", cells, nameOf, objectDeleted, false},
 	{"people change the policy of %s", cells, nameOf, policyChanged, false},
+	{"people edit the label of %s", cells, nameOf, labelEdited, false},
 	{"people take the finalizers off %s", cells, nameOf, finalizersForced, false},
 	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
 	{"etcd is saved", 1, nil, etcdSaved, false},

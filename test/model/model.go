@@ -95,8 +95,11 @@ func (w *worker) idle(s *state) {
 		}
 		d.stays = 0
 		for cell, v := range w.view(s, node).volumes {
-			if s.concerns(node, cell) && (!v.exists || s.watches(node, v)) {
-				d.memory = w.tree.sees(d.memory, cell, v.watched(), w.product)
+			if v = v.watched(); s.concerns(node, cell) {
+				if !s.watches(node, v) {
+					v = object{}
+				}
+				d.memory = w.tree.sees(d.memory, cell, v, w.product)
 			}
 		}
 	}

@@ -81,6 +81,7 @@ func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c.asks = v.size
 	made := newVolume(claimObject(cell/lives, c), int(v.in), v.peer, v.of)
 	v.markedOn(made)
+	v.strayed(made)
 	if v.pattern {
 		made.Spec.HostPath.Path = pathOf(int(v.in)) + "/" + otherPattern + nameOf(cell)
 	}
@@ -128,11 +129,9 @@ func volumeOf(of *corev1.PersistentVolume) object {
 		in:     uint8(slices.Index(scopes[:], plan.ScopeOf(of))), size: moreOf(of.Spec.Capacity), marks: marksOf(of),
 	}
 	if int(v.in) == nodePool && of.Labels[plan.PoolLabel] == poolNames[sharedPool] {
-		v.in, v.of = sharedPool, 1
-		if of.Labels[plan.NodeLabel] != plan.NodeLabelValue(nodeName(0)) {
-			v.of = 2
-		}
+		v.in, v.of = sharedPool, aloneOf(of)
 	}
+	v.astray = of.Labels[plan.NodeLabel] == anotherNode || int(v.in) == sharedPool && of.Labels[plan.ScopeLabel]+of.Labels[plan.NodeLabel] == ""
 	if of.Spec.HostPath != nil {
 		v.pattern = strings.HasPrefix(path.Base(of.Spec.HostPath.Path), otherPattern)
 	}

@@ -29,6 +29,7 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"a pod writes to %s":                                     (*stage).podWrites,
 	"people delete volume object %s":                         (*stage).objectDeleted,
 	"people change the policy of %s":                         (*stage).policyChanged,
+	"people edit the label of %s":                            (*stage).labelEdited,
 	"people take the finalizers off %s":                      patched(`{"metadata":{"finalizers":null}}`),
 	"people take the claim out of %s":                        patched(`{"spec":{"claimRef":null}}`),
 	"etcd is saved":                                          (*stage).etcdSaved,

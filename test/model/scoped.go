@@ -115,6 +115,8 @@ func (m *image) records() (all []record.Record) {
 // watches reports whether the watches of a node's daemon bring a volume object.
 func (s *state) watches(node int, v object) bool {
 	switch {
+	case v.astray:
+		return false
 	case int(v.in) != sharedPool:
 		return true
 	case v.of == 0:

@@ -18,10 +18,10 @@ var settlements = []invariant{
 
 func claimSettles(s *state, on onFile, cell int) string {
 	c, exists := s.api.claimOf(cell)
-	if !exists || s.consent[on.node][cell] || on.people { // of which the claim is told
+	v := s.api.volumes[cell]
+	if !exists || s.consent[on.node][cell] || on.people || v.astray && on.whole() { // of people's directory the claim is told
 		return ""
 	}
-	v := s.api.volumes[cell]
 	switch {
 	case c.clone && !s.cloneable(), c.restore && !s.restorable():
 	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
@@ -33,7 +33,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 }
 
 func keptInPlace(s *state, on onFile, cell int) string {
-	if v := s.api.volumes[cell]; v.exists && v.retain && s.wrote[on.node][cell] && !s.consent[on.node][cell] && on.place != inPool {
+	if v := s.api.volumes[cell]; v.exists && v.retain && !v.astray && s.wrote[on.node][cell] && !s.consent[on.node][cell] && on.place != inPool {
 		return "its policy is Retain, and its directory is " + on.place.Describe()
 	}
 	return ""
@@ -42,7 +42,7 @@ func keptInPlace(s *state, on onFile, cell int) string {
 func objectGoes(s *state, on onFile, cell int) string {
 	v := s.api.volumes[cell].watched()
 	_, claimed := s.api.ownClaim(cell)
-	if s.keepsData(on, cell) || s.waitsForItsNode(v, on) {
+	if s.keepsData(on, cell) || v.astray || s.waitsForItsNode(v, on) {
 		return ""
 	}
 	told := on.people || v.peer && !on.recorded // that the directory is not the daemon's

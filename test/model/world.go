@@ -56,6 +56,7 @@ type object struct {
 	in        uint8 // its pool
 	pattern   bool  // its path has the other pattern
 	phase     phase
+	astray    bool  // people edited the label by which its daemons watch it
 	of        uint8 // in the second pool: 1 and the node whose alone it is, 0: it is shared
 	size      more
 	version   uint8
@@ -182,6 +183,7 @@ const (
 	peers                        // volumes that the other provisioner removes
 	clonings                     // of the first pool's disk
 	swaps                        // of the first pool's filesystem for another one
+	labels                       // changes of a volume object's label
 	scopings                     // changes of the second pool's scope, and what people say of that
 	lates                        // requests that are served after they were given up
 	budgets

@@ -41,19 +41,21 @@ func worldOf(t *testing.T, name string) world {
 }
 
 // The small worlds are explored whole, and of the others a part. The command goes further.
-func TestKilled(t *testing.T)   { explored(t, "killed", 0) }
-func TestForced(t *testing.T)   { explored(t, "forced", 0) }
-func TestLosses(t *testing.T)   { explored(t, "losses", 0) }
-func TestRestored(t *testing.T) { explored(t, "restored", 0) }
-func TestWatches(t *testing.T)  { explored(t, "watches", 0) }
-func TestArchived(t *testing.T) { explored(t, "archived", 0) }
-func TestRenamed(t *testing.T)  { explored(t, "renamed", 0) }
-func TestPattern(t *testing.T)  { explored(t, "pattern", 50_000) }
-func TestCluster(t *testing.T)  { explored(t, "cluster", 50_000) }
-func TestPeople(t *testing.T)   { explored(t, "people", 0) }
-func TestStranger(t *testing.T) { explored(t, "stranger", 60_000) }
-func TestAgain(t *testing.T)    { explored(t, "again", 100_000) }
-func TestTwo(t *testing.T)      { explored(t, "two", 100_000) }
+func TestKilled(t *testing.T)       { explored(t, "killed", 0) }
+func TestForced(t *testing.T)       { explored(t, "forced", 0) }
+func TestLabels(t *testing.T)       { explored(t, "labels", 40_000) }
+func TestLabelsLosses(t *testing.T) { explored(t, "labels-losses", 40_000) }
+func TestLosses(t *testing.T)       { explored(t, "losses", 0) }
+func TestRestored(t *testing.T)     { explored(t, "restored", 0) }
+func TestWatches(t *testing.T)      { explored(t, "watches", 0) }
+func TestArchived(t *testing.T)     { explored(t, "archived", 0) }
+func TestRenamed(t *testing.T)      { explored(t, "renamed", 0) }
+func TestPattern(t *testing.T)      { explored(t, "pattern", 50_000) }
+func TestCluster(t *testing.T)      { explored(t, "cluster", 50_000) }
+func TestPeople(t *testing.T)       { explored(t, "people", 0) }
+func TestStranger(t *testing.T)     { explored(t, "stranger", 60_000) }
+func TestAgain(t *testing.T)        { explored(t, "again", 100_000) }
+func TestTwo(t *testing.T)          { explored(t, "two", 100_000) }
 
 // The largest worlds of all.
 func TestAll(t *testing.T)       { explored(t, "all", 10_000) }

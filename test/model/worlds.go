@@ -66,6 +66,8 @@ var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adop
 var oneNode = []world{
 	{name: "killed", names: 1, claims: 1, left: [budgets]uint8{kills: 2, deletions: 1, policies: 1}},
 	{name: "forced", names: 1, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1, policies: 1, forced: 1, unbinding: 1}},
+	{name: "labels", names: 1, claims: 1, left: [budgets]uint8{labels: 2, kills: 1, policies: 1, deletions: 1}},
+	{name: "labels-losses", names: 1, claims: 1, left: [budgets]uint8{labels: 2, losses: 1, restores: 1}},
 	{name: "losses", names: 1, claims: 1, left: [budgets]uint8{kills: 1, losses: 2, policies: 1, deletions: 1, unmounts: 1}},
 	{name: "restored", names: 1, claims: 1, left: [budgets]uint8{kills: 1, restores: 1, policies: 1}},
 	{name: "watches", names: 1, claims: 1, left: [budgets]uint8{restores: 1, breaks: 1, losses: 1}},

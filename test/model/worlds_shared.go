@@ -13,6 +13,7 @@ var twoNodes = []world{
 	{name: "shared-restored", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, restores: 1}},
 	{name: "shared-gone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, departures: 1}},
 	{name: "shared-archived", names: 1, claims: 1, shared: 1, archive: true, left: [budgets]uint8{elections: 2, switches: 1}},
+	{name: "shared-labels", names: 1, claims: 1, shared: 1, left: [budgets]uint8{labels: 2, elections: 2}},
 	{name: "shared-beside", names: 2, claims: 1, shared: 1, left: [budgets]uint8{elections: 2}},
 	{name: "shared-unmounted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 3, unmounts: 1, losses: 1}},
 }

@@ -14,3 +14,4 @@ func TestSharedGone(t *testing.T)      { explored(t, "shared-gone", 30_000) }
 func TestSharedArchived(t *testing.T)  { explored(t, "shared-archived", 20_000) }
 func TestSharedUnmounted(t *testing.T) { explored(t, "shared-unmounted", 20_000) }
 func TestSharedBeside(t *testing.T)    { explored(t, "shared-beside", 20_000) }
+func TestSharedLabels(t *testing.T)    { explored(t, "shared-labels", 20_000) }
