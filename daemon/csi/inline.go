@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -46,6 +48,12 @@ func (s *Server) openInline(ctx context.Context, r *spec.NodePublishVolumeReques
 		return -1, fmt.Errorf("%w: %w", ErrInline, err)
 	}
 	of, _ := cfg.Pool(name)
+	if s.ending.has(r.VolumeId) { // the daemon may be about to take it out of the pool, and does one thing of it at a time
+		if err := s.makeInline(ctx, r, name); err != nil {
+			return -1, err
+		}
+		s.ending.forget(r.VolumeId)
+	}
 	o, err := s.Pools.openIn(ctx, cfg, of, r.VolumeId, record.Inline)
 	if errors.Is(err, ErrUnknown) {
 		if err = s.makeInline(ctx, r, name); err == nil {
@@ -80,6 +88,37 @@ func (s *Server) endInline(ctx context.Context, handle string) {
 		return
 	}
 	if err := s.Inline.Tell(ctx, inline.Request{Act: inline.End, Driver: s.Driver, Handle: handle}); err != nil {
+		if errors.Is(err, inline.ErrLate) {
+			s.ending.note(handle)
+		}
 		s.Log.Warn("the daemon was not told of the end of an inline volume, and removes it later: "+err.Error(), "volume", handle)
 	}
+}
+
+// handles are some that something happens to, the oldest first.
+type handles struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// mostHandles are kept: what is older happened long ago.
+const mostHandles = 1024
+
+func (h *handles) note(handle string) {
+	h.forget(handle)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all[max(0, len(h.all)-mostHandles+1):], handle)
+}
+
+func (h *handles) has(handle string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.all, handle)
+}
+
+func (h *handles) forget(handle string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = slices.DeleteFunc(h.all, func(one string) bool { return one == handle })
 }

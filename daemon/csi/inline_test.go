@@ -27,13 +27,15 @@ type inlined struct {
 	mu    sync.Mutex
 	asked []inline.Request
 	says  error // in place of making one
+	came  chan inline.Act
+	ends  func() // what it does about an end, if it is not nil
 	end   func()
 }
 
 var inlineHandle = "csi-" + strings.Repeat("7f", 32)
 
 func newInlined(t *testing.T) *inlined {
-	i := &inlined{host: newHost(t)}
+	i := &inlined{host: newHost(t), came: make(chan inline.Act, 64)}
 	i.cfg.Pools[0].Source, i.cfg.Pools[0].InlineVolumes = config.SourceCSI, 1<<30
 	i.must(os.MkdirAll(filepath.Dir(i.inlineTarget("u-1")), 0o750))
 	i.must(os.MkdirAll(filepath.Dir(i.inlineTarget("u-2")), 0o750))
@@ -54,9 +56,13 @@ func newInlined(t *testing.T) *inlined {
 
 // do is the daemon.
 func (i *inlined) do(ctx context.Context, r inline.Request) error {
+	i.came <- r.Act
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.asked = append(i.asked, r)
+	if r.Act == inline.End && i.ends != nil {
+		i.ends()
+	}
 	if r.Act == inline.End || i.says != nil {
 		return i.says
 	}
@@ -189,4 +195,44 @@ func TestInlineWithoutSocket(t *testing.T) {
 	store, id := i.store("fast")
 	i.must(store.Trash(t.Context(), id, inlineHandle))
 	i.want(i.publishInline(), codes.InvalidArgument, "restart the socket unit")
+}
+
+// A daemon that takes long to remove a volume does not remove it under its pod that was started again.
+func TestInlineEndThatComesLate(t *testing.T) {
+	i := newInlined(t)
+	goOn, done := make(chan struct{}), make(chan struct{})
+	store, id := i.store("fast")
+	i.ends = func() {
+		<-goOn
+		i.must(store.Trash(context.Background(), id, inlineHandle))
+		close(done)
+	}
+	i.must(i.publishInline(), i.unpublishInline())
+	if first, second := <-i.came, <-i.came; first != inline.Make || second != inline.End {
+		t.Fatalf("asked %s, %s", first, second)
+	}
+	again := make(chan error, 1)
+	go func() { again <- i.publishInline() }()
+	var published bool
+	select {
+	case <-i.came: // it waits for the daemon
+	case err := <-again:
+		published = true
+		i.must(err)
+	}
+	close(goOn)
+	<-done
+	if !published {
+		i.must(<-again)
+	}
+	i.must(os.WriteFile(filepath.Join(i.inlineTarget("u-1"), "file"), nil, 0o600))
+	if _, err := os.Stat(i.at("fast/" + inlineHandle + "/file")); err != nil {
+		t.Errorf("the pod writes into what was removed: %v", err)
+	}
+	i.acts()
+	i.ends = nil
+	i.must(i.unpublishInline(), i.publishInline(), i.unpublishInline()) // what is there needs no daemon again
+	if acts := i.acts(); acts != "end end" {
+		t.Errorf("asked %q", acts)
+	}
 }

@@ -29,6 +29,7 @@ type Server struct {
 	Log     *slog.Logger
 	// Inline has the daemon make inline volumes; nil where no pool has them.
 	Inline *inline.Service
+	ending handles // inline volumes of whose end the daemon was told, and has not said that it is done
 
 	sockets []net.Listener
 	turns   turns

@@ -25,6 +25,8 @@ type Service struct {
 var (
 	// ErrAway: no daemon works on requests now.
 	ErrAway = errors.New("hostpath-provisioner.service does not respond")
+	// ErrLate: a daemon has the request, and may do it at any time.
+	ErrLate = fmt.Errorf("%w in time", ErrAway)
 	// ErrRefused: the daemon did not do it, and says why.
 	ErrRefused = errors.New("inline volume")
 )
@@ -129,7 +131,7 @@ func (s *Service) exchange(ctx context.Context, end *os.File, r Request) (done b
 		got, err = receive[reply](end)
 	}
 	if !stop() { // it was closed: a late reply must not be taken for that to another request
-		return true, fmt.Errorf("inline volume: %w in time", ErrAway)
+		return true, fmt.Errorf("inline volume: %w", ErrLate)
 	}
 	if err != nil {
 		end.Close()
