@@ -405,7 +405,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 		seen, err := st.seen(last)
 		st.Must(err)
 		real.api, real.disks = seen.api, seen.disks
-		if wrong := st.worker.violated(&real); wrong != "" {
+		if wrong := st.worker.violated(&real); wrong != "" && st.still(last, seen) {
 			return wrong, nil
 		}
 		differs := st.differs(seen, last)
