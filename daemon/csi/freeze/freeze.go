@@ -27,8 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is where systemd mounts cgroups. On a host with version 1, also with version 2 beside it, that is no cgroup filesystem
-// (systemd.io/CGROUP_DELEGATION, "hybrid").
+// Hierarchy is where systemd mounts cgroups. What is there on a host with version 1 has no cgroup.freeze.
 const Hierarchy = "/sys/fs/cgroup"
 
 // Cgroups are the cgroups of a host.
@@ -41,8 +40,6 @@ type Cgroups struct {
 var (
 	// ErrTime: not all processes stopped before the context ended. One that waits for its storage does not.
 	ErrTime = errors.New("did not stop in time")
-	// ErrVersion: the host does not have all its processes in cgroups of version 2, so that no others are left running.
-	ErrVersion = errors.New("pods cannot be stopped: it is no hierarchy of cgroups version 2")
 	// ErrUnknown: a pod has no cgroup with a process in it.
 	ErrUnknown = errors.New("has no process that could be stopped")
 )
@@ -205,9 +202,6 @@ func (c Cgroups) find(pods []string) (found []string, err error) {
 	if len(pods) == 0 {
 		return nil, nil
 	}
-	if err := c.unified(); err != nil {
-		return nil, err
-	}
 	all, err := c.ofPods(".", 0)
 	if err != nil {
 		return nil, err
@@ -231,18 +225,6 @@ func (c Cgroups) find(pods []string) (found []string, err error) {
 		}
 	}
 	return found, nil
-}
-
-// unified returns an error unless the root is of cgroups version 2.
-func (c Cgroups) unified() error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(c.Root, &fs); err != nil {
-		return fmt.Errorf("%s: %w", c.Root, err)
-	}
-	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
-		return fmt.Errorf("%s: %w", c.Root, ErrVersion)
-	}
-	return nil
 }
 
 // ofPods are the cgroups of all pods. What pods and users make in their own is not looked at.

@@ -126,27 +126,6 @@ func TestFreezeUnknown(t *testing.T) {
 	}
 }
 
-// On a host with cgroups of version 1 some of a pod's processes may be in one of version 2 beside them. Those alone are not stopped.
-func TestFreezeVersion(t *testing.T) {
-	root := t.TempDir()
-	pod := filepath.Join(root, "unified", "kubepods", "poda")
-	for _, err := range []error{
-		os.MkdirAll(pod, 0o755),
-		os.WriteFile(filepath.Join(pod, "cgroup.events"), []byte("populated 1\nfrozen 1\n"), 0o644),
-		os.WriteFile(filepath.Join(pod, "cgroup.freeze"), []byte("0\n"), 0o644),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := (Cgroups{Root: root, List: filepath.Join(root, "paused.json")}).Freeze(soon(t), []string{"a"}); !errors.Is(err, ErrVersion) {
-		t.Errorf("got %v", err)
-	}
-	if text, err := os.ReadFile(filepath.Join(pod, "cgroup.freeze")); err != nil || string(text) != "0\n" {
-		t.Errorf("cgroup.freeze: %q, %v", text, err)
-	}
-}
-
 // When the time is over, what was frozen goes on.
 func TestFreezeTime(t *testing.T) {
 	w := newWorld(t)
