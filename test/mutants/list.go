@@ -195,24 +195,40 @@ func (m mutant) mutate(root string) (string, error) {
 
 // missing returns which part of a proof does not exist: "" if there is a test of that name.
 func (p proof) missing(root string) string {
+	_, why := p.find(root)
+	return why
+}
+
+// find returns the build constraint of the files that have a proof's tests, "" for none, and which part of the proof does not exist.
+func (p proof) find(root string) (tag, why string) {
 	files, _ := filepath.Glob(filepath.Join(root, p.Package, "*_test.go"))
 	if len(files) == 0 {
-		return "package " + p.Package + " has no tests"
+		return "", "package " + p.Package + " has no tests"
 	}
 	top, _, _ := strings.Cut(p.Run, "/")
-	wanted := regexp.MustCompile(top)
+	wanted, found := regexp.MustCompile(top), false
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return err.Error()
+			return "", err.Error()
 		}
-		for _, found := range testName.FindAllStringSubmatch(string(text), -1) {
-			if wanted.MatchString(found[1]) {
-				return ""
+		for _, test := range testName.FindAllSubmatch(text, -1) {
+			if !wanted.Match(test[1]) {
+				continue
+			}
+			found = true
+			if constraint := buildTag.FindSubmatch(text); constraint != nil {
+				tag = string(constraint[1])
 			}
 		}
 	}
-	return "package " + p.Package + " has no test " + top
+	if !found {
+		return "", "package " + p.Package + " has no test " + top
+	}
+	return tag, ""
 }
 
-var testName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+var (
+	testName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	buildTag = regexp.MustCompile(`^//go:build (\w+)\n`)
+)

@@ -50,7 +50,8 @@ type outcome struct {
 func (p prover) prove(ctx context.Context, what proof) (o outcome) {
 	began := time.Now()
 	defer func() { o.took = time.Since(began) }()
-	if why := what.missing(p.dir); why != "" {
+	tag, why := what.find(p.dir)
+	if why != "" {
 		return outcome{verdict: absent, output: why}
 	}
 	if strings.HasPrefix(what.Package, "test/") && !p.made { // it runs the daemon itself
@@ -60,12 +61,12 @@ func (p prover) prove(ctx context.Context, what proof) (o outcome) {
 		p.made = true
 	}
 	binary := filepath.Join(p.dir, ".build", "proof.test")
-	if p.compiled != what.Package {
+	if of := what.Package + " " + tag; p.compiled != of {
 		p.compiled = ""
-		if out, err := p.command(ctx, p.dir, "go", "test", "-trimpath", stripped, "-c", "-o", binary, "./"+what.Package); err != nil {
+		if out, err := p.command(ctx, p.dir, "go", "test", "-trimpath", stripped, "-tags", tag, "-c", "-o", binary, "./"+what.Package); err != nil {
 			return outcome{verdict: broken, output: out}
 		}
-		p.compiled = what.Package
+		p.compiled = of
 	}
 	out, err := p.command(ctx, filepath.Join(p.dir, what.Package), binary,
 		"-test.run", what.Run, "-test.failfast", "-test.timeout", p.timeout.String())
