@@ -140,43 +140,54 @@ func (c call) hostID() string {
 }
 
 // call makes a call of daemon/volume.
-func (w *workshop) call(d *disks, p *volume.Pool, c call) (r result) {
-	ctx, pv := context.Background(), ""
+func (w *workshop) call(d *disks, p *volume.Pool, c call) result {
+	pv := ""
 	if c.cell != noCell {
 		pv = nameOf(c.cell)
 	}
-	switch c.name {
-	case "Create":
-		_, r.err = p.Create(ctx, w.id, d.specs.value(c.spec)) // the path is this directory's
-	case "Purge":
-		r.value, r.err = p.Purge(ctx, w.id, pv)
-	case "Lookup":
-		r.value, r.err = p.Lookup(ctx, w.id, pv)
-	case "LookupArchived":
-		r.value, r.err = p.LookupArchived(ctx, w.id, pv, uidOf(c.cell))
-	case "Exists":
-		r.value, r.err = p.Exists(ctx, w.id, map[uint32]string{0: "", 1: otherPattern}[c.spec]+pv)
-	case "List":
-		r.value, r.err = p.List(ctx, w.id)
-	case "Sweep":
-		r.value, r.err = p.Sweep(ctx, w.id)
-	case "Resize":
-		r.err = p.Resize(ctx, w.id, pv, more(c.spec).bytes())
-	case "Raise":
-		r.value, r.err = p.Raise(ctx, w.id, pv, more(c.spec).bytes())
-	case "Usable":
-		r.err = p.Usable(ctx, w.id, pv)
-	case "Adopt":
-		r.err = p.Adopt(ctx, w.id, d.specs.value(c.spec).Record)
-	case "PutBack":
-		r.err = p.PutBack(ctx, w.id, pv, uidOf(c.cell))
-	default:
-		r.err = changes[c.name](p, ctx, w.id, pv)
+	if change := changes[c.name]; change != nil {
+		return result{err: change(p, context.Background(), w.id, pv)}
 	}
-	return r
+	value, err := calls[c.name](made{d, p, w.id, pv, c})
+	return result{value, err}
 }
 
-// changes are the calls that return an error alone.
+// made is a call that is made on a real directory.
+type made struct {
+	disks *disks
+	pool  *volume.Pool
+	id    mounts.Identity
+	pv    string
+	call
+}
+
+func (m made) spec() volume.Spec { return m.disks.specs.value(m.call.spec) }
+func (m made) bytes() int64      { return more(m.call.spec).bytes() }
+
+// calls are those that are given more than a volume's name, or return more than an error.
+var calls = map[string]func(m made) (value any, err error){
+	"Create": func(m made) (any, error) { // the path that it returns is this directory's
+		_, err := m.pool.Create(context.Background(), m.id, m.spec())
+		return nil, err
+	},
+	"Purge":  func(m made) (any, error) { return m.pool.Purge(context.Background(), m.id, m.pv) },
+	"Lookup": func(m made) (any, error) { return m.pool.Lookup(context.Background(), m.id, m.pv) },
+	"LookupArchived": func(m made) (any, error) {
+		return m.pool.LookupArchived(context.Background(), m.id, m.pv, uidOf(m.cell))
+	},
+	"Exists": func(m made) (any, error) {
+		return m.pool.Exists(context.Background(), m.id, map[uint32]string{0: "", 1: otherPattern}[m.call.spec]+m.pv)
+	},
+	"List":    func(m made) (any, error) { return m.pool.List(context.Background(), m.id) },
+	"Sweep":   func(m made) (any, error) { return m.pool.Sweep(context.Background(), m.id) },
+	"Resize":  func(m made) (any, error) { return nil, m.pool.Resize(context.Background(), m.id, m.pv, m.bytes()) },
+	"Raise":   func(m made) (any, error) { return m.pool.Raise(context.Background(), m.id, m.pv, m.bytes()) },
+	"Usable":  func(m made) (any, error) { return nil, m.pool.Usable(context.Background(), m.id, m.pv) },
+	"Adopt":   func(m made) (any, error) { return nil, m.pool.Adopt(context.Background(), m.id, m.spec().Record) },
+	"PutBack": func(m made) (any, error) { return nil, m.pool.PutBack(context.Background(), m.id, m.pv, uidOf(m.cell)) },
+}
+
+// changes are the calls of a volume's name that return an error alone.
 var changes = map[string]func(*volume.Pool, context.Context, mounts.Identity, string) error{
 	"Undo": (*volume.Pool).Undo, "Trash": (*volume.Pool).Trash, "Discard": (*volume.Pool).Discard,
 	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain, "Published": (*volume.Pool).Published,

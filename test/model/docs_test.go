@@ -16,41 +16,102 @@ import (
 
 var update = flag.Bool("update", false, "write docs/states.md anew")
 
-// drawn are the worlds that the page is drawn from. They are explored whole.
-var drawn = []string{"killed", "forced", "restored", "archived"}
+// drawings are what docs/states.md has, each from worlds that are explored whole.
+var drawings = []*drawing{
+	{of: "volume", worlds: []string{"killed", "forced", "restored", "archived"}, look: volumeLook(lives - 1)},
+	{of: "clone", worlds: []string{"cloned"}, look: volumeLook(2*lives - 1)},
+	{of: "snapshot", small: []world{
+		{names: 1, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, kills: 1}},
+		{names: 1, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1}},
+	}, look: snapshotLook},
+	{of: "adopted volume", small: []world{
+		{names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 1, undoings: 1}},
+	}, look: adoptedLook},
+}
 
-// drawing is what a volume went through.
+// drawing is what one thing went through.
 type drawing struct {
+	of     string
+	worlds []string // of those that are explored
+	small  []world  // that are explored for the drawing alone
+	look   func(w *worker, s *state) (object, place string)
 	ways   map[string]bool // from place to place, with the call
-	places map[string]map[record.Place]bool
+	places map[string]map[string]bool
+}
+
+// everyPlace are those that a directory can be in.
+var everyPlace = []record.Place{nowhere, inStaging, inPool, inTrash, emptying, inArchive}
+
+// foreign is the place of a directory of the pool that has no record.
+const foreign = "foreign"
+
+func volumeLook(cell int) func(w *worker, s *state) (object, place string) {
+	return func(w *worker, s *state) (object, place string) {
+		object = "none"
+		if v := s.api.volumes[cell]; v.exists {
+			object = string(phases[v.phase])
+		}
+		return object, string(w.on(s, cell).place)
+	}
+}
+
+func snapshotLook(w *worker, s *state) (object, place string) {
+	switch c := s.api.snapshot; {
+	case !c.exists:
+		object = "none"
+	case c.deleting || c.going:
+		object = "being deleted"
+	case c.ready:
+		object = "ready"
+	default:
+		object = "not ready"
+	}
+	return object, string(w.image(s, nodePool).snapshot.place)
+}
+
+func adoptedLook(w *worker, s *state) (object, place string) {
+	switch v := s.api.volumes[lives-1]; {
+	case !v.exists:
+		object = "none"
+	case v.adopting:
+		object = "being adopted"
+	case v.adopted:
+		object = "adopted"
+	default:
+		object = "the other provisioner's"
+	}
+	on := w.on(s, lives-1)
+	if on.place == inPool && !on.recorded {
+		return object, foreign
+	}
+	return object, string(on.place)
 }
 
 func (d *drawing) note(w *worker, before *state, m move, after *state) {
-	was, is := w.on(before, lives-1), w.on(after, lives-1)
-	object := "none"
-	if v := after.api.volumes[lives-1]; v.exists {
-		object = string(phases[v.phase])
-	}
+	_, was := d.look(w, before)
+	object, is := d.look(w, after)
 	if d.places[object] == nil {
-		d.places[object] = map[record.Place]bool{}
+		d.places[object] = map[string]bool{}
 	}
-	d.places[object][is.place] = true
-	if was.place != is.place && m.op.kind == onDisk {
-		d.ways[fmt.Sprintf("%-8s  -- %-8s -->  %s", was.place, m.op.disk.name, is.place)] = true
+	d.places[object][is] = true
+	if was != is && m.op.kind == onDisk {
+		d.ways[fmt.Sprintf("%-8s  -- %-8s -->  %s", was, m.op.disk.name, is)] = true
 	}
 }
 
-// text is the page's generated part.
+// text is a generated part of the page.
 func (d *drawing) text() string {
 	var b strings.Builder
 	b.WriteString("```text\n")
 	b.WriteString(strings.Join(slices.Sorted(maps.Keys(d.ways)), "\n"))
 	b.WriteString("\n```\n\n")
-	all := []record.Place{nowhere, inStaging, inPool, inTrash, emptying, inArchive}
-	b.WriteString("| object |")
-	for _, place := range all {
-		b.WriteString(" " + string(place) + " |")
+	var all []string
+	for _, place := range append(everyPlace[:len(everyPlace):len(everyPlace)], foreign) {
+		if slices.ContainsFunc(slices.Collect(maps.Values(d.places)), func(seen map[string]bool) bool { return seen[string(place)] }) {
+			all = append(all, string(place))
+		}
 	}
+	b.WriteString("| object | " + strings.Join(all, " | ") + " |")
 	b.WriteString("\n|" + strings.Repeat("---|", 1+len(all)) + "\n")
 	for _, object := range slices.Sorted(maps.Keys(d.places)) {
 		b.WriteString("| " + object + " |")
@@ -62,36 +123,52 @@ func (d *drawing) text() string {
 	return b.String()
 }
 
-// TestStates compares docs/states.md with what the model went through.
-func TestStates(t *testing.T) {
-	d := &drawing{ways: map[string]bool{}, places: map[string]map[record.Place]bool{}}
-	for _, name := range drawn {
+// explored draws what is in the worlds.
+func (d *drawing) explored(t *testing.T) {
+	t.Helper()
+	d.ways, d.places = map[string]bool{}, map[string]map[string]bool{}
+	all := d.small
+	for _, name := range d.worlds {
+		all = append(all, worldOf(t, name))
+	}
+	for _, of := range all {
 		x, err := newExplorer(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		x.workers[0].product.close()
 		x.workers, x.each = x.workers[len(x.workers)-1:], d.note
-		x.explore(t.Context(), worldOf(t, name).first())
+		sum := x.explore(t.Context(), x.workers[0].opening(of))
+		t.Logf("%s: %d states", d.of, sum.states)
 		x.close()
 	}
+}
+
+// TestStates compares docs/states.md with what the model went through.
+func TestStates(t *testing.T) {
 	file := filepath.Join(rig.Root(), "docs", "states.md")
-	page, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(page), "<!-- drawn by test/model -->\n")
-	_, after, ended := strings.Cut(rest, "<!-- end -->\n")
-	if !found || !ended {
-		t.Fatal("docs/states.md has no place for the drawing")
+	page := string(text)
+	for _, d := range drawings {
+		d.explored(t)
+		begins := "<!-- " + d.of + ", drawn by test/model -->\n"
+		before, rest, found := strings.Cut(page, begins)
+		was, after, ended := strings.Cut(rest, "<!-- end -->\n")
+		if !found || !ended {
+			t.Fatalf("docs/states.md has no place for the drawing of a %s", d.of)
+		}
+		if was != d.text() && !*update {
+			t.Errorf("docs/states.md is not what the model went through (go test ./test/model -run TestStates -update):\n%s", d.text())
+		}
+		page = before + begins + d.text() + "<!-- end -->\n" + after
 	}
-	want := before + "<!-- drawn by test/model -->\n" + d.text() + "<!-- end -->\n" + after
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if want != string(page) {
-		t.Errorf("docs/states.md is not what the model went through (go test ./test/model -run TestStates -update):\n%s", d.text())
 	}
 }
 

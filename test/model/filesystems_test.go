@@ -68,7 +68,7 @@ func TestFilesystems(t *testing.T) {
 		kind string
 		mib  int
 	}{{"ext4", 64}, {"xfs", 320}, {"btrfs", 256}} {
-		mount := hosttest.PoolMount(t, hosttest.Mkfs(t, c.kind, c.mib))
+		mount, compared := hosttest.PoolMount(t, hosttest.Mkfs(t, c.kind, c.mib)), map[string]bool{}
 		for name, states := range calledIn {
 			t.Run(c.kind+" "+name, func(t *testing.T) {
 				d, all := madeIn(t, name, states)
@@ -78,17 +78,26 @@ func TestFilesystems(t *testing.T) {
 				}
 				t.Logf("%d calls on %s", len(all), filepath.Dir(w.path))
 				for _, call := range all {
+					compared[call.call.name] = true
 					if wrong := w.compare(d, call); wrong != "" {
 						t.Error(wrong)
 					}
 				}
 			})
 		}
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(calls)), slices.Collect(maps.Keys(changes))) {
+			if !compared[name] {
+				t.Errorf("%s: no call %s was compared", c.kind, name)
+			}
+		}
 	}
 }
 
 // calledIn are the worlds whose calls are made, and how many states of them are seen for that.
-var calledIn = map[string]int{"archived": 3_000, "cloned": 2_000, "grown": 2_000, "every-halfway": 3_000, "shared-between": 5_000}
+var calledIn = map[string]int{
+	"archived": 3_000, "cloned": 2_000, "grown": 2_000, "every-halfway": 3_000, "shared-between": 5_000,
+	"adopted": 3_000, "adopted-archived": 3_000, "snapshot": 2_000, "snapshot-ends": 2_000,
+}
 
 // compare makes a call on a real directory, and returns how it differs from the model's.
 func (w *workshop) compare(d *disks, of asked) string {

@@ -50,7 +50,7 @@ func newMachine(st *stage, number int) *machine {
 	on.front = &front{doors: on.doors, named: on.named, node: on.name}
 	on.front.breaks(false)
 	address, authority := st.Proxied(func(server http.Handler) http.Handler { on.front.server = server; return on.front })
-	st.kubeconfig(filepath.Join(dir, "kubeconfig"), address, authority)
+	proxiedKubeconfig(st.Environment, filepath.Join(dir, "kubeconfig"), address, authority)
 	on.prepared(dir)
 	return on
 }

@@ -220,14 +220,10 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 
 // TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
 // the model's, sequences of those that are about sizes, and of those with leases and tombstones, and compares what the objects
-// become and what the product is told.
+// become and what the product is told; and what the product's watches bring that missed something.
 func TestServer(t *testing.T) {
 	harness.Timeout = time.Minute
-	plane, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { plane.Stop() })
+	plane := fixture.OwnPlane(t)
 	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"})
 	if err != nil {
 		t.Fatal(err)
@@ -259,6 +255,7 @@ func TestServer(t *testing.T) {
 	}
 	close(todo)
 	all.Wait()
+	compareWatches(ctx, t, plane, client, done)
 	done.complete(t)
 }
 

@@ -90,15 +90,17 @@ func (st *stage) storage() {
 	}
 }
 
-func (st *stage) kubeconfig(file, address string, authority []byte) {
+// proxiedKubeconfig writes one with the daemons' account for what stands between them and the API server.
+func proxiedKubeconfig(e *fixture.Environment, file, address string, authority []byte) {
+	e.Helper()
 	const account = ownNamespace
-	st.Must(st.plane.ServiceAccountKubeconfig(st.Ctx, account, account, "", file))
+	e.Must(e.ServiceAccountKubeconfig(e.Ctx, account, account, "", file))
 	config, err := clientcmd.LoadFromFile(file)
-	st.Must(err)
+	e.Must(err)
 	for _, c := range config.Clusters {
 		c.Server, c.CertificateAuthorityData = address, authority
 	}
-	st.Must(clientcmd.WriteToFile(*config, file))
+	e.Must(clientcmd.WriteToFile(*config, file))
 }
 
 // modelled puts the model's names of volumes in a text in place of the real ones.
