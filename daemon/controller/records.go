@@ -85,7 +85,10 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	c.lookForLost(w, records)
 	c.raiseRecordedSizes(w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
-		_, published := c.Listers.Volumes.Get(rec.PV)
+		pv, published := c.Listers.Volumes.Get(rec.PV)
+		if published && plan.MayBeLeft(rec) && plan.Leaving(pv) {
+			return false // nothing tells this process when it is gone, if another one let it go
+		}
 		return published && !c.begun.Has(letGoKey(rec.PV)) // the watch may not have brought yet that it went
 	})
 	if len(records) == 0 && c.cluster.ConfirmedLately() {

@@ -29,8 +29,8 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	if err != nil {
 		return 0, err
 	}
-	if pv == nil {
-		return 0, c.finishRemoval(ctx, w, name)
+	if pv == nil || plan.Leaving(pv) && !plan.OnEveryNode(pv) {
+		return c.finishRemoval(ctx, w, name)
 	}
 	h, _ := w.disk.Open(ctx)
 	facts, err := c.volumeFacts(ctx, w, h, pv)
@@ -50,7 +50,7 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	}
 	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
 	case errors.Is(err, errRemovedByOthers):
-		return 0, c.finishRemoval(ctx, w, name)
+		return c.finishRemoval(ctx, w, name)
 	case errors.Is(err, volume.ErrNotEmpty):
 		verdict = plan.NotEmpty(pv)
 		c.reportVolume(w, pv, verdict)
@@ -66,27 +66,33 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	return 0, nil
 }
 
-// finishRemoval finishes a removal whose last response was lost: the object went, and no worker was told to empty
-// the trash. What is whole in the trash, and was not let go by this process, is looked at like every record
-// without an object. What is elsewhere is left to the comparison of all records.
-func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) error {
+// finishRemoval finishes a removal whose last response was lost, or whose pool went away before the trash was told: the
+// object went, or is about to, and no worker was told to empty the trash. What is whole in the trash, and was not let go
+// by this process, is looked at like every record without an object. What is elsewhere is left to the comparison of all
+// records.
+func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
 	h, ok := w.disk.Open(ctx)
-	if !ok {
-		return nil // the pool's records are gone through when it opens again
+	switch {
+	case !ok && c.begun.Has(letGoKey(name)):
+		// The comparison of records when the pool opens does not do: it keeps what has an object, which others may hold for a
+		// moment, and another daemon may work in the pool by then, which cannot know who let the object go.
+		return recheckAgain, nil
+	case !ok:
+		return 0, nil // the pool's records are gone through when it opens again
 	}
 	rec, err := h.Lookup(name)
 	switch {
 	case errors.Is(err, record.ErrDamaged):
-		return nil
+		return 0, nil
 	case err != nil:
-		return err
+		return 0, err
 	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
-		return c.discard(ctx, w, name)
+		return 0, c.discard(ctx, w, name)
 	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
 		// The daemon that works in the pool may be about to discard it. This one looks at all records when it leads.
 	case rec != nil && rec.Place == record.InTrash:
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
-		return err
+		return 0, err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
 		if _, watched := c.Listers.Volumes.Get(name); watched {
 			w.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
@@ -94,7 +100,7 @@ func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name stri
 			w.purges.Add(item{name: name})
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func (c *Controller) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
@@ -353,11 +359,13 @@ func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, 
 	return nil
 }
 
-// purge empties one volume's place in the trash, in the background: its object is gone by then.
+// purge empties one volume's place in the trash, in the background: its object is gone by then, or is about to go. While
+// the pool is closed that waits. The comparison of records when it opens does not do: it passes over what has an object by
+// the watch, which may be late.
 func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.Duration, error) {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
-		return 0, nil // the pool's records are gone through when it opens again
+		return lag, nil
 	}
 	if now, watched := c.Listers.Volumes.Get(pv); watched && plan.InUse(now) {
 		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays

@@ -57,6 +57,8 @@ func ForRecord(f RecordFacts) Verdict {
 		return f.ofSnapshot()
 	case f.givenUp():
 		return Verdict{Action: PutBack, Reason: ReasonPutBack}
+	case f.discarded():
+		return Verdict{Action: Finish}
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
@@ -86,6 +88,19 @@ func (f RecordFacts) givenUp() bool {
 	v := f.Volume
 	return v != nil && v.Labels[PoolLabel] == "" && f.Record.Scope != ScopeEveryNode && f.Record.Whole() && f.made() && !Going(v) && v.Spec.ClaimRef != nil &&
 		string(v.Spec.ClaimRef.UID) == f.Record.ClaimUID && path.Base(PathOf(v)) == f.Record.Directory
+}
+
+// discarded: the daemon noted that the files may go, and the object is about to. That of scope every-node was let go by
+// whichever node, and goes on by its tombstone.
+func (f RecordFacts) discarded() bool {
+	v := f.Volume
+	return v != nil && MayBeLeft(f.Record) && !f.Record.Retained && f.made() && f.Object == "" && Leaving(v) &&
+		v.Spec.ClaimRef != nil && string(v.Spec.ClaimRef.UID) == f.Record.ClaimUID
+}
+
+// MayBeLeft reports whether a record is of a volume whose files or record may go as soon as its object is let go.
+func MayBeLeft(r record.Record) bool {
+	return r.Scope != ScopeEveryNode && (r.Place == record.Emptying || r.Place == record.InArchive && !r.Archived)
 }
 
 // published: there is an object that may be this volume's. Its label alone proves nothing: a daemon that runs

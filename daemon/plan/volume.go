@@ -70,6 +70,12 @@ func Going(v *corev1.PersistentVolume) bool {
 		(v.DeletionTimestamp != nil || !forAnother(v))
 }
 
+// Leaving reports, from the object alone, whether it was let go with its data and is there still: others, pv-protection for
+// one, hold it for a moment. What of the volume was discarded need not wait for them.
+func Leaving(v *corev1.PersistentVolume) bool {
+	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, Finalizer) && Going(v)
+}
+
 // Older reports whether an object that is new to the daemon was not made by it just now: that would wait for its
 // claim, by UID.
 func Older(v *corev1.PersistentVolume) bool {

@@ -174,6 +174,13 @@ func TestForRecord(t *testing.T) {
 	moved, recreated := ready().Claim, ready().Claim
 	moved.Annotations[SelectedNode] = them
 	recreated.UID = "u-2"
+	leaving, leavingRetained, leavingFinalizer := goes.DeepCopy(), retained.DeepCopy(), goes.DeepCopy()
+	for _, one := range []*corev1.PersistentVolume{leaving, leavingRetained, leavingFinalizer} {
+		one.DeletionTimestamp, one.Finalizers = &metav1.Time{}, []string{"kubernetes.io/pv-protection"}
+	}
+	leavingFinalizer.Finalizers = append(leavingFinalizer.Finalizers, Finalizer)
+	leavingOther := leaving.DeepCopy()
+	leavingOther.Spec.ClaimRef.UID = "u-2"
 	cases := []struct {
 		name  string
 		f     RecordFacts
@@ -198,6 +205,17 @@ func TestForRecord(t *testing.T) {
 		{"half emptied, and the claim is bound to the lost object", RecordFacts{Claim: bound}, record.Emptying, Keep},
 		{"half emptied, its object is back", RecordFacts{Volume: here}, record.Emptying, Keep},
 		{"half emptied", RecordFacts{}, record.Emptying, Finish},
+		{"half emptied, and its object was let go", RecordFacts{Volume: leaving}, record.Emptying, Finish},
+		{"the same, and half archived", RecordFacts{Volume: leaving}, record.InArchive, Finish},
+		{"the same, and whole in the trash", RecordFacts{Volume: leaving}, record.InTrash, Keep},
+		{"the same, and in its place", RecordFacts{Volume: leaving}, record.InPool, Keep},
+		{"half emptied, and its object was let go, and is retained", RecordFacts{Volume: leavingRetained}, record.Emptying, Keep},
+		{"half emptied, and its object has the finalizer", RecordFacts{Volume: leavingFinalizer}, record.Emptying, Keep},
+		{"half emptied, and the object that was let go is another claim's", RecordFacts{Volume: leavingOther}, record.Emptying, Keep},
+		{"half emptied, and its object was let go, and the claim has another one", RecordFacts{Volume: leaving, Object: "pv-by-hand"}, record.Emptying, Keep},
+		{"half emptied, its object was let go, and another node made it", RecordFacts{Record: record.Record{Node: them}, Volume: leaving}, record.Emptying, Keep},
+		{"the same, retained by an operator", RecordFacts{Record: record.Record{Retained: true}, Volume: leaving}, record.Emptying, Keep},
+		{"the same, of scope every-node", RecordFacts{Record: record.Record{Scope: ScopeEveryNode}, Scope: ScopeEveryNode, Volume: leaving}, record.Emptying, Keep},
 		{"retained by an operator", RecordFacts{Record: record.Record{Retained: true}}, record.InPool, Keep},
 		{"never published, no claim wants it", RecordFacts{}, record.InPool, Undo},
 		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.InPool, Keep},
