@@ -136,6 +136,7 @@ func TestPoolGoesAwayWhileTheObjectLeaves(t *testing.T) {
 				if c.late {
 					server.watched = server.pv.DeepCopy()
 					server.watched.Finalizers, server.watched.DeletionTimestamp = append(server.pv.Finalizers, plan.Finalizer), nil
+					server.watched.Status.Phase = corev1.VolumePending // one that is further on is looked at when the pool opens
 				}
 				if c.letGo {
 					ctl.begun.Begin(letGoKey("pvc-a"))

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,7 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // The last response of a removal is lost, and the API responds to nothing about the volume before the daemon is told to
@@ -50,4 +54,42 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 	}
 	w.Must(h.Start())
 	h.wantTree()
+}
+
+// The pool goes away between the daemon's request to delete an object and the response, and is back before the object is
+// gone, which another controller holds with a finalizer of its own. The files need not wait for that, as they do not where
+// the pool stays.
+func TestUnmountedBeforeTheResponse(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	door := w.behindDoor(h)
+	h.run()
+	pv := h.made("data", w.Class("c", immediate))
+	w.patchVolume(pv.Name, types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers/-","value":"e2e.example/held"}]`)
+	deleted, closed, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
+			return false
+		}
+		response := httptest.NewRecorder()
+		door.proxy.ServeHTTP(response, r)
+		once.Do(func() { close(deleted) })
+		<-closed
+		maps.Copy(rw.Header(), response.Header())
+		rw.WriteHeader(response.Code)
+		_, _ = rw.Write(response.Body.Bytes()) // a daemon that has gone away needs no response
+		return true
+	})
+	w.DeleteClaim("data")
+	fixture.Receive(w.Environment, deleted, "the daemon deletes the object")
+	hosttest.UnmountLazy(t, h.mount)
+	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed"))
+	close(closed)
+	h.image.Mount(t, h.mount)
+	h.wantTree()
+	if now := w.Volume(pv.Name); now.DeletionTimestamp == nil {
+		t.Errorf("the object is not being deleted: %v", now)
+	}
+	w.patchVolume(pv.Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 }
