@@ -2,7 +2,9 @@ package csi
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -269,9 +271,18 @@ func TestHangingPool(t *testing.T) {
 	h.serve()
 	h.want(h.publish(), codes.OK, "")
 	fs.Silence()
-	for range mostStuck + 2 {
-		_, err := h.node.NodeGetVolumeStats(t.Context(), &spec.NodeGetVolumeStatsRequest{VolumeId: "pvc-1", VolumePath: h.target("u-1")})
-		h.want(err, codes.DeadlineExceeded, "does not respond")
+	answers := make(chan error)
+	for range 4 * mostStuck { // kubelet asks for each volume by itself
+		go func() {
+			_, err := h.node.NodeGetVolumeStats(t.Context(), &spec.NodeGetVolumeStatsRequest{VolumeId: "pvc-1", VolumePath: h.target("u-1")})
+			answers <- err
+		}()
+	}
+	for range 4 * mostStuck {
+		h.want(<-answers, codes.DeadlineExceeded, "does not respond")
+	}
+	if n := h.inStatfs(); n != mostStuck {
+		t.Errorf("%d calls wait in the kernel, want %d", n, mostStuck)
 	}
 	h.want(h.publish(), codes.FailedPrecondition, "is closed")
 	h.create("slow", "pvc-2")
@@ -284,6 +295,20 @@ func TestHangingPool(t *testing.T) {
 		t.Errorf("%q", all)
 	}
 	fs.Resume()
+}
+
+// inStatfs is how many threads of this process, which the service is in, are in fstatfs(2).
+func (h *host) inStatfs() (n int) {
+	h.Helper()
+	all, err := filepath.Glob("/proc/self/task/*/syscall")
+	h.must(err)
+	for _, one := range all {
+		text, err := os.ReadFile(one)
+		if err == nil && strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_FSTATFS, " ")) { // else the thread has ended
+			n++
+		}
+	}
+	return n
 }
 
 // A changed configuration counts at once, and so does what the host remembers of a pool.

@@ -57,7 +57,7 @@ type pool struct {
 // NewPools returns the pools of the configuration that load returns. It is called for each volume, so that a changed
 // configuration counts at once; while it has errors, the last valid one counts. within is how long storage has to respond.
 func NewPools(load func() (config.Config, error), stateDir string, within time.Duration) *Pools {
-	return &Pools{load: load, stateDir: stateDir, wait: stalledCalls{within: within}, pools: map[string]*pool{}}
+	return &Pools{load: load, stateDir: stateDir, wait: newStalledCalls(within), pools: map[string]*pool{}}
 }
 
 // Config returns the configuration that counts now.

@@ -11,20 +11,25 @@ import (
 // ErrHangs: storage does not respond. Nothing more is asked of it for as long as mostStuck calls wait.
 var ErrHangs = errors.New("does not respond")
 
-// mostStuck calls of one filesystem may be left in the kernel, each with a thread: kubelet asks for the statistics of each
-// volume every minute, and a filesystem may hang for days.
+// mostStuck calls of one filesystem may be in the kernel, each with a thread: kubelet asks for the statistics of each
+// volume every minute, for many at once, and a filesystem may hang for days.
 const mostStuck = 4
 
-// stalledCalls counts the calls that were left behind, by what they wait for.
+// stalledCalls lets mostStuck calls at a time work, and counts those that were left behind, by what they wait for.
 type stalledCalls struct {
 	within time.Duration // that a call is waited for
+	turns  turns
 
 	mu    sync.Mutex
 	stuck map[string]int
 }
 
-// await calls work, and does not wait for it longer than p.within, or than ctx lasts. of is whose storage it waits for. What
-// work returns too late is given to late, which may be nil.
+func newStalledCalls(within time.Duration) stalledCalls {
+	return stalledCalls{within: within, turns: turns{most: mostStuck}}
+}
+
+// await calls work when it has a turn, and does not wait for both longer than p.within, or than ctx lasts. of is whose storage it
+// waits for. What work returns too late is given to late, which may be nil; its turn lasts until then.
 func await[T any](ctx context.Context, p *stalledCalls, of string, work func(context.Context) (T, error), late func(T)) (T, error) {
 	var none T
 	if !p.may(of) {
@@ -36,9 +41,14 @@ func await[T any](ctx context.Context, p *stalledCalls, of string, work func(con
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.within)
 	defer cancel()
+	end, err := p.turns.take(ctx, of)
+	if err != nil {
+		return none, fmt.Errorf("%s %w within %s: earlier calls wait", of, ErrHangs, p.within)
+	}
 	done := make(chan result)
 	left := make(chan struct{})
 	go func() {
+		defer end()
 		value, err := work(ctx)
 		select {
 		case done <- result{value, err}:

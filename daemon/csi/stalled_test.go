@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 // given back and there is room again. Other storage is none of theirs.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := stalledCalls{within: time.Second}
+		p := newStalledCalls(time.Second)
 		release, late := make(chan struct{}), make(chan int, mostStuck)
 		hang := func(context.Context) (int, error) { <-release; return 7, nil }
 		for range mostStuck {
@@ -40,6 +41,45 @@ func TestPatience(t *testing.T) {
 		}
 		if n, err := await(t.Context(), &p, "a", hang, nil); n != 7 || err != nil {
 			t.Errorf("afterwards: %d, %v", n, err)
+		}
+	})
+}
+
+// Calls that come at once are no more than mostStuck in the kernel: the others wait for a turn, and get none while the storage hangs.
+func TestPatienceOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newStalledCalls(time.Second)
+		var in, most atomic.Int32
+		release := make(chan struct{})
+		work := func(context.Context) (int, error) {
+			now := in.Add(1)
+			for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+			}
+			<-release
+			in.Add(-1)
+			return 7, nil
+		}
+		begin, answers := time.Now(), make(chan error)
+		for range 5 * mostStuck {
+			go func() { _, err := await(t.Context(), &p, "a", work, nil); answers <- err }()
+		}
+		for range 5 * mostStuck {
+			if err := <-answers; !errors.Is(err, ErrHangs) || time.Since(begin) != time.Second {
+				t.Errorf("%v after %s", err, time.Since(begin))
+			}
+		}
+		if most.Load() != mostStuck {
+			t.Errorf("%d calls at once, want %d", most.Load(), mostStuck)
+		}
+		for range 5 * mostStuck {
+			go func() { _, err := await(t.Context(), &p, "b", work, nil); answers <- err }()
+		}
+		synctest.Wait()
+		close(release)
+		for range 5 * mostStuck {
+			if err := <-answers; err != nil {
+				t.Errorf("of storage that responds: %v", err)
+			}
 		}
 	})
 }

@@ -5,9 +5,11 @@ import (
 	"sync"
 )
 
-// turns lets one call at a time work on a volume: a second target of it is compared with the mounts that are there. The zero
-// value is ready.
+// turns lets one call at a time work on a volume, where a second target of it is compared with the mounts that are there, or a few on
+// a filesystem. The zero value is ready, for one at a time.
 type turns struct {
+	most int // at a time
+
 	mu  sync.Mutex
 	all map[string]*turn
 }
@@ -17,32 +19,32 @@ type turn struct {
 	users int
 }
 
-// take waits until no other call works on the volume. done ends the turn.
-func (t *turns) take(ctx context.Context, volume string) (done func(), err error) {
+// take waits until fewer calls than may work on it at a time do. done ends the turn.
+func (t *turns) take(ctx context.Context, of string) (done func(), err error) {
 	t.mu.Lock()
 	if t.all == nil {
 		t.all = map[string]*turn{}
 	}
-	one := t.all[volume]
+	one := t.all[of]
 	if one == nil {
-		one = &turn{held: make(chan struct{}, 1)}
-		t.all[volume] = one
+		one = &turn{held: make(chan struct{}, max(1, t.most))}
+		t.all[of] = one
 	}
 	one.users++
 	t.mu.Unlock()
 	select {
 	case one.held <- struct{}{}:
-		return func() { <-one.held; t.leave(volume, one) }, nil
+		return func() { <-one.held; t.leave(of, one) }, nil
 	case <-ctx.Done():
-		t.leave(volume, one)
+		t.leave(of, one)
 		return nil, ctx.Err()
 	}
 }
 
-func (t *turns) leave(volume string, one *turn) {
+func (t *turns) leave(of string, one *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if one.users--; one.users == 0 {
-		delete(t.all, volume)
+		delete(t.all, of)
 	}
 }
