@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -30,6 +31,7 @@ type service struct {
 	mu      sync.Mutex
 	cluster *cluster
 	daemon  *controller.Controller
+	gate    *gate.Gate
 	pool    plan.Pool
 	store   *volume.Pool
 	id      mounts.Identity
@@ -45,10 +47,11 @@ var controllerCapabilities = []spec.ControllerServiceCapability_RPC_Type{
 	spec.ControllerServiceCapability_RPC_CLONE_VOLUME,
 	spec.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 	spec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	spec.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+	spec.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 }
 
-// ControllerGetCapabilities is part of spec.ControllerServer. Not here is what the daemon does not do: it attaches nothing, refuses
-// a VolumeAttributesClass, and takes no snapshots of groups.
+// ControllerGetCapabilities is part of spec.ControllerServer. Not here is what the daemon does not do (skipped).
 func (*service) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
 	r := &spec.ControllerGetCapabilitiesResponse{}
 	for _, c := range controllerCapabilities {

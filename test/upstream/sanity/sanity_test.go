@@ -12,14 +12,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -52,16 +50,6 @@ func (driver) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilities
 	}}, nil
 }
 
-// skipped is what csi-sanity says of the cases that it does not run: they are of capabilities that the driver, or the daemon, does
-// not have (docs/decisions.md).
-var skipped = []string{
-	"ControllerPublishVolume not supported", "Controller Publish, UnpublishVolume not supported", "ControllerUnpublishVolume not supported",
-	"NodeStageVolume not supported", "NodeUnstageVolume not supported", "NodeExpandVolume not supported",
-	"Modify volume not supported", "Modify Volume not supported", "ControllerModifyVolume not supported",
-	"GroupControllerService not supported", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported",
-	"ControllerGetVolumeHealth not supported", "ControllerListVolumeHealth not supported",
-}
-
 // TestSanity runs all cases that the capabilities select, twice where a call can be repeated. Nothing is in the pool afterwards.
 func TestSanity(t *testing.T) {
 	dir := hosttest.Dir(t)
@@ -70,6 +58,7 @@ func TestSanity(t *testing.T) {
 	cfg.Node, cfg.Pools = node, []config.Pool{pool}
 	s := newService(t, cfg, filepath.Join(dir, "state"))
 	s.checkRefusals(t)
+	s.checkHealth(t)
 	root := filepath.Join(dir, "kubelet")
 	serve(t, filepath.Join(dir, "csi.sock"), s, driver{&csi.Server{
 		Driver: cfg.Provisioner, Version: "sanity", Root: target.Root(root), Log: slog.New(slog.DiscardHandler),
@@ -113,7 +102,7 @@ func newPool(t *testing.T, at string) config.Pool {
 func newService(t *testing.T, cfg config.Config, state string) *service {
 	t.Helper()
 	p := cfg.Pools[0]
-	s := &service{store: volume.New(volume.Options{Name: p.Name, Path: p.Path}), cluster: newCluster(plan.Self{Provisioner: cfg.Provisioner, Node: cfg.Node})}
+	s := &service{gate: gate.New(p.Name), store: volume.New(volume.Options{Name: p.Name, Path: p.Path}), cluster: newCluster(plan.Self{Provisioner: cfg.Provisioner, Node: cfg.Node})}
 	s.pool = plan.Pool{
 		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, OnDelete: p.OnDelete, Directory: p.Directory.Expand,
 		Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots,
@@ -130,7 +119,7 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 	}
 	probe := prober.New(prober.Options{Pool: p, Node: cfg.Node, StateDir: state, Locks: unlocked{}, Store: s.store, Deadline: csi.Within})
 	s.daemon = controller.New(controller.Options{
-		Self: s.cluster.self, Identity: node, Gate: gate.New(p.Name), Log: slog.New(slog.DiscardHandler),
+		Self: s.cluster.self, Identity: node, Gate: s.gate, Log: slog.New(slog.DiscardHandler),
 		Pools:   []controller.PoolParts{{Pool: s.pool, Storage: s.store, Probe: probe, Opened: probe.Opened, Overcommit: p.Overcommit}},
 		Listers: s.cluster.listers(), API: s.cluster, Events: s.cluster, Metrics: uncounted{},
 		Contents: contents(s.cluster), Snapshots: s.cluster, Tick: time.Hour, Deadline: csi.Within, Workers: 1,
@@ -183,21 +172,6 @@ func kindOf(path string) (sanity.PathKind, error) {
 		return sanity.PathIsDir, nil
 	}
 	return sanity.PathIsOther, nil
-}
-
-// checkSelected reports cases that were left out for another reason than that the driver does not have the capability.
-func checkSelected(t *testing.T, r ginkgo.Report) {
-	count := map[types.SpecState]int{}
-	for _, one := range r.SpecReports {
-		if one.LeafNodeType != types.NodeTypeIt {
-			continue
-		}
-		count[one.State]++
-		if why := one.Failure.Message; one.State == types.SpecStateSkipped && !slices.Contains(skipped, why) {
-			t.Errorf("%s was not run: %s", one.FullText(), why)
-		}
-	}
-	t.Logf("csi-sanity: %v", count)
 }
 
 // checkEmpty reports what the cases left in the pool, and what the pool has promised.

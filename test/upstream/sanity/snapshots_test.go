@@ -107,7 +107,7 @@ func (s *service) ListVolumes(ctx context.Context, r *spec.ListVolumesRequest) (
 	if err != nil {
 		return nil, err
 	}
-	part, next, err := page(all, r.StartingToken, r.MaxEntries)
+	part, next, err := page(all, nameOf, r.StartingToken, r.MaxEntries)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *service) ListSnapshots(ctx context.Context, r *spec.ListSnapshotsReques
 	all = slices.DeleteFunc(all, func(rec record.Record) bool {
 		return r.SnapshotId != "" && rec.PV != r.SnapshotId || r.SourceVolumeId != "" && rec.Origin.Name != r.SourceVolumeId
 	})
-	part, next, err := page(all, r.StartingToken, r.MaxEntries)
+	part, next, err := page(all, nameOf, r.StartingToken, r.MaxEntries)
 	if err != nil {
 		return nil, err
 	}
@@ -174,20 +174,22 @@ func snapshotOf(rec record.Record) *spec.Snapshot {
 // after begins a token, before the name of the last record of the page before. That may be gone by now.
 const after = "after "
 
-// page is the part of the records, which are sorted by name, that follows a token, and the token of what follows that.
-func page(all []record.Record, token string, most int32) (part []record.Record, next string, err error) {
+func nameOf(rec record.Record) string { return rec.PV }
+
+// page is the part of what is sorted by name that follows a token, and the token of what follows that.
+func page[T any](all []T, name func(T) string, token string, most int32) (part []T, next string, err error) {
 	last, ok := strings.CutPrefix(token, after)
 	if token != "" && !ok {
 		return nil, "", status.Errorf(codes.Aborted, "starting_token %q", token)
 	}
-	from, found := slices.BinarySearchFunc(all, last, func(rec record.Record, name string) int { return cmp.Compare(rec.PV, name) })
+	from, found := slices.BinarySearchFunc(all, last, func(one T, last string) int { return cmp.Compare(name(one), last) })
 	if found {
 		from++
 	}
 	part = all[from:]
 	if most > 0 && len(part) > int(most) {
 		part = part[:most]
-		next = after + part[most-1].PV
+		next = after + name(part[most-1])
 	}
 	return part, next, nil
 }
