@@ -197,7 +197,11 @@ func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made
 	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
 	c.copies.going.Go(func() {
 		defer cancel()
-		c.copies.end(o, c.copy(running, w, made))
+		err := c.copy(running, w, made)
+		c.copies.end(o, err)
+		if err != nil && !errors.Is(err, context.Canceled) { // its object may be refused by now, and not come to copyFailed
+			w.purges.Add(item{name: made.PV})
+		}
 		again()
 	})
 	return false, nil

@@ -188,6 +188,28 @@ func TestRemainsOfCanceledCopy(t *testing.T) {
 	}
 }
 
+// What is left of a copy that failed goes also if its claim is refused by then, and so is not looked at as one that has a copy: its
+// source is gone.
+func TestRemainsOfFailedCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w, f, _, disk := copyingOne()
+		defer endAll(c)
+		h, _ := w.disk.Open(t.Context())
+		if _, err := c.provision(t.Context(), h, f); err != nil {
+			t.Fatal(err)
+		}
+		<-disk.began
+		disk.goOn <- volume.ErrSource
+		synctest.Wait()
+		if n := w.purges.Len(); n != 1 {
+			t.Fatalf("%d volumes are to be purged", n)
+		}
+		if i, _ := w.purges.Get(); i.name != "pvc-u" {
+			t.Errorf("%+v is purged", i)
+		}
+	})
+}
+
 // Clones that wait for one source read it once in a while together, and a source that has a volume is read each time.
 func TestSourceOfManyClones(t *testing.T) {
 	now, bound := &api{claim: &corev1.PersistentVolumeClaim{}}, &corev1.PersistentVolumeClaim{}
