@@ -71,7 +71,8 @@ func snapshotUnknown(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByNode, Reason: ReasonSource, Message: "it is not this node's"}, f.From == nil || f.From.Taken == nil
 }
 
-// snapshotElsewhere: a snapshot without a record here is another node's, or no driver's that is ours.
+// snapshotElsewhere: a snapshot without a record here is another node's, or no driver's that is ours. One that was this node's, and is
+// said to be ready, was removed by another content of the same handle, or by people: no other node has it.
 func snapshotElsewhere(f RequestFacts) (Refusal, bool) {
 	s := f.taken()
 	switch {
@@ -83,6 +84,8 @@ func snapshotElsewhere(f RequestFacts) (Refusal, bool) {
 		return Refusal{}, false
 	case s.Asked && s.Content == nil:
 		return Refusal{Help: ByNode, Reason: ReasonSource, Message: "it is of another driver"}, true
+	case s.Asked && s.Content.Ready() && NodeOfContent(s.Content) == f.Node:
+		return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: "its data is gone from this node, which had it"}, true
 	}
 	message := "it is not this node's"
 	if s.Content != nil && NodeOfContent(s.Content) != "" {

@@ -43,6 +43,7 @@ func TestRestoreRules(t *testing.T) {
 	elsewhere := func(f *ClaimFacts) { f.From.Taken.Record = nil }
 	unread := func(f *ClaimFacts) { f.From.Taken.Unread = "pool slow: it is away" }
 	named := func(f *ClaimFacts) { f.From.Taken.Content.Annotations[NodeLabel] = "node-b" }
+	ours := func(f *ClaimFacts) { f.From.Taken.Content.Annotations[NodeLabel] = f.Node }
 	contentless := func(f *ClaimFacts) { f.From.Taken.Content = nil }
 	missing := func(f *ClaimFacts) { f.From.Taken.Snapshot = nil }
 	going := func(f *ClaimFacts) { f.From.Taken.Snapshot.DeletionTimestamp = &metav1.Time{} }
@@ -66,6 +67,9 @@ func TestRestoreRules(t *testing.T) {
 		{"not known", changes{unknown}, Release, ReasonSource, "not this node's"},
 		{"elsewhere", changes{elsewhere, going}, Release, ReasonSource, "not this node's"},
 		{"elsewhere, and where", changes{elsewhere, named}, Release, ReasonSource, "on node node-b"},
+		{"gone from here", changes{elsewhere, ours, pool}, Wait, ReasonSource, "its data is gone from this node"},
+		{"gone from here, or in a pool that is away", changes{elsewhere, ours, unread}, Release, ReasonPoolClosed, "pool slow"},
+		{"still being made here", changes{elsewhere, ours, unsaid}, Release, ReasonSource, "on node"},
 		{"perhaps in a pool that is away", changes{elsewhere, unread}, Release, ReasonPoolClosed, "pool slow"},
 		{"of another driver", changes{elsewhere, contentless}, Release, ReasonSource, "another driver"},
 		{"missing", changes{elsewhere, missing}, Wait, ReasonSource, "no snapshot of this name"},
