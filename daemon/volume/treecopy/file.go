@@ -28,7 +28,7 @@ func (c *copier) file(fd int, name string, st unix.Stat_t) error {
 			return err
 		}
 		if c.o.Seen != nil { // a copy of an earlier pass is one of the file as it was then
-			key += fmt.Sprintf("-%d-%d", st.Ctim.Sec, st.Ctim.Nsec)
+			key += c.o.Seen.version(st.Ctim)
 		}
 		linked, err := c.links.link(key, c.at, name)
 		if linked {

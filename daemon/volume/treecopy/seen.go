@@ -1,6 +1,7 @@
 package treecopy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,6 +20,7 @@ import (
 // What has no place there is copied again in each pass.
 type Seen struct {
 	pass   pass              // the last one
+	margin time.Duration     // 0 is that of the package; tests have less to wait for
 	copies map[uint64]uint64 // inodes of the source, and of their copies
 	both   map[uint64]bool   // copies that have files of more than one directory
 	lost   int
@@ -58,7 +60,17 @@ func passAt(now time.Time) pass { return pass{now.Round(0), now} }
 
 // since is the oldest change time of what changed after the last pass began.
 func (s *Seen) since() unix.Timespec {
-	return unix.NsecToTimespec(s.pass.began.Add(-margin).UnixNano())
+	return unix.NsecToTimespec(s.pass.began.Add(-cmp.Or(s.margin, margin)).UnixNano())
+}
+
+// version tells apart what a file was in two passes. A change time that is not older than a pass may be that of a write after
+// its copy, too, until the clock of change times goes on.
+func (s *Seen) version(changed unix.Timespec) string {
+	version := fmt.Sprintf("-%d-%d", changed.Sec, changed.Nsec)
+	if !older(changed, s.since()) {
+		version += fmt.Sprintf("-%d", s.pass.began.UnixNano())
+	}
+	return version
 }
 
 // stepped is ErrClock if the clock was set back since the pass began: the monotonic clock went on.
