@@ -27,12 +27,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is where systemd mounts cgroups. What is there on a host with version 1 has no cgroup.freeze.
+// Hierarchy is where systemd mounts cgroups, each hierarchy in a directory of its own on a host that has version 1, alone or beside
+// version 2.
 const Hierarchy = "/sys/fs/cgroup"
 
 // Cgroups are the cgroups of a host.
 type Cgroups struct {
-	Root string // where the hierarchy of version 2 is mounted
+	Root string // where the hierarchy of version 2 is mounted, or where all are
 	List string // file in which is what this process froze, in a directory that goes with a reboot
 }
 
@@ -56,7 +57,7 @@ func (c Cgroups) Freeze(ctx context.Context, pods []string) (*Frozen, error) {
 	if _, err := c.Recover(); err != nil {
 		return nil, err
 	}
-	dirs, err := c.find(pods)
+	dirs, others, err := c.find(pods)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +81,9 @@ func (c Cgroups) Freeze(ctx context.Context, pods []string) (*Frozen, error) {
 		if err == nil {
 			err = c.await(ctx, dir)
 		}
+	}
+	if err == nil {
+		err = c.outside(ctx, dirs, others)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Thaw())
@@ -197,14 +201,14 @@ func (c Cgroups) await(ctx context.Context, dir string) error {
 // container is one of the deeper ones.
 const deepest = 10
 
-// find returns the cgroups of pods, relative to the root.
-func (c Cgroups) find(pods []string) (found []string, err error) {
+// find returns the cgroups of pods that can be frozen, and the others that are theirs, relative to the root.
+func (c Cgroups) find(pods []string) (found, others []string, err error) {
 	if len(pods) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	all, err := c.ofPods(".", 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, pod := range pods {
 		has := false
@@ -213,18 +217,20 @@ func (c Cgroups) find(pods []string) (found []string, err error) {
 				continue
 			}
 			populated, err := c.value(dir, "cgroup.events", "populated")
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			if populated == "1" {
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // version 1
+				others = append(others, dir)
+			case err != nil:
+				return nil, nil, err
+			case populated == "1":
 				found, has = append(found, dir), true
 			}
 		}
 		if !has {
-			return nil, fmt.Errorf("pod %s %w", pod, ErrUnknown)
+			return nil, nil, fmt.Errorf("pod %s %w", pod, ErrUnknown)
 		}
 	}
-	return found, nil
+	return found, others, nil
 }
 
 // ofPods are the cgroups of all pods. What pods and users make in their own is not looked at.

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("frozen", err)
 		select {}
 	}
-	os.Exit(m.Run())
+	os.Exit(hosttest.Main(m))
 }
 
 // world is a hierarchy with a process in it that counts.

@@ -1,0 +1,159 @@
+package freeze
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+)
+
+// newBoth is a world on a host with cgroups of both versions: one of version 1 with a name, as systemd has, beside that of version 2.
+func newBoth(t *testing.T) *world {
+	w := newWorld(t)
+	both := hosttest.Dir(t)
+	for _, dir := range []string{"unified", "named"} {
+		w.must(os.Mkdir(filepath.Join(both, dir), 0o755))
+	}
+	hosttest.Mount(t, "--bind", w.Root, both+"/unified")
+	hosttest.Mount(t, "-t", "cgroup", "-o", "none,name="+w.name, "none", both+"/named")
+	t.Cleanup(func() { hosttest.Unmount(t, both+"/unified"); hosttest.Unmount(t, both+"/named") })
+	w.Root = both
+	return w
+}
+
+// named makes a cgroup of version 1, which goes with the processes in it.
+func (w *world) named(dir string) string {
+	w.Helper()
+	at := filepath.Join(w.Root, "named", dir)
+	w.must(os.MkdirAll(at, 0o755))
+	w.Cleanup(func() {
+		err := unix.Rmdir(at)
+		for end := time.Now().Add(time.Minute); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = unix.Rmdir(at) {
+			time.Sleep(time.Millisecond) // a process that was killed leaves a moment later
+		}
+		for err == nil && filepath.Dir(at) != filepath.Join(w.Root, "named") {
+			at = filepath.Dir(at)
+			if err = unix.Rmdir(at); errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) { // has another one
+				return
+			}
+		}
+		if err != nil {
+			w.Error(err)
+		}
+	})
+	return at
+}
+
+func (w *world) join(cgroup string, pid int) {
+	w.Helper()
+	w.must(os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+}
+
+// start starts a script in a cgroup of version 1 alone.
+func (w *world) start(cgroup, script string) *process.Child {
+	w.Helper()
+	child, err := process.Start(exec.Command("sh", "-c", "echo $$ > "+cgroup+"/cgroup.procs; "+script))
+	w.must(err)
+	w.Cleanup(func() { _ = child.Kill() })
+	for end := time.Now().Add(time.Minute); !w.has(cgroup) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return child
+}
+
+func (w *world) has(cgroup string) bool {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join(cgroup, "cgroup.procs"))
+	w.must(err)
+	return len(text) > 0
+}
+
+// outside is a pause that is refused, for a process in this cgroup.
+func (w *world) outside(cgroup string, pods ...string) {
+	w.Helper()
+	if f, err := w.Freeze(soon(w.T), pods); !errors.Is(err, ErrOutside) || f != nil || !strings.HasPrefix(err.Error(), cgroup+": the pod has a process that cannot be stopped") {
+		w.Errorf("%v, %v", f, err)
+	}
+	w.want("")
+}
+
+// A pod is not taken for one that stands still while a process of it is in a cgroup of version 1 alone, in whichever it is, and also one that is
+// another process each moment. Then none is stopped. Processes in both stand still.
+func TestFreezeOutside(t *testing.T) {
+	w := newBoth(t)
+	w.pod("11-22", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod11_22.slice")
+	w.pod("b", "kubepods/podb")
+	container := w.named("kubepods.slice/kubepods-pod11_22.slice/c")
+	other := w.named("kubepods/podother")
+	child := w.start(container, "exec sleep infinity")
+	w.start(other, "exec sleep infinity")
+
+	w.outside("named/kubepods.slice/kubepods-pod11_22.slice", "11-22")
+	w.outside("named/kubepods.slice/kubepods-pod11_22.slice", "b", "11-22")
+	w.join(filepath.Join(w.pods["11-22"], "c"), child.PID())
+	f, err := w.Freeze(soon(t), []string{"11-22", "b"})
+	w.must(err)
+	w.want("11-22 b")
+	w.must(f.Thaw())
+
+	end := filepath.Join(t.TempDir(), "end")
+	t.Cleanup(func() { w.must(os.WriteFile(end, nil, 0o600)) })
+	w.start(w.named("kubepods/podb/c"), "f() { [ -e "+end+" ] || f & }; f")
+	for range 5 {
+		w.outside("named/kubepods/podb", "11-22", "b")
+	}
+}
+
+// A process that is on its way into its cgroups is waited for, for a moment.
+func TestFreezeOnItsWay(t *testing.T) {
+	w := newBoth(t)
+	w.pod("a", "kubepods/poda")
+	container := w.named("kubepods/poda/c")
+	for try := range 20 { // the processors may be busy for longer than the moment
+		child := w.start(container, "exec sleep infinity")
+		arrived := make(chan struct{})
+		go func() {
+			defer close(arrived)
+			for end := time.Now().Add(time.Minute); len(w.frozen()) == 0 && time.Now().Before(end); {
+				time.Sleep(time.Millisecond / 4)
+			}
+			w.join(filepath.Join(w.pods["a"], "c"), child.PID())
+		}()
+		f, err := w.Freeze(soon(t), []string{"a"})
+		<-arrived
+		if err == nil {
+			w.must(f.Thaw())
+			return
+		}
+		if !errors.Is(err, ErrOutside) || try == 19 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Of processes all in cgroups below, and of those in cgroups of threads, none is missed, and a cgroup that is gone has none.
+func TestProcesses(t *testing.T) {
+	w := newWorld(t)
+	w.pod("a", "kubepods/poda")
+	w.pod("b", "kubepods/podb")
+	threads := filepath.Join(w.pods["a"], "c", "threads")
+	w.must(os.Mkdir(threads, 0o755))
+	t.Cleanup(func() { w.must(unix.Rmdir(threads)) })
+	w.must(os.WriteFile(threads+"/cgroup.type", []byte("threaded"), 0))
+	found := map[int]bool{}
+	for _, dir := range []string{"kubepods", "gone"} {
+		w.must(w.processes(dir, func(pid int) { found[pid] = true }))
+	}
+	if len(found) != 2 || found[0] {
+		t.Error(found)
+	}
+}
