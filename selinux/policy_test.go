@@ -1,6 +1,7 @@
 package selinux
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -179,6 +180,25 @@ func TestScriptEntersNoPool(t *testing.T) {
 	}
 }
 
+// Each directory in /run that the policy has a label for gets it when the policy is loaded: it may have been made before, and
+// systemd keeps it.
+func TestScriptLabelsRuntimeDirectories(t *testing.T) {
+	script := source(t, "selinux-module")
+	all := regexp.MustCompile(`(?m)^(/run/\S+)\(/\.\*\)\?`).FindAllStringSubmatch(source(t, "hostpath_provisioner.fc"), -1)
+	if len(all) < 3 {
+		t.Fatalf("the policy has %d such directories", len(all))
+	}
+	line := regexp.MustCompile(`(?m)^\tfor path in (.*); do\n.*restorecon -R`).FindStringSubmatch(script)
+	if line == nil {
+		t.Fatal("the script relabels no directory")
+	}
+	for _, one := range all {
+		if !slices.Contains(strings.Fields(line[1]), one[1]) {
+			t.Errorf("%s is not relabelled", one[1])
+		}
+	}
+}
+
 // The script is sound, and content on a host without a policy.
 func TestScript(t *testing.T) {
 	if out, err := exec.Command("sh", "-n", "selinux-module").CombinedOutput(); err != nil {
@@ -258,22 +278,24 @@ func TestScriptKeepsTheDriver(t *testing.T) {
 	}
 	root := t.TempDir()
 	socket := root + "/csi.sock"
-	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+	datagrams := root + "/inline.sock"
+	if err := errors.Join(os.WriteFile(socket, nil, 0o600), os.WriteFile(datagrams, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	body := strings.ReplaceAll(script[begin:end], "/run/systemd/system", root)
 	for _, c := range []struct {
-		name, before, would string
+		name, before, wrong string
 		restart             bool
 	}{
-		{"nothing changed", "same", "", false},
-		{"the program has another label", "other", "", true},
-		{"a socket has another label", "same", "Would relabel", true},
+		{"nothing changed", "same", "/nonesuch", false},
+		{"the program has another label", "other", "/nonesuch", true},
+		{"a socket has another label", "same", socket, true},
+		{"one for datagrams has another label", "same", datagrams, true},
 	} {
 		bin, calls := fakes(t, "try")
 		for name, text := range map[string]string{
-			"stat": "echo same", "restorecon": "printf '%s' '" + c.would + "'",
-			"systemctl": `[ "$1" != show ] && exec try "$@"; echo "` + socket + ` (Stream)"; echo "/nonesuch (Stream)"`,
+			"stat": "echo same", "restorecon": `[ "$3" != ` + c.wrong + ` ] || echo Would relabel`,
+			"systemctl": `[ "$1" != show ] && exec try "$@"; echo "` + socket + ` (Stream)"; echo "/nonesuch (Stream)"; echo "` + datagrams + ` (Datagram)"`,
 		} {
 			if err := os.WriteFile(bin+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 				t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -62,7 +64,13 @@ func poolsModule(cfg config.Config) string {
 			all = append(all, selinux.PoolLabels{Path: p.Path, Type: p.SELinuxType, Network: daemon.OnNetwork(p), Clones: p.MakesCopies()})
 		}
 	}
-	return selinux.PoolsModule(all, append(csiSockets(cfg), daemonSockets(cfg)...)...)
+	return selinux.PoolsModule(all, labelledSockets(cfg)...)
+}
+
+// labelledSockets are those of the CSI node service: also those for which no pool has a use yet. After a change of the configuration systemd
+// makes them, and the policy need not be written again.
+func labelledSockets(cfg config.Config) []string {
+	return append(csiSockets(cfg), pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner), inline.SocketPath(cfg.KubeletRoot, cfg.Provisioner))
 }
 
 // noVolumeError says that the command line names neither a pool nor a volume.

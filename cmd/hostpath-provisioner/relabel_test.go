@@ -72,3 +72,16 @@ func TestWrongLabel(t *testing.T) {
 		t.Error("a filesystem without labels has wrong ones")
 	}
 }
+
+// The sockets on which the node service hears the daemon are made when the configuration has changed. The policy knows their paths by
+// then: an administrator who gives a pool inline volumes, or pauses, writes it at no other time than before.
+func TestSocketsLabelledBefore(t *testing.T) {
+	h := newHost(t, "")
+	h.write("config.toml", "[pool.fast]\npath = \"/srv/fast\"\n")
+	got := h.call("relabel", "--module")
+	for _, name := range []string{`csi\.sock`, `pause\.sock`, `inline\.sock`} {
+		if !strings.Contains(got, `(filecon "/var/lib/kubelet/plugins/hostpath-provisioner/`+name+`" socket (`) {
+			t.Errorf("no %s in\n%s", name, got)
+		}
+	}
+}
