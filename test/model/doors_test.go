@@ -186,7 +186,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // follows lets through what the product's client asks at once when a request was refused: how the object is now, and the request
 // once more. A tombstone it removes and makes.
 func (f *front) follows(name string) {
-	if name == takesLease {
+	if name == takesLease || strings.Contains(name, " the content of ") {
 		return
 	}
 	words := strings.Fields(name)

@@ -132,6 +132,9 @@ func (on *machine) config(dir string, of setting) string {
 	if on.first.clones {
 		text += "clones = \"copy\"\n"
 	}
+	if on.first.snapshots {
+		text += "snapshots = \"copy\"\n"
+	}
 	if of.room > 0 {
 		text += fmt.Sprintf("reserve = \"%dMi\"\n", on.reserve(of.room))
 	}
@@ -223,7 +226,7 @@ func (on *machine) readsAgain(looks int) {
 		return
 	}
 	again := on.find(func(name string) bool {
-		return slices.ContainsFunc([]kind{getVolume, getClaim, eachVolume, readTomb, readLease}, func(k kind) bool { return strings.HasPrefix(name, op{kind: k}.verb()) })
+		return slices.ContainsFunc([]kind{getVolume, getClaim, eachVolume, readTomb, readLease, getContent, getSnapshot}, func(k kind) bool { return strings.HasPrefix(name, op{kind: k}.verb()) })
 	})
 	if again != nil {
 		on.doors.let(again, passage{})

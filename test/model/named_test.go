@@ -49,7 +49,7 @@ func (on *machine) namedClaim(r *http.Request) string {
 	case ofClaim && r.Method == http.MethodGet:
 		return op{kind: getClaim}.verb() + " " + claim
 	}
-	return ""
+	return on.namedSnapshot(r)
 }
 
 // takesLease is the name of a request by which a daemon takes the lease of a shared pool, or gives it up.

@@ -46,6 +46,12 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"%s starts with the alias":                               (*stage).aliasSet,
 	"people request more of %s":                              (*stage).moreRequested,
 	"people request less of %s":                              (*stage).lessRequested,
+	"a snapshot is taken of %s":                              (*stage).snapshotTaken,
+	"the snapshot is deleted":                                (*stage).snapshotDeleted,
+	"people delete the snapshot's content":                   (*stage).contentDeleted,
+	"people change the policy of the snapshot's content":     (*stage).contentPolicyChanged,
+	"people take the finalizer off the snapshot's content":   (*stage).contentForced,
+	"the snapshot-controller deletes what is withdrawn":      (*stage).contentFollows,
 	"the API server serves a request that was given up":      (*stage).servedLate,
 	"five seconds pass%s":                                    (*stage).timePasses,
 	"a pod on the other node writes to %s":                   (*stage).otherPodWrites,
@@ -56,9 +62,6 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 // atOnce: TestKeptBinds (test/e2e) has an order of it.
 const atOnce = "kube-controller-manager binds or asks by itself, at once"
 
-// noSnapshots: TestSnapshot (test/e2e) has the orders of snapshots.
-const noSnapshots = "the stage's API server has no such objects"
-
 const (
 	noAdoptions   = "no adoption is played on a real daemon"
 	oneFilesystem = "one filesystem is played"
@@ -67,12 +70,6 @@ const (
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
 	"the API server writes more than before it was restored":                   "TestServerRestoredAndOvertaken (daemon/kube) does it",
-	"a snapshot is taken of %s":                                                noSnapshots,
-	"the snapshot is deleted":                                                  noSnapshots,
-	"people delete the snapshot's content":                                     noSnapshots,
-	"people change the policy of the snapshot's content":                       noSnapshots,
-	"people take the finalizer off the snapshot's content":                     noSnapshots,
-	"the snapshot-controller deletes what is withdrawn":                        noSnapshots,
 	"the tombstone of %s is collected":                                         "its node would have to be away for a day",
 	"people keep a volume for each claim %s":                                   atOnce,
 	"a volume is kept for claim %s by its UID":                                 atOnce,
@@ -96,8 +93,6 @@ func (w world) apart() string {
 	switch {
 	case w.people:
 		return "a directory under a volume's name cannot be made before the claim has its UID"
-	case w.snapshots:
-		return noSnapshots
 	case w.unasked:
 		return atOnce
 	case w.peer:
@@ -120,6 +115,9 @@ func (st *stage) claimMade(before state, slot int) error {
 	c.Annotations = map[string]string{plan.SelectedNode: st.machines[chosen].name, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
 	if before.clones && slot == 1 {
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
+	}
+	if before.snapshots && slot == 1 {
+		c.Spec.DataSource = dataSource()
 	}
 	made, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Create(st.Ctx, c, metav1.CreateOptions{})
 	if err == nil {
@@ -404,6 +402,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 	for ctx := st.Soon(); ; st.pause() {
 		seen, err := st.seen(last)
 		st.Must(err)
+		st.snapshotSettles(seen)
 		real.api, real.disks = seen.api, seen.disks
 		if wrong := st.worker.violated(&real); wrong != "" && st.still(last, seen) {
 			return wrong, nil

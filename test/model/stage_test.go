@@ -41,6 +41,7 @@ type stage struct {
 
 	mu     sync.Mutex
 	volume [cells]string // real names, "" for those that were not made yet
+	shot   shot
 }
 
 // know notes the real name of a volume.
@@ -65,6 +66,7 @@ func newStage(t *testing.T, plane *cluster.Cluster, w *worker, first state) *sta
 	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, first: first, pool: int(first.in[0])}
 	st.storage()
 	st.class = st.Class(classNames[st.pool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable, fixture.Parameters("pool", poolNames[st.pool]))
+	st.shot = newShot(st)
 	for node := range nodes {
 		if first.daemons[node].exists {
 			st.machines = append(st.machines, newMachine(st, node))
@@ -111,6 +113,7 @@ func (st *stage) modelled(text string) string {
 			text = strings.ReplaceAll(text, strings.TrimPrefix(name, "pvc-"), uidOf(cell))
 		}
 	}
+	text = st.taken().modelled(text)
 	for _, on := range st.machines {
 		text = strings.ReplaceAll(text, on.hostID(), call{pool: sharedPool, host: uint8(on.number)}.hostID())
 	}
@@ -126,6 +129,7 @@ func (st *stage) differs(real, s state) string {
 			again = binds(nil, &s, cell) || releases(nil, &s, cell) || unprotects(nil, &s, cell) || protects(nil, &s, cell) || again
 		}
 	}
+	real.api.snapshot, s.api.snapshot = real.api.snapshot.compared(), s.api.snapshot.compared()
 	if want := s.api.unversioned(); real.api != want {
 		return fmt.Sprintf("the objects are %s, the model's %s", real.api.text(), want.text())
 	}
@@ -158,6 +162,9 @@ func (e etcd) text() string {
 			all = append(all, fmt.Sprintf("tombstone of %s %+v", nameOf(cell), t))
 		}
 	}
+	if c := e.snapshot.compared(); c != (content{}) {
+		all = append(all, fmt.Sprintf("snapshot %+v", c))
+	}
 	return fmt.Sprintf("%q", all)
 }
 
@@ -165,11 +172,11 @@ func (e etcd) text() string {
 func outline(all files) map[string]string {
 	of := map[string]string{}
 	for path, text := range all {
-		if !strings.Contains(path, "pvc-") {
+		if !strings.Contains(path, "pvc-") && !strings.Contains(path, snapshotHandle) {
 			continue
 		}
 		if strings.Contains(path, ".json") {
-			text = fmt.Sprint("retained: ", strings.Contains(text, `"retained": true`), ", units: ", 1+sizeIn(text))
+			text = outlineOfRecord(path, text)
 		}
 		of[path] = text
 	}
@@ -185,6 +192,9 @@ func (st *stage) seen(in state) (s state, err error) {
 		if err := st.seenCell(&s, cell, name); err != nil {
 			return s, err
 		}
+	}
+	if err := st.seenSnapshot(&s, in.api.snapshot); err != nil {
+		return s, err
 	}
 	s.api = s.api.unversioned()
 	for _, on := range st.machines {
@@ -214,6 +224,7 @@ func (st *stage) seenCell(s *state, cell int, name string) error {
 		s.api.claims[slot] = claim{
 			exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c),
 			in: st.first.in[slot], clone: st.first.clones && slot == 1,
+			restore: st.first.snapshots && slot == 1,
 		}
 	} else if err != nil && !apierrors.IsNotFound(err) {
 		return err
