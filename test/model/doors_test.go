@@ -133,6 +133,7 @@ type front struct {
 	doors  *doors
 	named  func(*http.Request) string // a step's name, "" for a request that is none
 	node   string                     // the daemon's, which finds itself alone in the cluster
+	each   bool                       // what follows a request that was refused is a step, too
 
 	mu     sync.Mutex
 	broken bool
@@ -249,7 +250,7 @@ func (f *front) watch(w http.ResponseWriter, r *http.Request) {
 func (f *front) pass(w http.ResponseWriter, r *http.Request, name string, waits *waiter) {
 	response := httptest.NewRecorder()
 	f.server.ServeHTTP(response, r)
-	refused := r.Method != http.MethodGet && response.Code >= http.StatusBadRequest
+	refused := !f.each && r.Method != http.MethodGet && response.Code >= http.StatusBadRequest
 	if refused {
 		f.follows(name)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -46,13 +47,19 @@ func newMachine(st *stage, number int) *machine {
 	}
 	st.Must(st.plane.AddNode(st.Ctx, on.name, nil))
 	dir := hosttest.Dir(st)
-	on.held(dir)
-	on.front = &front{doors: on.doors, named: on.named, node: on.name}
-	on.front.breaks(false)
-	address, authority := st.Proxied(func(server http.Handler) http.Handler { on.front.server = server; return on.front })
-	proxiedKubeconfig(st.Environment, filepath.Join(dir, "kubeconfig"), address, authority)
+	on.connected(dir, &front{doors: on.doors, named: on.named, node: on.name})
 	on.prepared(dir)
 	return on
+}
+
+// connected has a process make its system calls and send its requests through the doors. Its kubeconfig is in dir.
+func (on *machine) connected(dir string, f *front) {
+	on.Helper()
+	on.held(dir)
+	on.front = f
+	f.breaks(false)
+	address, authority := on.Proxied(func(server http.Handler) http.Handler { f.server = server; return f })
+	proxiedKubeconfig(on.Environment, filepath.Join(dir, "kubeconfig"), address, authority)
 }
 
 // held has the system calls wait by which the daemon changes a volume's files.
@@ -75,6 +82,9 @@ func (on *machine) prepared(dir string) {
 		o.Wrap = on.namespace.Enter()
 	}
 	on.daemon = on.Daemon(on.name, poolNames[on.pool], o)
+	if !on.first.mounted[on.number][on.pool] {
+		on.unmounts() // it was there once
+	}
 	people := filepath.Join(on.root(), "people")
 	on.Must(os.MkdirAll(people, 0o700))
 	on.Must(os.WriteFile(filepath.Join(people, "data"), []byte(byPeople), 0o600))
@@ -91,10 +101,10 @@ func (on *machine) root() string {
 // mounts mounts the pool's filesystem. That of a shared pool is mounted beside this namespace, too.
 func (on *machine) mounts() {
 	on.Helper()
-	switch on.pool {
-	case nodePool:
+	switch {
+	case on.namespace == nil:
 		on.images[0].Mount(on, on.mount)
-	case sharedPool:
+	case on.pool != everyPool:
 		on.namespace.Run("mount", hosttest.Run(on, "findmnt", "--noheadings", "--output", "SOURCE", on.mount), on.mount)
 	default:
 		image := on.images[on.number]
@@ -121,8 +131,11 @@ func (on *machine) config(dir string, of setting) string {
 	if of.names == aliased {
 		aliases = fmt.Sprintf("aliases = [%q]\n", on.Provisioner)
 	}
+	if of.peer {
+		aliases = fmt.Sprintf("aliases = [%q]\n", plan.Kubevirt)
+	}
 	text := fmt.Sprintf("provisioner = %q\n%snode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.%s]\npath = %q\nscope = %q\n",
-		provisioner, aliases, on.name, filepath.Join(dir, "kubeconfig"), poolNames[on.pool], on.mount, scopes[on.pool])
+		provisioner, aliases, on.name, filepath.Join(dir, "kubeconfig"), poolNames[on.pool], on.mount, of.configured(on.pool).Scope)
 	if of.pattern {
 		text += fmt.Sprintf("directory = %q\n", otherPattern+"{{.PV}}")
 	}

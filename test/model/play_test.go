@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,6 +44,12 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"the configuration%s changes on_delete":                  (*stage).reconfigured,
 	"the configuration%s changes the pattern of directories": (*stage).patternChanged,
 	"the configuration%s names another provisioner":          (*stage).renamed,
+	"the configuration%s changes the scope of pool q":        (*stage).scopeChanged,
+	"the pool's disk is copied":                              (*stage).diskCopied,
+	"another filesystem is mounted as the pool":              (*stage).diskSwapped,
+	"the pool's own filesystem is mounted again":             (*stage).diskBack,
+	"people say that nodes do not share pool q any more":     (*stage).sharedNoMore,
+	"people say that pool q is not %s's alone any more":      (*stage).aloneNoMore,
 	"%s starts with the alias":                               (*stage).aliasSet,
 	"people request more of %s":                              (*stage).moreRequested,
 	"people request less of %s":                              (*stage).lessRequested,
@@ -57,15 +64,12 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"a pod on the other node writes to %s":                   (*stage).otherPodWrites,
 	"node %s goes":                                           (*stage).nodeGoes,
 	"node %s is back":                                        (*stage).nodeBack,
+	"the other provisioner makes %s":                         (*stage).peerMakes,
+	"the other provisioner removes %s":                       (*stage).peerRemoves,
 }
 
 // atOnce: TestKeptBinds (test/e2e) has an order of it.
 const atOnce = "kube-controller-manager binds or asks by itself, at once"
-
-const (
-	noAdoptions   = "no adoption is played on a real daemon"
-	oneFilesystem = "one filesystem is played"
-)
 
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
@@ -78,14 +82,6 @@ var ghosts = map[string]string{
 	"kube-controller-manager asks a provisioner for claim %s":                  atOnce,
 	"the API server is another cluster's":                                      "a second API server would be needed",
 	"the API server is the pools' own again":                                   "a second API server would be needed",
-	"the pool's disk is copied":                                                oneFilesystem,
-	"another filesystem is mounted as the pool":                                oneFilesystem,
-	"the pool's own filesystem is mounted again":                               oneFilesystem,
-	"the other provisioner makes %s":                                           noAdoptions,
-	"the other provisioner removes %s":                                         noAdoptions,
-	"the configuration%s changes the scope of pool q":                          byTheMarker,
-	"people say that nodes do not share pool q any more":                       byTheMarker,
-	"people say that pool q is not %s's alone any more":                        byTheMarker,
 }
 
 // apart is why no order of a world can be played for real, "" if they can.
@@ -95,12 +91,6 @@ func (w world) apart() string {
 		return "a directory under a volume's name cannot be made before the claim has its UID"
 	case w.unasked:
 		return atOnce
-	case w.peer:
-		return noAdoptions
-	case w.left[scopings] > 0:
-		return byTheMarker
-	case w.spare != none, w.twice:
-		return oneFilesystem
 	case w.names > 1 && (w.shared > 0 && w.shared < w.names || w.every > 0 && w.every < w.names):
 		return "one pool is played"
 	}
@@ -113,6 +103,9 @@ func byItself(*stage, state, int) error { return nil }
 func (st *stage) claimMade(before state, slot int) error {
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
 	c.Annotations = map[string]string{plan.SelectedNode: st.machines[chosen].name, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
+	if before.daemons[0].peer {
+		c.Annotations = nil // no daemon is asked
+	}
 	if before.clones && slot == 1 {
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
 	}
@@ -221,6 +214,9 @@ func (st *stage) mounted(before state, i int) error {
 }
 
 func (st *stage) looked(before state, i int) error {
+	if before.watched() {
+		return st.looks(before, i)
+	}
 	on, err := st.mountPoint(before, i)
 	if err != nil {
 		return err
@@ -264,38 +260,13 @@ func (st *stage) servedLate(before state, _ int) error {
 	return nil
 }
 
-func (st *stage) reconfigured(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.archive = !d.archive })
-}
-
-func (st *stage) patternChanged(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.pattern = !d.pattern })
-}
-
-func (st *stage) renamed(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.names++ })
-}
-
-func (st *stage) aliasSet(before state, node int) error {
-	on := st.machines[node]
-	on.daemon.Kill()
-	if err := on.configure(before, func(d *setting) { d.names = aliased }); err != nil {
-		return err
-	}
-	return on.start()
-}
-
-// configure changes the configuration.
-func (on *machine) configure(before state, change func(*setting)) error {
-	d := before.daemons[on.number].setting
-	change(&d)
-	return on.daemon.Configure(on.config(on.daemon.Path(), d))
-}
-
 // play does for real what happened in the model. then is the line that follows.
 func (st *stage) play(before state, m move, after state, then string) error {
-	if m.event >= 0 {
+	switch {
+	case m.event >= 0:
 		return st.happen(before, m, after, then)
+	case m.adopt:
+		return st.adopter.play(before, m, after, then)
 	}
 	on := st.machines[m.node]
 	if aboutLease(m) {
@@ -304,7 +275,7 @@ func (st *stage) play(before state, m move, after state, then string) error {
 	if err := on.step(before, m, after); err != nil {
 		return err
 	}
-	if err := st.agree(after); err != nil || after.daemons[m.node].task == 0 || after.daemons[m.node].run != 0 || slow[then] {
+	if err := st.agree(after); err != nil || after.daemons[m.node].task == 0 || after.daemons[m.node].run != 0 || slow[then] || exchanging[then] {
 		return err
 	}
 	on.tell()
@@ -334,37 +305,45 @@ var slow = map[string]bool{"etcd is saved": true, "etcd is restored": true}
 
 // step lets the daemon do what it did in the model, or kills it there.
 func (on *machine) step(before state, m move, after state) error {
+	if strings.Contains(m.what, "people make") || strings.Contains(m.what, "beside that") {
+		return errors.New("this is not played on a real daemon")
+	}
+	dies := before.daemons[on.number].up && !after.daemons[on.number].up
+	err := on.does(m, on.worker.asked(&before, on.number), dies, before, after)
+	switch {
+	case dies:
+		on.daemon.Kill()
+	case after.daemons[on.number].task == 0:
+		on.tell()
+	}
+	return err
+}
+
+// does lets a process do a step, or come to the place where it dies, before what it asks for or in it.
+func (on *machine) does(m move, asks op, dies bool, before, after state) error {
 	on.doors.disallow()
 	on.tell()
 	on.idle = nil
-	asks := on.worker.asked(&before, on.number)
-	switch dies := before.daemons[on.number].up && !after.daemons[on.number].up; {
-	case strings.Contains(m.what, "people make") || strings.Contains(m.what, "beside that"):
-		return errors.New("this is not played on a real daemon")
+	switch {
 	case dies && m.op.kind == ended: // before it began with this
-		err := on.comesTo(asks, before)
-		on.daemon.Kill()
-		return err
+		return on.comesTo(asks, before)
 	case m.op.kind == onDisk:
 		if before.disks == after.disks {
 			on.idle = &m.op.disk
 		}
 		err := on.onDisk(m.op.disk, after)
-		switch {
-		case dies:
-			on.daemon.Kill()
-		case after.daemons[on.number].run == 0:
+		if !dies && after.daemons[on.number].run == 0 {
 			on.idle = &m.op.disk
 		}
 		return err
 	case m.op.kind != ended:
-		return on.request(m, after)
+		return on.request(m)
 	}
 	return nil // it takes up work: its first step tells
 }
 
-// request lets a request through, and waits until it was served. The daemon has the response when its work is to go on.
-func (on *machine) request(m move, after state) error {
+// request lets a request through, and waits until it was served. The process has the response when its work is to go on.
+func (on *machine) request(m move) error {
 	how := passage{}
 	if m.what == unwaited {
 		how = passage{fault: lost, late: true}
@@ -381,9 +360,6 @@ func (on *machine) request(m move, after state) error {
 	on.doors.let(w, how)
 	fixture.Receive(on.Environment, w.served, m.String())
 	on.untold = w
-	if after.daemons[on.number].task == 0 {
-		on.tell()
-	}
 	return nil
 }
 
@@ -398,18 +374,24 @@ func (st *stage) settle(s state) (wrong string, err error) {
 	for _, on := range st.machines {
 		on.goesOn(s)
 	}
+	st.adopter.dies()
+	if s.inPlace != 0 {
+		st.Must(st.puts(st.images[0]))
+	}
+	st.stirs()
 	real := last
 	for ctx := st.Soon(); ; st.pause() {
 		seen, err := st.seen(last)
 		st.Must(err)
 		st.snapshotSettles(seen)
 		real.api, real.disks = seen.api, seen.disks
+		st.ownersSeen(&real)
 		if wrong := st.worker.violated(&real); wrong != "" && st.still(last, seen) {
 			return wrong, nil
 		}
-		differs := st.differs(seen, last)
+		differs := cmp.Or(st.differs(seen, last), st.gatesDiffer(last))
 		if differs == "" {
-			return st.worker.unsettled(&real), nil
+			return cmp.Or(st.otherDisk(), st.adopter.unadopted(real), st.worker.unsettled(&real)), nil
 		}
 		if ctx.Err() != nil {
 			return st.worker.unsettled(&real), errors.New(differs)
@@ -437,6 +419,7 @@ func (st *stage) begin() {
 		st.Must(on.daemon.Configure(on.config(on.daemon.Path(), st.first.daemons[on.number].setting)))
 		st.Must(on.start())
 		st.Cleanup(on.daemon.Kill)
+		st.Must(st.gateOpens(on))
 	}
 }
 
@@ -446,4 +429,5 @@ func (st *stage) end() {
 		on.tell()
 		on.doors.open()
 	}
+	st.adopter.dies()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,9 @@ type stage struct {
 	first    state
 	pool     int // the one that there is
 	machines []*machine
+	adopter  *adopter         // nil in a world without calls of adopt
 	images   []hosttest.Image // the pool's, or its on each node
+	other    hosttest.Image   // that can be mounted in place of the pool's
 	mount    string           // where the pool is on each node
 	class    string
 
@@ -65,12 +68,15 @@ func newStage(t *testing.T, plane *cluster.Cluster, w *worker, first state) *sta
 	t.Helper()
 	st := &stage{Environment: fixture.New(t, plane, "model-"), plane: plane, worker: w, first: first, pool: int(first.in[0])}
 	st.storage()
-	st.class = st.Class(classNames[st.pool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable, fixture.Parameters("pool", poolNames[st.pool]))
+	st.class = st.Class(classNames[st.pool], storagev1.VolumeBindingWaitForFirstConsumer, fixture.Expandable, fixture.Parameters("pool", poolNames[st.pool]), st.madeBy)
 	st.shot = newShot(st)
 	for node := range nodes {
 		if first.daemons[node].exists {
 			st.machines = append(st.machines, newMachine(st, node))
 		}
+	}
+	if first.daemons[0].peer {
+		st.adopter = newAdopter(st.machines[0])
 	}
 	return st
 }
@@ -82,6 +88,7 @@ func (st *stage) storage() {
 	if st.pool != everyPool {
 		st.images = []hosttest.Image{hosttest.Mkfs(st, "ext4", size)}
 		st.mount = hosttest.PoolMount(st, st.images[0])
+		st.makesOther()
 		return
 	}
 	st.mount = filepath.Join(hosttest.Dir(st), "pool")
@@ -145,7 +152,7 @@ func (st *stage) differs(real, s state) string {
 
 // visible reports whether this process can look into a node's pool. A shared one it has mounted, too.
 func (on *machine) visible(s state) bool {
-	return on.pool == sharedPool || s.mounted[on.number][on.pool]
+	return on.pool == sharedPool || s.twice || s.mounted[on.number][on.pool]
 }
 
 // text is what there is of objects.
@@ -214,6 +221,7 @@ func (st *stage) seen(in state) (s state, err error) {
 func (st *stage) seenCell(s *state, cell int, name string) error {
 	pv, err := st.Client().CoreV1().PersistentVolumes().Get(st.Ctx, name, metav1.GetOptions{})
 	if err == nil {
+		st.nodesModelled(pv)
 		s.api.volumes[cell] = volumeOf(pv)
 	} else if !apierrors.IsNotFound(err) {
 		return err
@@ -287,7 +295,7 @@ func (st *stage) agree(s state) error {
 		if err != nil {
 			return err
 		}
-		if wrong = st.differs(real, s); wrong == "" {
+		if wrong = cmp.Or(st.differs(real, s), st.gatesDiffer(s)); wrong == "" {
 			return nil
 		}
 	}

@@ -38,10 +38,17 @@ func (w *worker) chance(s state, r *rand.Rand) (chosen move, after state, any bo
 func (w *worker) weight(s *state, m move, after *state) int {
 	text := m.String()
 	switch {
+	case w.unlooked(s) && !strings.HasPrefix(text, "the daemon looks at "):
+		return 0 // a real daemon looks by itself
 	case w.unheard(s) && !strings.HasSuffix(text, "hears of the lease"):
 		return 0 // a real daemon hears of it at once
 	case m.event >= 0:
+		if exchanging[events[m.event].name] && w.atDisk(s) {
+			return 0
+		}
 		return eventWeight(s, m)
+	case m.adopt && s.adopter == 0:
+		return 20
 	case aboutLease(m):
 		return leaseWeight(s, m, after)
 	case slices.ContainsFunc(unplayable, func(part string) bool { return strings.Contains(text, part) }):
@@ -65,7 +72,7 @@ func eventWeight(s *state, m move) int {
 	switch {
 	case ghosts[name] != "", strings.HasPrefix(name, "node") && s.poolOf(0) == sharedPool:
 		return 0
-	case events[m.event].of == mountPoints && m.i%pools != s.poolOf(0), events[m.event].of == mountPoints && s.daemons[m.i/pools].task != 0:
+	case events[m.event].of == mountPoints && m.i%pools != s.poolOf(0), events[m.event].of == mountPoints && s.daemons[m.i/pools].task != 0 && !s.exchanges():
 		return 0
 	case strings.HasPrefix(name, "etcd"), name == "five seconds pass%s":
 		return 2 // it takes long
@@ -99,7 +106,7 @@ const (
 func (w *worker) unheard(s *state) bool {
 	for node := range s.daemons {
 		d := &s.daemons[node]
-		if d.up && d.cache == 0 && s.poolOf(0) == sharedPool && d.elector.known != s.lease {
+		if d.up && d.cache == 0 && s.poolOf(0) == sharedPool && !d.single && d.elector.known != s.lease {
 			return true
 		}
 	}

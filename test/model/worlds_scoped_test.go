@@ -2,9 +2,6 @@ package main
 
 import "testing"
 
-// byTheMarker is why no scope is changed: whose the pool is is said by its marker, which TestScopeByTheMarker (test/e2e) plays.
-const byTheMarker = "TestScopeByTheMarker does it"
-
 func TestScopeShared(t *testing.T)   { explored(t, "scope-shared", 0) }
 func TestScopeAlone(t *testing.T)    { explored(t, "scope-alone", 0) }
 func TestScopeTaken(t *testing.T)    { explored(t, "scope-taken", 20_000) }

@@ -51,8 +51,9 @@ var harmless = append([]uint32{
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)
 
-// watched are the subcommands that are stopped, and no others: the daemon, and the service that mounts volumes for kubelet.
-var watched = []string{"run", "csi-node"}
+// watched are the subcommands that are stopped, and no others: the daemon, the service that mounts volumes for kubelet, and the
+// call that adopts volumes.
+var watched = []string{"run", "csi-node", "adopt"}
 
 // Become is the copy's whole life. It returns only with an error.
 func Become(args []string) error {
