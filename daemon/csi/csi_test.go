@@ -161,6 +161,23 @@ func TestPublishFailsClosed(t *testing.T) {
 	h.want(h.unpublish(), codes.OK, "")
 }
 
+// A pool that is merely full, and takes no new volume, is not told of as unhealthy, and its volumes are mounted.
+func TestPublishFull(t *testing.T) {
+	h := newHost(t)
+	h.cfg.Pools[0].ReservePercent, h.cfg.Pools[0].ReserveBytes = 0, 1<<62
+	_, report := h.servers[0].Pools.check(t.Context(), h.cfg, h.cfg.Pools[0])
+	if f, closed := report.Closed(); !closed || f.Reason != hostcheck.ReasonLowSpace {
+		t.Fatalf("the pool is not full: %+v", report)
+	}
+	h.want(h.publish(), codes.OK, "")
+	r, err := h.node.NodeGetStorageHealth(t.Context(), &spec.NodeGetStorageHealthRequest{})
+	h.must(err)
+	if len(r.BackendHealth) != 0 {
+		t.Errorf("%v", r)
+	}
+	h.want(h.unpublish(), codes.OK, "")
+}
+
 // A volume for one pod is mounted for one. kubelet says so with the mode.
 func TestSingleWriter(t *testing.T) {
 	h := newHost(t)
