@@ -24,10 +24,29 @@ func newBoth(t *testing.T) *world {
 		w.must(os.Mkdir(filepath.Join(both, dir), 0o755))
 	}
 	hosttest.Mount(t, "--bind", w.Root, both+"/unified")
-	hosttest.Mount(t, "-t", "cgroup", "-o", "none,name="+w.name, "none", both+"/named")
-	t.Cleanup(func() { hosttest.Unmount(t, both+"/unified"); hosttest.Unmount(t, both+"/named") })
+	t.Cleanup(func() { hosttest.Unmount(t, both+"/unified") })
+	mount := func() { hosttest.Mount(t, "-t", "cgroup", "-o", "none,name="+w.name, "none", both+"/named") }
+	mount()
+	t.Cleanup(func() { w.end(both+"/named", mount) })
 	w.Root = both
 	return w
+}
+
+// end ends a hierarchy. The kernel keeps one that is unmounted before a cgroup that was removed is gone, until it is mounted and unmounted
+// again; else it goes a moment later.
+func (w *world) end(at string, mount func()) {
+	w.Helper()
+	for range 20 {
+		hosttest.Unmount(w, at)
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			text, err := os.ReadFile("/proc/self/cgroup")
+			if w.must(err); !strings.Contains(string(text), ":name="+w.name+":") {
+				return
+			}
+		}
+		mount()
+	}
+	w.Error("the hierarchy stays")
 }
 
 // named makes a cgroup of version 1, which goes with the processes in it.
