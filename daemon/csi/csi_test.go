@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -175,6 +176,15 @@ func TestPublishFull(t *testing.T) {
 	if len(r.BackendHealth) != 0 {
 		t.Errorf("%v", r)
 	}
+	h.want(h.unpublish(), codes.OK, "")
+}
+
+// Whether a filesystem keeps volumes to their limits is the daemon's to see: the service may not ask (systemd has quotactl_fd(2)
+// refused, and the policy the filesystem's state), and a volume that there is has no less of a limit for being mounted.
+func TestPublishLeavesLimitsToTheDaemon(t *testing.T) {
+	h := newHost(t)
+	h.cfg.Pools[0].Quota = config.QuotaProject // which tmpfs has not
+	h.want(h.publish(), codes.OK, "")
 	h.want(h.unpublish(), codes.OK, "")
 }
 

@@ -96,9 +96,11 @@ func (p *Pools) pool(cfg config.Config, of config.Pool, remembered string) *pool
 	before := cfg.Before(of.Name)
 	one := p.pools[of.Name]
 	if one == nil || one.Pool != of || one.node != cfg.Node || one.remembered != remembered || !slices.Equal(one.before, before) {
+		expect := prober.Expect(cfg.Node, of, remembered, before...)
+		expect.Quota = false // the service may not ask for it: the daemon, which makes the volumes, does
 		one = &pool{
 			Pool: of, node: cfg.Node, before: before, remembered: remembered,
-			probe: hostcheck.NewProber(prober.Expect(cfg.Node, of, remembered, before...)),
+			probe: hostcheck.NewProber(expect),
 			store: volume.New(volume.Options{Name: of.Name, Path: of.Path}),
 		}
 		p.pools[of.Name] = one
