@@ -96,7 +96,7 @@ func TestFilesystems(t *testing.T) {
 // calledIn are the worlds whose calls are made, and how many states of them are seen for that.
 var calledIn = map[string]int{
 	"archived": 3_000, "cloned": 2_000, "grown": 2_000, "every-halfway": 3_000, "shared-between": 5_000,
-	"adopted": 3_000, "adopted-archived": 3_000, "snapshot": 2_000, "snapshot-ends": 2_000,
+	"grown-restored": 10_000, "restored": 10_000, "shared-grown-killed": 10_000, "shared-grown-stopped": 10_000, "adopted": 3_000, "adopted-archived": 3_000, "snapshot": 2_000, "snapshot-ends": 2_000,
 }
 
 // compare makes a call on a real directory, and returns how it differs from the model's.
