@@ -2,6 +2,7 @@ package freeze
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,19 +133,32 @@ func TestFreezeOutside(t *testing.T) {
 	}
 }
 
-// A process that is on its way into its cgroups is waited for, for a moment.
+// lookedAt returns what waits, for a minute at most, until a file was read once more: inotify(7) tells that of cgroups, too.
+func (w *world) lookedAt(file string) (wait func()) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	w.must(err)
+	_, err = unix.InotifyAddWatch(fd, file, unix.IN_CLOSE_NOWRITE)
+	w.must(err)
+	return func() {
+		defer unix.Close(fd)
+		for {
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); err != unix.EINTR {
+				return
+			}
+		}
+	}
+}
+
+// A process that is on its way into its cgroups is waited for, for a moment: it arrives when it was missed once.
 func TestFreezeOnItsWay(t *testing.T) {
 	w := newBoth(t)
 	w.pod("a", "kubepods/poda")
-	container := w.named("kubepods/poda/c")
 	for try := range 20 { // the processors may be busy for longer than the moment
-		child := w.start(container, "exec sleep infinity")
-		arrived := make(chan struct{})
+		child := w.start(w.named(fmt.Sprintf("kubepods/poda/c%d", try)), "exec sleep infinity")
+		arrived, missed := make(chan struct{}), w.lookedAt(filepath.Join(w.pods["a"], "c", "cgroup.procs"))
 		go func() {
 			defer close(arrived)
-			for end := time.Now().Add(time.Minute); len(w.frozen()) == 0 && time.Now().Before(end); {
-				time.Sleep(time.Millisecond / 4)
-			}
+			missed()
 			w.join(filepath.Join(w.pods["a"], "c"), child.PID())
 		}()
 		f, err := w.Freeze(soon(t), []string{"a"})
