@@ -375,12 +375,11 @@ func (st *stage) settle(s state) (wrong string, err error) {
 		on.goesOn(s)
 	}
 	st.adopter.dies()
-	if s.inPlace != 0 {
-		st.Must(st.puts(st.images[0]))
-	}
+	st.ownAgain()
 	st.stirs()
 	real := last
 	for ctx := st.Soon(); ; st.pause() {
+		st.choosesAgain(last)
 		seen, err := st.seen(last)
 		st.Must(err)
 		st.snapshotSettles(seen)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -23,18 +24,25 @@ var exchanging = map[string]bool{
 	"another filesystem is mounted as the pool": true, "the pool's own filesystem is mounted again": true,
 }
 
-// atDisk reports whether a daemon is about to call the disk. A real one has begun with the call.
-func (w *worker) atDisk(s *state) bool {
+// atDisk reports whether a daemon is about to call the disk, in its work or in what it has not taken up yet. A real one has begun
+// with the call.
+func (w *worker) atDisk(s *state) (is bool) {
 	for node := range s.daemons {
-		if s.daemons[node].task != 0 && w.asked(s, node).kind == onDisk {
-			return true
+		switch d := &s.daemons[node]; {
+		case d.task != 0:
+			is = is || w.asked(s, node).kind == onDisk
+		case d.up:
+			w.jobs(s, node, w.view(s, node), func(j job, _ string) {
+				is = is || j.kind == controller.WorkClaim || j.kind == controller.WorkPurge
+			})
 		}
 	}
-	return false
+	return is
 }
 
 // makesOther makes a filesystem that was prepared as another pool, with a directory of people.
 func (st *stage) makesOther() {
+	st.placed = st.images[0].File
 	if st.first.spare.kind != marked {
 		return
 	}
@@ -80,6 +88,7 @@ func (st *stage) exchanges(before state, with hosttest.Image) error {
 // place of the other one at once.
 func (st *stage) puts(image hosttest.Image) error {
 	defer st.signals(syscall.SIGCONT)
+	st.placed = ""
 	if err := st.cleared(); err != nil {
 		return err
 	}
@@ -89,7 +98,15 @@ func (st *stage) puts(image hosttest.Image) error {
 			on.mounts()
 		}
 	}
+	st.placed = image.File
 	return nil
+}
+
+// ownAgain has the pool's own filesystem mounted, if another one or none was left there.
+func (st *stage) ownAgain() {
+	if st.first.exchanges() && st.placed != st.images[0].File {
+		st.Must(st.puts(st.images[0]))
+	}
 }
 
 // cleared unmounts the pool everywhere, with the daemons standing still. One that looks at the pool just now is let go on first.
@@ -102,7 +119,7 @@ func (st *stage) cleared() error {
 	}
 	for ctx := st.soon(); ctx.Err() == nil; st.pause() {
 		st.signals(syscall.SIGSTOP)
-		for len(where) > 0 && where[0].runs("umount", st.mount) == nil {
+		for len(where) > 0 && (where[0].runs("mountpoint", "-q", st.mount) != nil || where[0].runs("umount", st.mount) == nil) {
 			where = where[1:]
 		}
 		if len(where) == 0 {

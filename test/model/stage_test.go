@@ -39,6 +39,7 @@ type stage struct {
 	adopter  *adopter         // nil in a world without calls of adopt
 	images   []hosttest.Image // the pool's, or its on each node
 	other    hosttest.Image   // that can be mounted in place of the pool's
+	placed   string           // the file of the one that is mounted as the pool everywhere, "" while none is
 	mount    string           // where the pool is on each node
 	class    string
 

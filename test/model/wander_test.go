@@ -43,7 +43,7 @@ func (w *worker) weight(s *state, m move, after *state) int {
 	case w.unheard(s) && !strings.HasSuffix(text, "hears of the lease"):
 		return 0 // a real daemon hears of it at once
 	case m.event >= 0:
-		if exchanging[events[m.event].name] && w.atDisk(s) {
+		if name := events[m.event].name; (exchanging[name] || name == "%s is unmounted") && w.atDisk(s) {
 			return 0
 		}
 		return eventWeight(s, m)
