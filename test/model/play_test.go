@@ -369,6 +369,7 @@ func (st *stage) pause() { <-time.After(5 * time.Millisecond) }
 // settle lets everything happen that happens by itself, and returns which invariant does not hold on the way or then. The
 // error is how the end differs from the model's.
 func (st *stage) settle(s state) (wrong string, err error) {
+	st.worker.ends(&s)
 	last := s
 	st.worker.settle(s, func(on *state) bool { last = *on; return false })
 	for _, on := range st.machines {
@@ -382,7 +383,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 		st.choosesAgain(last)
 		seen, err := st.seen(last)
 		st.Must(err)
-		st.snapshotSettles(seen)
+		st.snapshotSettles(s, seen, &real)
 		real.api, real.disks = seen.api, seen.disks
 		st.ownersSeen(&real)
 		if wrong := st.worker.violated(&real); wrong != "" && st.still(last, seen) {

@@ -30,6 +30,8 @@ type shot struct {
 	api *cluster.Snapshots // nil in a world without snapshots
 	uid string             // of the VolumeSnapshot, "" before it was made
 	of  int                // the cell of its volume
+
+	whole bool // it was, when everything settles
 }
 
 // newShot has the API server know of snapshots.
@@ -117,9 +119,15 @@ func (st *stage) contentFollows(before state, i int) error {
 	return nil
 }
 
-// snapshotSettles is what the snapshot-controller goes on to do by itself. What it meant to change may have gone meanwhile.
-func (st *stage) snapshotSettles(seen state) {
+// snapshotSettles is what the snapshot-controller goes on to do by itself after a state. What it meant to change may have gone meanwhile. It
+// notes whether the snapshot was whole by then.
+func (st *stage) snapshotSettles(after, seen state, real *state) {
 	st.Helper()
+	if !st.first.snapshots {
+		return
+	}
+	st.shot.whole = st.shot.whole || after.whole || st.worker.image(&seen, nodePool).snapshot.snapshotWhole()
+	real.whole = st.shot.whole
 	if err := st.contentFollows(seen, 0); !apierrors.IsNotFound(err) {
 		st.Must(err)
 	}

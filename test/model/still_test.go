@@ -7,3 +7,12 @@ func (st *stage) still(last, seen state) bool {
 	st.Must(err)
 	return again.api == seen.api && again.disks == seen.disks
 }
+
+// ends has the daemons end the work that they are in the middle of: a state settles after it.
+func (w *worker) ends(s *state) {
+	for node := range s.daemons {
+		for s.daemons[node].task != 0 {
+			w.step(s, node)
+		}
+	}
+}
