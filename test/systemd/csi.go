@@ -5,10 +5,11 @@ import (
 	"path"
 	"strings"
 
-	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
 // The CSI driver's unit and its sockets.
@@ -22,8 +23,9 @@ const (
 // taken from its filter, and with RemoveOnStop= of a service that has the sockets of its own.
 func csi(e *environment) {
 	dir := e.claim("for-csi", "fast")
-	target := "/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~csi/" + path.Base(dir) + "/mount"
-	e.sh("echo data > " + dir + "/file; mkdir -p " + path.Dir(target))
+	v := csinode.Of(path.Base(dir), "fast", dir)
+	target := target("u-1", v)
+	e.sh("echo data > " + dir + "/file")
 	e.put("/csinode.yaml", "apiVersion: storage.k8s.io/v1\nkind: CSINode\nmetadata: {name: "+node+"}\nspec: {drivers: [{name: "+service+", nodeID: "+node+"}]}\n") // as kubelet would
 	e.sh("kubectl apply -f csinode.yaml")
 	e.says(e.docs("csi.md", "Switching it on"), service)
@@ -34,26 +36,17 @@ func csi(e *environment) {
 		e.Fatalf("the registration: %v, %v", plugin, err)
 	}
 	e.sandboxOfTheDriver()
-	node := spec.NewNodeClient(e.connect(ownSocket))
-	publish := func() error {
-		_, err := node.NodePublishVolume(e.ctx, &spec.NodePublishVolumeRequest{
-			VolumeId: path.Base(dir), TargetPath: target, VolumeContext: map[string]string{"pool": "fast", "path": dir},
-			VolumeCapability: &spec.VolumeCapability{AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}}},
-		})
-		return err
-	}
-	e.Must(publish(), "publishing")
+	k := e.kubelet(service)
+	e.Must(k.publish("u-1", v), "publishing")
 	e.is("cat "+target+"/file", "data") // in the host's mount namespace
 	before := e.sh("stat -c %i " + ownSocket + " " + findSocket)
 	e.sh("systemctl stop " + service + "; systemctl restart " + driver + ".service")
 	e.is("stat -c %i "+ownSocket+" "+findSocket, before)
 	e.is("cat "+target+"/file", "data")
-	e.Must(publish(), "publishing again, without the daemon")
+	e.Must(k.publish("u-1", v), "publishing again, without the daemon")
 	e.unmount()
-	_, err = node.NodeUnpublishVolume(e.ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: path.Base(dir), TargetPath: target})
-	e.Must(err, "unpublishing without the pool")
-	e.is("ls -A "+path.Dir(target), "")
-	if err := publish(); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
+	e.Must(k.unpublish("u-1", v), "unpublishing without the pool")
+	if err := k.publish("u-1", v); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
 		e.Fatalf("without the pool: %v", err)
 	}
 	e.sh("mount /srv/fast; systemctl start " + service)
@@ -64,9 +57,14 @@ func csi(e *environment) {
 
 // connect is a connection to a socket of the machine.
 func (e *environment) connect(socket string) *grpc.ClientConn {
-	c, err := grpc.NewClient(fmt.Sprintf("unix:///proc/%d/root%s", e.m.leader(), socket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c, err := grpc.NewClient("unix://"+e.outside(socket), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	e.Must(err, "a connection")
 	return c
+}
+
+// outside is the path of a file of the machine, mounted or not, seen from here.
+func (e *environment) outside(file string) string {
+	return fmt.Sprintf("/proc/%d/root%s", e.m.leader(), file)
 }
 
 // sandboxOfTheDriver: root with two capabilities, in the host's mount namespace, without a network.

@@ -7,12 +7,13 @@ import (
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
 const (
 	kubevirt      = "kubevirt.io.hostpath-provisioner"
 	kubevirtLabel = "topology.hostpath.csi/node"
-	kubeletRoot   = "/var/lib/kubelet"
 	inPlacePage   = "In place of kubevirt's driver"
 	inPlaceConfig = "/etc/hostpath-provisioner/conf.d/50-kubevirt.toml"
 )
@@ -112,8 +113,9 @@ func inPlace(e *environment) {
 		e.serves(name)
 	}
 	e.is("kubectl get pv pvc-of-kubevirt -o jsonpath='{.metadata.uid} {.spec}'", before)
-	target := e.publishTheirs("pvc-of-kubevirt")
-	e.is("cat "+target+"/file", "data")
+	v := e.publishTheirs("pvc-of-kubevirt")
+	file := target("u-2", v) + "/file"
+	e.is("cat "+file, "data")
 
 	e.block(1, "csi.md", inPlacePage)
 	e.is("find "+kubeletRoot+" -type s", "")
@@ -121,9 +123,9 @@ func inPlace(e *environment) {
 	e.block(2, "csi.md", inPlacePage)
 	e.serves(service)
 	e.is("find "+kubeletRoot+" -type s | grep -c kubevirt || true", "0")
-	e.is("cat "+target+"/file", "data")
+	e.is("cat "+file, "data")
 	e.is("ls -A /var/hpvolumes/csi/.hostpath-provisioner/volumes", "")
-	e.putAway(target)
+	e.putAway(v)
 	e.storageProfile()
 }
 
@@ -157,25 +159,18 @@ func (e *environment) serves(name string) {
 }
 
 // publishTheirs has the adopted volume mounted by the driver of its object, and by no other.
-func (e *environment) publishTheirs(pv string) (target string) {
-	target = path.Join(kubeletRoot, "pods/u-2/volumes/kubernetes.io~csi", pv, "mount")
-	e.sh("mkdir -p " + path.Dir(target))
-	request := &spec.NodePublishVolumeRequest{
-		VolumeId: pv, TargetPath: target,
-		VolumeCapability: &spec.VolumeCapability{AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}}},
-	}
-	if _, err := spec.NewNodeClient(e.connect(ownSocket)).NodePublishVolume(e.ctx, request); err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
+func (e *environment) publishTheirs(pv string) csinode.Volume {
+	v := csinode.Volume{PV: pv}
+	if err := e.kubelet(service).publish("u-2", v); err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
 		e.Fatalf("our own driver: %v", err)
 	}
-	_, err := spec.NewNodeClient(e.connect(path.Join(kubeletRoot, "plugins", kubevirt, "csi.sock"))).NodePublishVolume(e.ctx, request)
-	e.Must(err, "publishing an adopted volume")
-	return target
+	e.Must(e.kubelet(kubevirt).publish("u-2", v), "publishing an adopted volume")
+	return v
 }
 
 // putAway leaves the machine to the other steps as it was.
-func (e *environment) putAway(target string) {
-	_, err := spec.NewNodeClient(e.connect(ownSocket)).NodeUnpublishVolume(e.ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: "pvc-of-kubevirt", TargetPath: target})
-	e.Must(err, "unpublishing")
+func (e *environment) putAway(v csinode.Volume) {
+	e.Must(e.kubelet(service).unpublish("u-2", v), "unpublishing")
 	e.sh(fmt.Sprintf(`systemctl disable --now %s.socket; rm %s /var/lib/hostpath-provisioner/state/pools/legacy.json; systemctl daemon-reload; systemctl restart %s
 		kubectl patch pv pvc-of-kubevirt --type merge -p '{"metadata":{"finalizers":null}}'
 		kubectl delete -f theirs.yaml --wait=false; kubectl label node %s %s-
