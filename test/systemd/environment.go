@@ -234,8 +234,13 @@ func (e *environment) bound(name string) (directory string) {
 	e.Must(err, "claim "+name)
 	pv, err := e.cluster.Client().CoreV1().PersistentVolumes().Get(e.ctx, c.Spec.VolumeName, metav1.GetOptions{})
 	e.Must(err, "the volume of "+name)
-	e.sh("test -d " + pv.Spec.HostPath.Path)
-	return pv.Spec.HostPath.Path
+	if pv.Spec.CSI != nil {
+		directory = pv.Spec.CSI.VolumeAttributes["path"]
+	} else {
+		directory = pv.Spec.HostPath.Path
+	}
+	e.sh("test -d " + directory)
+	return directory
 }
 
 func (e *environment) claim(name, class string) (directory string) {

@@ -23,6 +23,7 @@ var story = []step{
 	{"the metrics' socket: systemd listens, across a reload and a restart", socket},
 	{"the CSI driver: its mounts reach the host, its sockets stay while it restarts, and closed pools refuse", csi},
 	{"volumes that are written in pods: without the daemon they go on and end, new ones wait, and its start sweeps", inlineVolumes},
+	{"a snapshot pauses pods; those of a node service that was killed or stopped in a pause go on at once", pausedSnapshots},
 	{"in the place of kubevirt's CSI driver, beside our own, by the commands of the page, and back", inPlace},
 	{"a credential takes the place of the kubeconfig's file", credential},
 	{"a node is enrolled by one command", enroll},
