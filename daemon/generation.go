@@ -146,13 +146,13 @@ func (g *generation) run(ctx context.Context) {
 	if g.contents != nil {
 		runs = append(runs, func(ctx context.Context) { kube.RunOptional(ctx, g.contents) })
 	}
+	checked, started := make(chan struct{}), make(chan struct{})
 	if slices.ContainsFunc(g.cfg.Pools, config.Pool.MakesInline) {
-		runs = append(runs, g.serveInline)
+		runs = append(runs, func(ctx context.Context) { g.serveInline(ctx, checked) })
 	}
 	for _, run := range runs {
 		all.Go(func() { run(ctx) })
 	}
-	checked, started := make(chan struct{}), make(chan struct{})
 	all.Go(func() { g.becomeReady(ctx, checked, started) })
 	all.Go(func() { g.publish(ctx, started) })
 	g.controller.Run(ctx, checked, started)

@@ -121,8 +121,12 @@ func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context
 	}, nil
 }
 
-// serveInline makes inline volumes for the CSI node service, and takes them away, until ctx ends.
-func (g *generation) serveInline(ctx context.Context) {
+// serveInline makes inline volumes for the CSI node service, and takes them away, until ctx ends. Before each pool was checked it
+// would refuse them: a pod that asked while the daemon was away waits in the node service until then.
+func (g *generation) serveInline(ctx context.Context, checked <-chan struct{}) {
+	if !await(ctx, checked) {
+		return
+	}
 	inline.Daemon{Socket: inline.SocketPath(g.cfg.KubeletRoot, g.cfg.Provisioner), Do: g.doInline}.Run(ctx)
 }
 

@@ -76,3 +76,21 @@ func TestInlineVolume(t *testing.T) {
 	w.Must(node.UnpublishInline(w.Soon(), "u-b", b))
 	h.wantTree()
 }
+
+// A pod that asks for its volume while the daemon is away waits until that is back and has looked at its pools, and is not refused.
+func TestInlineVolumeWaits(t *testing.T) {
+	w := newEnvironment(t)
+	root := w.kubeletRoot()
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", `source = "csi"`, `inline_volumes = "32Mi"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
+	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Inline: true})
+	a := csinode.Inline("u-a", "scratch", map[string]string{"size": "16Mi"})
+	for range 5 {
+		h.stop()
+		asked := make(chan error, 1)
+		go func() { asked <- node.Publish(w.Soon(), "u-a", a) }()
+		h.run()
+		w.Must(<-asked)
+		w.Must(node.UnpublishInline(w.Soon(), "u-a", a))
+		h.wantTree()
+	}
+}
