@@ -261,7 +261,7 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 
 // writesAgain reports whether another try of a copy that failed would write everything again, and most likely fail again.
 func writesAgain(err error) bool {
-	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, volume.ErrPause, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
+	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, volume.ErrPause, treecopy.ErrWritten, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
 }
 
 // copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make, or

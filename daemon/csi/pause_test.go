@@ -24,6 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
@@ -273,19 +274,62 @@ const writer = `i=100000000; while :; do i=$((i+1)); printf $i 1<>first/number; 
 func TestOrderedWriters(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
-			p := newPaused(t)
-			p.run("umount", p.at("fast"))
-			hosttest.Mkfs(t, fstype, map[string]int{"xfs": 320, "btrfs": 256}[fstype]).Mount(t, p.at("fast"))
-			t.Cleanup(func() { hosttest.Unmount(t, p.at("fast")) })
-			p.must(os.Chmod(p.at("fast"), 0o700))
-			p.prepare("fast")
-			p.create("fast", "pvc-1")
-			p.fill(p.at("fast/pvc-1"))
+			p := newPausedOn(t, fstype)
 			p.pod("u-1", writer)
 			for try := range 5 {
 				p.snapshot(fmt.Sprintf("snapshot-%d", try))
 			}
 		})
+	}
+}
+
+// newPausedOn has its volume on a filesystem that shares blocks.
+func newPausedOn(t *testing.T, fstype string) *paused {
+	p := newPaused(t)
+	p.run("umount", p.at("fast"))
+	hosttest.Mkfs(t, fstype, map[string]int{"xfs": 320, "btrfs": 256}[fstype]).Mount(t, p.at("fast"))
+	t.Cleanup(func() { hosttest.Unmount(t, p.at("fast")) })
+	p.must(os.Chmod(p.at("fast"), 0o700))
+	p.prepare("fast")
+	p.create("fast", "pvc-1")
+	p.fill(p.at("fast/pvc-1"))
+	return p
+}
+
+// There is no snapshot if a process wrote meanwhile that is in no pod that has the volume mounted: one of the host, or one in another pod,
+// which has it as a hostPath. If it did not, or has ended, there is, and the order holds.
+func TestUnknownWriter(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		for of, cgroup := range map[string]string{"host": "", "pod": "kubepods/podu-2"} {
+			t.Run(fstype+"/"+of, func(t *testing.T) {
+				p := newPausedOn(t, fstype)
+				p.pod("u-1", "sleep infinity")
+				cmd := exec.Command("sh", "-c", writer)
+				if cmd.Dir = p.at("fast/pvc-1"); cgroup != "" {
+					cmd = hosttest.InCgroup(t, hosttest.Cgroup(t, p.root+"/"+cgroup), cmd)
+				}
+				child, err := process.Start(cmd)
+				p.must(err)
+				t.Cleanup(func() { _ = child.Kill() })
+				refused := 0
+				for try := 0; refused < 5 && try < 100 && !t.Failed(); try++ { // it may get no processor while the pod stands still
+					name := fmt.Sprintf("snapshot-%d", try)
+					switch err := p.try(name); {
+					case err == nil:
+						p.ordered(name)
+					case errors.Is(err, treecopy.ErrWritten) && strings.Contains(err.Error(), `/number": something that is not stopped writes to the volume`):
+						refused++
+					default:
+						t.Fatal(err)
+					}
+				}
+				if refused < 5 {
+					t.Errorf("refused %d times", refused)
+				}
+				p.must(child.Kill())
+				p.snapshot("snapshot")
+			})
+		}
 	}
 }
 
@@ -301,6 +345,21 @@ func (p *paused) fill(dir string) {
 // snapshot makes one, and compares what is in it.
 func (p *paused) snapshot(name string) {
 	p.Helper()
+	p.must(p.try(name))
+	p.ordered(name)
+}
+
+func (p *paused) ordered(name string) {
+	p.Helper()
+	first, last := p.number(name+"/first"), p.number(name+"/last")
+	if first != last && first != last+1 {
+		p.Errorf("%s: %d was written first, and then %d", name, first, last)
+	}
+}
+
+// try makes a snapshot, after which the pod goes on.
+func (p *paused) try(name string) error {
+	p.Helper()
 	store, id := p.store("fast")
 	_, err := store.Create(p.soon(), id, volume.Spec{
 		Mode: 0o700,
@@ -311,15 +370,11 @@ func (p *paused) snapshot(name string) {
 			return ctx, func() error { _, err := one.End(); return err }, err
 		},
 	})
-	p.must(err)
 	p.noRest()
-	first, last := p.number(name+"/first"), p.number(name+"/last")
-	if first != last && first != last+1 {
-		p.Errorf("%s: %d was written first, and then %d", name, first, last)
-	}
 	if p.frozen("u-1") {
 		p.Error("the pod stands still")
 	}
+	return err
 }
 
 func (p *paused) number(dir string) int {

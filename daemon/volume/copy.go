@@ -202,7 +202,7 @@ func (s *session) fill(from, to int, spec Spec) error {
 //
 //	all of it            as long as there are files
 //	what changed since   as long as it takes to look at each
-//	what changed since   the same, while nothing writes
+//	what changed since   the same, while nothing writes, and a look whether that is so
 func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.Copied, error) {
 	if spec.Pause == nil {
 		return treecopy.Copy(s.ctx, from, to, o)
@@ -232,7 +232,7 @@ func (s *session) passInPause(from, to int, spec Spec, o treecopy.Options) (tree
 		return treecopy.Copied{}, fmt.Errorf("%w: %w", ErrPause, err)
 	}
 	o.Step = nil
-	copied, err := treecopy.Again(paused, from, to, o)
+	copied, err := treecopy.Last(paused, from, to, o)
 	s.pool.crashPoint("copied in the pause")
 	if ended := end(); ended != nil { // it is why the copy ended
 		err = fmt.Errorf("%w: %w", ErrPause, ended)

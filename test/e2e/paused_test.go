@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// A snapshot is made of a volume whose pod stands still for the last of it, and goes on. Without the node service there is none, and
-// it is said why.
+// A snapshot is made of a volume whose pod stands still for the last of it, and goes on. Without the node service there is none, nor while
+// a process writes that is in no such pod, and it is said why.
 func TestPausedSnapshot(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -26,7 +26,7 @@ func TestPausedSnapshot(t *testing.T) {
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `source = "csi"`, `snapshots = "paused"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
 	w.claim("data", w.Class("c", immediate), "10Mi")
 	pv := w.Bound("data")
-	h.writeAll(pv)
+	dir := h.writeAll(pv)
 
 	content := s.ask("early", pv, w.Provisioner, "Delete")
 	s.Eventually("it is said why there is no snapshot", func() bool {
@@ -41,6 +41,17 @@ func TestPausedSnapshot(t *testing.T) {
 	cgroup := hosttest.Cgroup(t, "hostpath-e2e-"+pod+"/kubepods.slice/kubepods-pod"+strings.ReplaceAll(pod, "-", "_")+".slice")
 	writer, err := process.Start(hosttest.InCgroup(t, cgroup, exec.Command("sh", "-c", "while :; do echo x > "+node.Target(pod, pv.Name)+"/busy; done")))
 	w.Must(err)
+	host, err := process.Start(exec.Command("sh", "-c", "while :; do echo x > "+dir+"/host"+"; done"))
+	w.Must(err)
+	t.Cleanup(func() { _ = host.Kill() })
+	content = s.ask("written", pv, w.Provisioner, "Delete")
+	s.Eventually("it is said that a process writes that is not stopped", func() bool {
+		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+		return strings.Contains(message, `"host": something that is not stopped writes to the volume`)
+	})
+	s.remove("written", content)
+	w.Must(host.Kill())
+
 	content = s.ask("snap", pv, w.Provisioner, "Delete")
 	s.ready("snap", content)
 	h.said("nothing ran in the pods that have the volume mounted (1)", 1)

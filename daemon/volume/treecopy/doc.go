@@ -21,7 +21,8 @@
 // (Copied.Lost): a process without CAP_SYS_ADMIN does not see trusted attributes at all. A label of SELinux is not
 // copied: what is made has the label of the calling thread (selinux.CreatedAs).
 //
-// Each file of a reflink copy is the file at one moment. The set of files is not of one moment while the source changes.
+// Each file of a reflink copy is the file at one moment. The set of files is not of one moment while the source changes, which
+// Last notices.
 //
 // The package will not make anything durable, remove what a failed copy leaves, or decide what may be copied.
 package treecopy

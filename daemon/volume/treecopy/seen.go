@@ -46,8 +46,8 @@ type pass struct {
 // tick, and may be set back by less than this.
 const margin = time.Second
 
-// ErrClock: the host's clock was set back, so that change times say nothing.
-var ErrClock = errors.New("the host's clock was set back while it was copied")
+// ErrClock: the host's clock was set, so that change times say nothing.
+var ErrClock = errors.New("the host's clock was set while it was copied")
 
 // begin begins a pass, and returns the one before.
 func (s *Seen) begin() pass {
