@@ -297,6 +297,7 @@ func TestSnapshotIsCopied(t *testing.T) {
 	}{
 		"made": {nil, 0, plan.ReasonSnapshotReady, false}, "the disk fails": {errIO, 0, plan.ReasonSnapshotFailed + ": node node-a: i/o error", true},
 		"no reflinks": {treecopy.ErrNoReflink, copyAgain, plan.ReasonSnapshotFailed, false}, "no space": {syscall.ENOSPC, copyAgain, plan.ReasonSnapshotFailed, false},
+		"an unknown writer": {treecopy.ErrWritten, copyAgain, plan.ReasonSnapshotFailed, false}, "no pause": {volume.ErrPause, copyAgain, plan.ReasonSnapshotFailed, false},
 		"too many files": {treecopy.ErrLimit, copyAgain, plan.ReasonSnapshotFailed, false}, "the pool is full": {full, 0, plan.ReasonNotEnoughSpace, true},
 		"remains of another copy": {volume.ErrPlace, lag, "", false}, "the pool moved": {volume.ErrDirectoryReplaced, lag, "", false}, "canceled": {context.Canceled, lag, "", false},
 	} {
