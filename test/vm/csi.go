@@ -11,6 +11,8 @@ const (
 	kubeletRoot = "/var/lib/kubelet"
 	kubelet     = "/usr/local/bin/kubelet-calls"
 	attempt     = "/usr/local/bin/attempt" // a script with the label of the service's program
+
+	driverRuntime = "/run/hostpath-provisioner-csi" // of the service, where it has the list of pods that are paused
 )
 
 // driverBefore starts the driver's sockets, with the label of some that were made before the policy knew their paths.
@@ -18,6 +20,9 @@ func (p *play) driverBefore() {
 	p.step("the CSI driver's sockets are there, with a label from before", func() (string, error) {
 		sockets := strings.Join(p.driverSockets(), " ")
 		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket && chcon -t container_file_t " + sockets); err != nil {
+			return "", err
+		}
+		if _, err := p.do("mkdir -m 0700 " + driverRuntime + " && chcon -t var_run_t " + driverRuntime); err != nil {
 			return "", err
 		}
 		return p.expect("ls -Z "+sockets, ":container_file_t:s0 "+p.driverSockets()[0], ":container_file_t:s0 "+p.driverSockets()[1])
@@ -37,6 +42,9 @@ func (p *play) call(name string, args ...string) string {
 func (p *play) driver() {
 	p.step("loading the policy again gave the CSI driver's sockets their label", func() (string, error) {
 		return p.expect("ls -Z "+strings.Join(p.driverSockets(), " "), ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[0], ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[1])
+	})
+	p.step("and its own directory, which systemd keeps when the service ends", func() (string, error) {
+		return p.expect("ls -Zd "+driverRuntime, ":hostpath_provisioner_csi_runtime_t:s0 "+driverRuntime)
 	})
 	p.step("for which they were made again once, in two such runs", func() (string, error) {
 		return p.expect("journalctl --sync; journalctl -u hostpath-provisioner-csi.socket -o cat --no-pager | grep -c ^Closed", "1\n")
@@ -67,7 +75,7 @@ func (p *play) published(pv, dir string) {
 		if _, err := p.expect("echo data > "+dir+"/file; "+publish, "done"); err != nil {
 			return "", err
 		}
-		return p.expect("mount --bind "+target+" /mnt/volume && runcon -u system_u -r system_r -t container_t -l s0:c1,c2 "+
+		return p.expect("mount --bind "+target+" /mnt/volume && "+confined+
 			"/mnt/image/busybox sh -c 'cd /mnt/volume && cat file > copy'; umount /mnt/volume; cat "+dir+"/copy; ls -Z "+dir+"/copy", "container_file_t:s0", "data\n")
 	})
 	p.step("again, and its statistics, and unmounted", func() (string, error) {
@@ -95,11 +103,11 @@ func (p *play) published(pv, dir string) {
 		if _, err := p.do("mkdir -p /mnt/kubelet/plugins_registry && cp " + kubelet + " /mnt/image/calls && chcon -R -t container_file_t /mnt/image /mnt/kubelet"); err != nil {
 			return "", err
 		}
-		const confined = "runcon -u system_u -r system_r -t container_t -l s0:c1,c2 /mnt/image/calls"
-		if _, err := p.expect(confined+" > /dev/null; echo code $?", "code 2\n"); err != nil {
+		const calls = confined + "/mnt/image/calls"
+		if _, err := p.expect(calls+" > /dev/null; echo code $?", "code 2\n"); err != nil {
 			return "", fmt.Errorf("the program does not run there: %w", err)
 		}
-		in := "mount --bind " + kubeletRoot + "/plugins_registry /mnt/kubelet/plugins_registry && " + confined + " /mnt/kubelet " + p.namespace + " registered > /dev/null; echo code $?; umount /mnt/kubelet/plugins_registry"
+		in := "mount --bind " + kubeletRoot + "/plugins_registry /mnt/kubelet/plugins_registry && " + calls + " /mnt/kubelet " + p.namespace + " registered > /dev/null; echo code $?; umount /mnt/kubelet/plugins_registry"
 		if _, err := p.expect(in, "code 1\n"); err != nil {
 			return "", err
 		}

@@ -12,7 +12,8 @@
 //
 // Chapters (-only):
 //
-//	selinux   the package's policy module confines; labels at birth, check, relabel, restorecon; purge
+//	selinux   the package's policy module confines; labels at birth, check, relabel, restorecon; purge; the CSI
+//	          driver: volumes and inline volumes of confined containers, and pauses of them
 //	disabled  the same machine, booted without SELinux
 //	nfs       the network to the server cut, the server stopped, the export withdrawn
 //	shared    two nodes on one export: every way in which the leader loses it, and root_squash

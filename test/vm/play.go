@@ -254,6 +254,9 @@ func (p *play) waitBound(claim string) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if csi := volume.Spec.CSI; csi != nil {
+		return csi.VolumeAttributes["path"], nil
+	}
 	return volume.Spec.HostPath.Path, nil
 }
 

@@ -21,6 +21,8 @@ func (p *play) selinux() {
 	p.driverBefore()
 	p.page()
 	p.driver()
+	p.inlineConfined()
+	p.pausedConfined()
 	p.step("permissive: check says so, and volumes are born the same", p.permissive)
 	p.step("what the containers were refused is in the audit log", func() (string, error) {
 		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*var_log_t'", "{ write }")

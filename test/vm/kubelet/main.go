@@ -4,6 +4,12 @@
 //	kubelet ROOT DRIVER publish POD PV POOL PATH
 //	kubelet ROOT DRIVER unpublish POD PV
 //	kubelet ROOT DRIVER stats POD PV
+//	kubelet ROOT DRIVER inline POD NAME POOL SIZE
+//	kubelet ROOT DRIVER end POD NAME
+//
+// and one of the daemon's, which it does not end:
+//
+//	kubelet ROOT DRIVER pause POOL PV
 //
 // It knows no cluster, and it asserts nothing: it prints "done", or the error, with exit code 1.
 package main
@@ -14,6 +20,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
@@ -53,6 +60,26 @@ func call(ctx context.Context, s *csinode.Service, name string, args []string) e
 		return s.Unpublish(ctx, args[0], args[1])
 	case name == "stats" && len(args) == 2:
 		return s.Stats(ctx, args[0], args[1])
+	case name == "inline" && len(args) == 4:
+		v := csinode.Inline(args[0], args[1], map[string]string{"storagePool": args[2], "size": args[3]})
+		fmt.Println(v.PV)
+		return s.Publish(ctx, args[0], v)
+	case name == "end" && len(args) == 2:
+		return s.UnpublishInline(ctx, args[0], csinode.Inline(args[0], args[1], nil))
+	case name == "pause" && len(args) == 2:
+		return holdPause(ctx, pause.Client{Socket: pause.SocketPath(s.Root, s.Driver)}, args[0], args[1])
 	}
 	return fmt.Errorf("no call %s with %d arguments", name, len(args))
+}
+
+// holdPause has the pods of a volume stand still until something else has them go on.
+func holdPause(ctx context.Context, c pause.Client, pool, volume string) error {
+	paused, p, err := c.Begin(ctx, pool, volume)
+	if err != nil {
+		return err
+	}
+	fmt.Println("paused", p.Pods)
+	<-paused.Done()
+	_, err = p.End()
+	return err
 }
