@@ -156,8 +156,10 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	return e
 }
 
-// poolMiB is room for all claims of the load, and for those that are being removed.
-const poolMiB = 512
+// poolMiB is room for all claims of the load, for those that are being removed, and for the volumes that a restored server has
+// forgotten: on a busy machine a daemon is hundreds of removals behind when the server dies, and of scope every-node each of
+// those is kept. If it is not enough, weigh says so.
+const poolMiB = 4096
 
 func (e *environment) startProxy() {
 	e.faults = newInjector(e.opt.seed)

@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -162,6 +164,11 @@ func (e *environment) weigh(p phase, r *row) {
 	}
 	if r.limit > 0 && r.rate() > r.limit {
 		r.found.Fault(tooEager, "%.0f a second, at most %.0f were wanted", r.rate(), r.limit)
+	}
+	for _, s := range e.checker.storages {
+		if strings.Contains(s.Log(), "reason="+plan.ReasonNotEnoughSpace) {
+			r.found.Fault(harness.NothingProven, "%s: a pool of %d MiB was too small for what is kept in it", p.name, poolMiB)
+		}
 	}
 	if !e.Running() {
 		r.found.Fault(harness.DaemonEnded, "its log ends with: %s", harness.Tail(e.Log(), 2000))
