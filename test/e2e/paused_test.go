@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
@@ -44,12 +45,7 @@ func TestPausedSnapshot(t *testing.T) {
 	host, err := process.Start(exec.Command("sh", "-c", "while :; do echo x > "+dir+"/host"+"; done"))
 	w.Must(err)
 	t.Cleanup(func() { _ = host.Kill() })
-	content = s.ask("written", pv, w.Provisioner, "Delete")
-	s.Eventually("it is said that a process writes that is not stopped", func() bool {
-		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, `"host": something that is not stopped writes to the volume`)
-	})
-	s.remove("written", content)
+	s.refusedFor(pv, `"host": something that is not stopped writes to the volume`)
 	w.Must(host.Kill())
 
 	content = s.ask("snap", pv, w.Provisioner, "Delete")
@@ -60,4 +56,21 @@ func TestPausedSnapshot(t *testing.T) {
 	}
 	w.Must(errors.Join(writer.Kill(), node.Unpublish(w.Soon(), pod, pv.Name)))
 	s.remove("snap", content)
+}
+
+// refusedFor asks for snapshots until one is refused with these words: a writer that gets no processor within a pause, which lasts
+// some milliseconds, is no reason to refuse.
+func (s *snapshots) refusedFor(pv *corev1.PersistentVolume, words string) {
+	s.Helper()
+	said := func(content string) bool {
+		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+		return strings.Contains(message, words)
+	}
+	s.Eventually("a snapshot is refused: "+words, func() bool {
+		content := s.ask("written", pv, s.Provisioner, "Delete")
+		s.Eventually("the snapshot is ready, or refused: "+words, func() bool { return said(content) || s.status(content)["readyToUse"] == true })
+		refused := said(content)
+		s.remove("written", content)
+		return refused
+	})
 }
