@@ -236,22 +236,22 @@ func (d *daemon) startAgain(why *RestartError) {
 	}
 }
 
-// outsideOf returns what a pool's prober calls when reading the pool was denied (prober.Options). It is nil where what
-// is around the mount point is allowed, too: what is mounted there later is in reach.
+// outsideOf returns what a pool's prober calls when reading the pool was denied (prober.Options).
 func (d *daemon) outsideOf(p config.Pool) func() string {
-	if workIn(p) != p.Path {
-		return nil
-	}
-	return func() string { return d.outside(p.Path) }
+	return func() string { return d.outside(workIn(p), p.Path) }
 }
 
-// outside returns why a path is out of this process's reach for good, because its storage came after the start to where
-// only the storage of then is allowed, and ends the daemon; "" if it is in reach. It looks at mounts that changed since.
-func (d *daemon) outside(path string) string {
-	if d.confined == nil || d.confined.ABI == 0 || !d.remounted.Load() && d.confined.Has(path) {
+// outside returns why a path is out of this process's reach for good, and ends the daemon; "" if it is in reach. What is around it
+// may have been absent at the start, or not have responded, as on a busy host, and is not allowed then. Where the path alone is allowed, its storage
+// may have come later; it looks at mounts that changed since. Where what is around the mount point is, what is mounted there later is in reach.
+func (d *daemon) outside(allowed, path string) string {
+	if d.confined == nil || d.confined.ABI == 0 || d.confined.Has(allowed) && (allowed != path || !d.remounted.Load()) {
 		return ""
 	}
 	why := &RestartError{fmt.Sprintf("%s came after the daemon confined itself", path)}
+	if allowed != path {
+		why = &RestartError{fmt.Sprintf("%s was absent or did not respond when the daemon confined itself", allowed)}
+	}
 	d.startAgain(why)
 	return why.Error()
 }

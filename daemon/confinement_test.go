@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -93,12 +94,21 @@ func text(err error) string {
 	return err.Error()
 }
 
-// Only of a pool that is allowed without what is around it can the storage come out of reach.
+// What was not there when the daemon confined itself, or did not respond, only another start brings in reach: the pool's storage, or what
+// is around its mount point. A daemon that is not confined reaches everything.
 func TestOutsideOf(t *testing.T) {
-	d := new(daemon)
-	for path, want := range map[string]bool{"/data": true, "/srv/fast": false} {
-		if got := d.outsideOf(config.Pool{Path: path, MountPoint: path, RequireMount: true}) != nil; got != want {
-			t.Errorf("%s: %v, want %v", path, got, want)
+	log, lines := logged()
+	d := &daemon{Options: Options{Log: log}}
+	for path, want := range map[string]string{
+		"/data":     "/data came after the daemon confined itself: it has to be restarted",
+		"/srv/fast": "/srv was absent or did not respond when the daemon confined itself: it has to be restarted",
+	} {
+		outside := d.outsideOf(config.Pool{Path: path, MountPoint: path, RequireMount: true})
+		if d.confined = nil; outside() != "" {
+			t.Errorf("%s is out of reach of a daemon that is not confined", path)
+		}
+		if d.confined = (&confine.Confined{ABI: 7}); outside() != want || !strings.Contains(lines.String(), want) {
+			t.Errorf("%s: %q, logged %s", path, outside(), lines)
 		}
 	}
 }

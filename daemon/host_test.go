@@ -119,7 +119,7 @@ func TestStartAgainNeedsAServiceManager(t *testing.T) {
 			var ctx context.Context
 			ctx, d.end = context.WithCancelCause(t.Context())
 			d.remounted.Store(true)
-			why := d.outside("/data")
+			why := d.outside("/data", "/data")
 			if why != "/data came after the daemon confined itself: it has to be restarted" {
 				t.Errorf("got %q", why)
 			}
@@ -148,7 +148,7 @@ func TestOutsideIsOfTheConfinement(t *testing.T) {
 			t.Setenv("INVOCATION_ID", "")
 			d := &daemon{Options: Options{Log: slog.New(slog.DiscardHandler)}, confined: c.confined}
 			d.remounted.Store(c.remounted)
-			if why := d.outside("/data"); (why != "") != c.want {
+			if why := d.outside("/data", "/data"); (why != "") != c.want {
 				t.Errorf("got %q", why)
 			}
 		})

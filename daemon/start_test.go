@@ -147,7 +147,7 @@ func TestNotConfined(t *testing.T) {
 	if err := Fits(o, d.confined, config.Config{}); err != nil {
 		t.Errorf("another configuration: %v", err)
 	}
-	if why := d.outside("/data"); why != "" {
+	if why := d.outside("/data", "/data"); why != "" {
 		t.Errorf("another start would not help, and is asked for: %s", why)
 	}
 }
