@@ -193,7 +193,7 @@ func (on *machine) comesTo(o op, before state) error {
 	if o.kind == ended || o.kind == readLease || o.kind == onDisk && on.changesNothing(o.disk, before) {
 		return nil
 	}
-	_, err := on.await(func(name string) bool { return name == o.String() || o.kind == onDisk && concerns(name, o.disk) })
+	_, err := on.await(func(name string) bool { return name == waitsAs(o) || o.kind == onDisk && concerns(name, o.disk) })
 	return err
 }
 

@@ -21,67 +21,64 @@ import (
 
 // happenings are the events that can be played for real, by their names. before is the model's state.
 var happenings = map[string]func(st *stage, before state, i int) error{
-	"claim %s is made":                                       (*stage).claimMade,
-	"claim %s is deleted":                                    (*stage).claimDeleted,
-	"kube-controller-manager binds %s":                       byItself,
-	"kube-controller-manager releases %s":                    byItself,
-	"pv-protection lets %s go":                               byItself,
-	"pv-protection keeps %s":                                 byItself,
-	"a pod writes to %s":                                     (*stage).podWrites,
-	"people delete volume object %s":                         (*stage).objectDeleted,
-	"people change the policy of %s":                         (*stage).policyChanged,
-	"people edit the label of %s":                            (*stage).labelEdited,
-	"people take the finalizers off %s":                      patched(`{"metadata":{"finalizers":null}}`),
-	"people take the claim out of %s":                        patched(`{"spec":{"claimRef":null}}`),
-	"etcd is saved":                                          (*stage).etcdSaved,
-	"etcd is restored":                                       (*stage).etcdRestored,
-	"the watches%s break":                                    func(st *stage, _ state, i int) error { st.machines[i].front.breaks(true); return nil },
-	"the watches%s are whole again":                          func(st *stage, _ state, i int) error { st.machines[i].front.breaks(false); return nil },
-	"%s is unmounted":                                        (*stage).unmounted,
-	"%s is mounted":                                          (*stage).mounted,
-	"the daemon looks at %s":                                 (*stage).looked,
-	"%s starts":                                              (*stage).started,
-	"the configuration%s changes on_delete":                  (*stage).reconfigured,
-	"the configuration%s changes the pattern of directories": (*stage).patternChanged,
-	"the configuration%s names another provisioner":          (*stage).renamed,
-	"the configuration%s changes the scope of pool q":        (*stage).scopeChanged,
-	"the pool's disk is copied":                              (*stage).diskCopied,
-	"another filesystem is mounted as the pool":              (*stage).diskSwapped,
-	"the pool's own filesystem is mounted again":             (*stage).diskBack,
-	"people say that nodes do not share pool q any more":     (*stage).sharedNoMore,
-	"people say that pool q is not %s's alone any more":      (*stage).aloneNoMore,
-	"%s starts with the alias":                               (*stage).aliasSet,
-	"people request more of %s":                              (*stage).moreRequested,
-	"people request less of %s":                              (*stage).lessRequested,
-	"a snapshot is taken of %s":                              (*stage).snapshotTaken,
-	"the snapshot is deleted":                                (*stage).snapshotDeleted,
-	"people delete the snapshot's content":                   (*stage).contentDeleted,
-	"people change the policy of the snapshot's content":     (*stage).contentPolicyChanged,
-	"people take the finalizer off the snapshot's content":   (*stage).contentForced,
-	"the snapshot-controller deletes what is withdrawn":      (*stage).contentFollows,
-	"the API server serves a request that was given up":      (*stage).servedLate,
-	"five seconds pass%s":                                    (*stage).timePasses,
-	"a pod on the other node writes to %s":                   (*stage).otherPodWrites,
-	"node %s goes":                                           (*stage).nodeGoes,
-	"node %s is back":                                        (*stage).nodeBack,
-	"the other provisioner makes %s":                         (*stage).peerMakes,
-	"the other provisioner removes %s":                       (*stage).peerRemoves,
+	"claim %s is made":                                                         (*stage).claimMade,
+	"claim %s is deleted":                                                      (*stage).claimDeleted,
+	"kube-controller-manager binds %s":                                         (*stage).binds,
+	"kube-controller-manager releases %s":                                      (*stage).releases,
+	"pv-protection lets %s go":                                                 byItself,
+	"pv-protection keeps %s":                                                   byItself,
+	"a pod writes to %s":                                                       (*stage).podWrites,
+	"people delete volume object %s":                                           (*stage).objectDeleted,
+	"people change the policy of %s":                                           (*stage).policyChanged,
+	"people edit the label of %s":                                              (*stage).labelEdited,
+	"people take the finalizers off %s":                                        patched(`{"metadata":{"finalizers":null}}`),
+	"people take the claim out of %s":                                          patched(`{"spec":{"claimRef":null}}`),
+	"etcd is saved":                                                            (*stage).etcdSaved,
+	"etcd is restored":                                                         (*stage).etcdRestored,
+	"the watches%s break":                                                      func(st *stage, _ state, i int) error { st.machines[i].front.breaks(true); return nil },
+	"the watches%s are whole again":                                            func(st *stage, _ state, i int) error { st.machines[i].front.breaks(false); return nil },
+	"%s is unmounted":                                                          (*stage).unmounted,
+	"%s is mounted":                                                            (*stage).mounted,
+	"the daemon looks at %s":                                                   (*stage).looked,
+	"%s starts":                                                                (*stage).started,
+	"the configuration%s changes on_delete":                                    (*stage).reconfigured,
+	"the configuration%s changes the pattern of directories":                   (*stage).patternChanged,
+	"the configuration%s names another provisioner":                            (*stage).renamed,
+	"the configuration%s changes the scope of pool q":                          (*stage).scopeChanged,
+	"the pool's disk is copied":                                                (*stage).diskCopied,
+	"another filesystem is mounted as the pool":                                (*stage).diskSwapped,
+	"the pool's own filesystem is mounted again":                               (*stage).diskBack,
+	"people say that nodes do not share pool q any more":                       (*stage).sharedNoMore,
+	"people say that pool q is not %s's alone any more":                        (*stage).aloneNoMore,
+	"%s starts with the alias":                                                 (*stage).aliasSet,
+	"people request more of %s":                                                (*stage).moreRequested,
+	"people request less of %s":                                                (*stage).lessRequested,
+	"a snapshot is taken of %s":                                                (*stage).snapshotTaken,
+	"the snapshot is deleted":                                                  (*stage).snapshotDeleted,
+	"people delete the snapshot's content":                                     (*stage).contentDeleted,
+	"people change the policy of the snapshot's content":                       (*stage).contentPolicyChanged,
+	"people take the finalizer off the snapshot's content":                     (*stage).contentForced,
+	"the snapshot-controller deletes what is withdrawn":                        (*stage).contentFollows,
+	"people keep a volume for each claim %s":                                   keepsVolume(byName),
+	"a volume is kept for claim %s by its UID":                                 keepsVolume(byUID),
+	"people delete the volume that is kept for %s":                             (*stage).keptDeleted,
+	"kube-controller-manager binds claim %s to the volume that is kept for it": (*stage).bindsKept,
+	"kube-controller-manager asks a provisioner for claim %s":                  (*stage).asks,
+	"the API server serves a request that was given up":                        (*stage).servedLate,
+	"five seconds pass%s":                                                      (*stage).timePasses,
+	"a pod on the other node writes to %s":                                     (*stage).otherPodWrites,
+	"node %s goes":                                                             (*stage).nodeGoes,
+	"node %s is back":                                                          (*stage).nodeBack,
+	"the other provisioner makes %s":                                           (*stage).peerMakes,
+	"the other provisioner removes %s":                                         (*stage).peerRemoves,
 }
-
-// atOnce: TestKeptBinds (test/e2e) has an order of it.
-const atOnce = "kube-controller-manager binds or asks by itself, at once"
 
 // ghosts are the events that cannot be played for real, and why.
 var ghosts = map[string]string{
-	"the API server writes more than before it was restored":                   "TestServerRestoredAndOvertaken (daemon/kube) does it",
-	"the tombstone of %s is collected":                                         "its node would have to be away for a day",
-	"people keep a volume for each claim %s":                                   atOnce,
-	"a volume is kept for claim %s by its UID":                                 atOnce,
-	"people delete the volume that is kept for %s":                             atOnce,
-	"kube-controller-manager binds claim %s to the volume that is kept for it": atOnce,
-	"kube-controller-manager asks a provisioner for claim %s":                  atOnce,
-	"the API server is another cluster's":                                      "a second API server would be needed",
-	"the API server is the pools' own again":                                   "a second API server would be needed",
+	"the API server writes more than before it was restored": "TestServerRestoredAndOvertaken (daemon/kube) does it",
+	"the tombstone of %s is collected":                       "its node would have to be away for a day",
+	"the API server is another cluster's":                    "a second API server would be needed",
+	"the API server is the pools' own again":                 "a second API server would be needed",
 }
 
 // apart is why no order of a world can be played for real, "" if they can.
@@ -89,8 +86,6 @@ func (w world) apart() string {
 	switch {
 	case w.people:
 		return "a directory under a volume's name cannot be made before the claim has its UID"
-	case w.unasked:
-		return atOnce
 	case w.names > 1 && (w.shared > 0 && w.shared < w.names || w.every > 0 && w.every < w.names):
 		return "one pool is played"
 	}
@@ -103,6 +98,9 @@ func byItself(*stage, state, int) error { return nil }
 func (st *stage) claimMade(before state, slot int) error {
 	c := cluster.Claim(st.Namespace, slotName(slot), st.class, claimSize(before))
 	c.Annotations = map[string]string{plan.SelectedNode: st.machines[chosen].name, plan.StorageProvisioner: st.Provisioner} // as kube-controller-manager asks soon
+	if before.unasked {
+		delete(c.Annotations, plan.StorageProvisioner)
+	}
 	if before.daemons[0].peer {
 		c.Annotations = nil // no daemon is asked
 	}
@@ -353,7 +351,7 @@ func (on *machine) request(m move) error {
 			how = passage{fault: f.fault, done: f.done}
 		}
 	}
-	w, err := on.await(func(waits string) bool { return waits == m.op.String() })
+	w, err := on.await(func(waits string) bool { return waits == waitsAs(m.op) })
 	if err != nil {
 		return err
 	}
@@ -384,6 +382,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 		seen, err := st.seen(last)
 		st.Must(err)
 		st.snapshotSettles(s, seen, &real)
+		st.binderSettles(seen)
 		real.api, real.disks = seen.api, seen.disks
 		st.ownersSeen(&real)
 		if wrong := st.worker.violated(&real); wrong != "" && st.still(last, seen) {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
@@ -28,11 +27,11 @@ func TestRandom(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().Unix())
 	}
-	plane := fixture.OwnPlane(t)
+	on := &planes{T: t}
 	played, whole := 0, 0
 	for began := time.Now(); time.Since(began) < *forLong; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			if played++; playsRandom(t, plane, seed) {
+			if played++; playsRandom(t, on, seed) {
 				whole++
 			}
 		})
@@ -54,7 +53,7 @@ func TestLong(t *testing.T) {
 }
 
 // playsRandom plays one order, and reports whether the daemon went the model's way to its end.
-func playsRandom(t *testing.T, plane *cluster.Cluster, seed uint64) (whole bool) {
+func playsRandom(t *testing.T, on *planes, seed uint64) (whole bool) {
 	x, err := newExplorer(0)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func playsRandom(t *testing.T, plane *cluster.Cluster, seed uint64) (whole bool)
 		}
 	}
 	o := w.wander(some[r.IntN(len(some))], r, 5+r.IntN(*mostMoves))
-	st := newStage(t, plane, w, o.world.first())
+	st := newStage(t, on.of(o.world), w, o.world.first())
 	defer st.end()
 	st.begin()
 	s, err := w.follow(o, st.play)

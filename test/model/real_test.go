@@ -9,7 +9,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -34,9 +33,11 @@ func TestReal(t *testing.T) {
 	if *orderFile != "" {
 		files = []string{*orderFile}
 	}
-	plane := fixture.OwnPlane(t)
+	on := planes{T: t}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, orderIn(t, file)) })
+		o := orderIn(t, file)
+		plane := on.of(o.world)
+		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, o) })
 	}
 }
 

@@ -134,7 +134,7 @@ func (st *stage) differs(real, s state) string {
 	for again := true; again; {
 		again = false
 		for cell := range cells {
-			again = binds(nil, &s, cell) || releases(nil, &s, cell) || unprotects(nil, &s, cell) || protects(nil, &s, cell) || again
+			again = !s.unasked && (binds(nil, &s, cell) || releases(nil, &s, cell)) || unprotects(nil, &s, cell) || protects(nil, &s, cell) || again
 		}
 	}
 	real.api.snapshot, s.api.snapshot = real.api.snapshot.compared(), s.api.snapshot.compared()
@@ -201,7 +201,7 @@ func (st *stage) seen(in state) (s state, err error) {
 			return s, err
 		}
 	}
-	if err := st.seenSnapshot(&s, in.api.snapshot); err != nil {
+	if err := errors.Join(st.seenSnapshot(&s, in.api.snapshot), st.seenKept(&s)); err != nil {
 		return s, err
 	}
 	s.api = s.api.unversioned()
@@ -234,6 +234,9 @@ func (st *stage) seenCell(s *state, cell int, name string) error {
 			exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c),
 			in: st.first.in[slot], clone: st.first.clones && slot == 1,
 			restore: st.first.snapshots && slot == 1,
+		}
+		if st.first.unasked {
+			st.keptClaim(&s.api.claims[slot], slot, c)
 		}
 	} else if err != nil && !apierrors.IsNotFound(err) {
 		return err
