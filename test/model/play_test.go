@@ -373,7 +373,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 	for _, on := range st.machines {
 		on.goesOn(s)
 	}
-	st.adopter.dies()
+	st.adopter.settles()
 	st.ownAgain()
 	st.stirs()
 	real := last

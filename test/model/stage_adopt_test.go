@@ -127,6 +127,18 @@ func (a *adopter) dies() {
 	a.doors.disallow()
 }
 
+// settles ends a call that is under way. What one that was killed left half written the daemon finds when it compares its records with the
+// API server's objects, which it does when it starts, and every ten minutes.
+func (a *adopter) settles() {
+	if a == nil {
+		return
+	}
+	a.Helper()
+	a.dies()
+	a.daemon.Kill()
+	a.Must(a.start())
+}
+
 // unadopted has adopt called once more, and adopt --undo, in a world that has settled: what the order called last first. It
 // returns which invariant of what there is then does not hold.
 func (a *adopter) unadopted(settled state) (wrong string) {
