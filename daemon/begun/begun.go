@@ -16,6 +16,7 @@ import (
 type Set struct {
 	mu    sync.Mutex
 	times map[string]time.Time
+	notes map[string]string
 }
 
 // Begin notes the begin, and reports whether it was not begun before.
@@ -60,6 +61,26 @@ func (s *Set) Since(key string) time.Duration {
 	return 0
 }
 
+// Note keeps a word with what was begun, in place of the one before, until it ends.
+func (s *Set) Note(key, word string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.times[key]; !known {
+		return
+	}
+	if s.notes == nil {
+		s.notes = map[string]string{}
+	}
+	s.notes[key] = word
+}
+
+// Noted returns that word, "" if there is none.
+func (s *Set) Noted(key string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.notes[key]
+}
+
 // Under returns what follows prefix in the keys that begin with it, sorted.
 func (s *Set) Under(prefix string) (rest []string) {
 	s.mu.Lock()
@@ -78,4 +99,5 @@ func (s *Set) End(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.times, key)
+	delete(s.notes, key)
 }

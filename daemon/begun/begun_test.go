@@ -89,3 +89,23 @@ func TestSetResumes(t *testing.T) {
 		}
 	})
 }
+
+// A note is of what was begun, and ends with it.
+func TestSetNotes(t *testing.T) {
+	var s Set
+	s.Note("k", "of nothing")
+	if got := s.Noted("k"); got != "" {
+		t.Errorf("noted %q of what was not begun", got)
+	}
+	s.Begin("k")
+	s.Note("k", "first")
+	s.Note("k", "second")
+	if got := s.Noted("k"); got != "second" {
+		t.Errorf("noted %q, want the last word", got)
+	}
+	s.End("k")
+	s.Begin("k")
+	if got := s.Noted("k"); got != "" || len(s.notes) != 0 {
+		t.Errorf("noted %q of what ended", got)
+	}
+}

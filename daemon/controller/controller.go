@@ -293,9 +293,7 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
 	if now != nil {
 		c.requeueGrowing(now)
-	}
-	if now != nil && !plan.Going(now) {
-		c.begun.End(letGoKey(now.Name))
+		c.staysAfterAll(was, now)
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))

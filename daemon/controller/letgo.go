@@ -2,9 +2,14 @@ package controller
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
@@ -46,4 +51,31 @@ func (c *Controller) finish(ctx context.Context, w *poolWorker, pv string) {
 		case <-time.After(letGoAgain):
 		}
 	}
+}
+
+// staysAfterAll forgets that a volume was let go whose object the watch brings as one that is to stay: its policy was changed, or the
+// API server was restored.
+//
+// The watch may be behind what was read from the API. Changes of one object come in their order, and an object that was let go is
+// known by the version that it had then. A change between the one that the watch brought before and that version was made
+// before the object was let go, and proves nothing: forgotten for it, the directory would be kept in the trash for ever.
+// A restored server counts its versions on from an earlier one, so that its object is not newer than the known one, or
+// is not known. Where the watch was behind that, too, the versions cannot tell the two apart: the API is asked.
+func (c *Controller) staysAfterAll(was, now *corev1.PersistentVolume) {
+	if plan.Going(now) || !c.begun.Has(letGoKey(now.Name)) {
+		return
+	}
+	if uid, version, _ := strings.Cut(c.begun.Noted(letGoKey(now.Name)), " "); was != nil && was.UID == now.UID && string(now.UID) == uid &&
+		earlier(was.ResourceVersion, now.ResourceVersion) && earlier(now.ResourceVersion, version) {
+		c.workerOf(now).volumes.Add(item{name: now.Name})
+		return
+	}
+	c.begun.End(letGoKey(now.Name))
+}
+
+// earlier compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504). Of others it is false.
+func earlier(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	return errX == nil && errY == nil && x < y
 }

@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -52,6 +54,63 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 		}
 		if got := controller.begun.Has(letGoKey("pvc-a")); got != c.want {
 			t.Errorf("%s: remembered: %t", name, got)
+		}
+	}
+}
+
+// The watch may bring a change that was made before the object was let go only after that. It has nothing forgotten: the
+// directory would be kept in the trash for ever. What was made afterwards has, and so has an object of a restored server.
+func TestLetGoIsNotForgottenForALateEvent(t *testing.T) {
+	volume := func(uid, version string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", UID: types.UID(uid), ResourceVersion: version, Labels: map[string]string{plan.PoolLabel: "fast"}}}
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.Status.Phase = corev1.PersistentVolumeReclaimDelete, phase
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
+		return pv
+	}
+	for name, c := range map[string]struct {
+		was, now *corev1.PersistentVolume
+		want     bool
+	}{
+		"made before":                   {volume("u", "9", corev1.VolumeBound), volume("u", "10", corev1.VolumeBound), true},
+		"made afterwards":               {volume("u", "9", corev1.VolumeBound), volume("u", "13", corev1.VolumeBound), false},
+		"that of the decision again":    {volume("u", "9", corev1.VolumeBound), volume("u", "12", corev1.VolumeBound), false},
+		"restored, older than known":    {volume("u", "12", corev1.VolumeReleased), volume("u", "10", corev1.VolumeBound), false},
+		"restored, and not known":       {nil, volume("u", "10", corev1.VolumeBound), false},
+		"another object":                {volume("v", "9", corev1.VolumeBound), volume("v", "10", corev1.VolumeBound), false},
+		"one in the other's place":      {volume("v", "9", corev1.VolumeBound), volume("u", "10", corev1.VolumeBound), false},
+		"versions that are no numbers":  {volume("u", "a", corev1.VolumeBound), volume("u", "b", corev1.VolumeBound), false},
+		"made before, and it is to go":  {volume("u", "9", corev1.VolumeReleased), volume("u", "10", corev1.VolumeReleased), true},
+		"made afterwards, and is to go": {volume("u", "12", corev1.VolumeReleased), volume("u", "13", corev1.VolumeReleased), true},
+	} {
+		ctl, w := stand(&api{}, &shelf{})
+		ctl.API = &failing{with: io.ErrUnexpectedEOF}
+		if err := ctl.letGo(t.Context(), w, volume("u", "12", corev1.VolumeReleased)); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatal(err)
+		}
+		ctl.VolumeChanged(c.was, c.now)
+		if got := ctl.begun.Has(letGoKey("pvc-a")); got != c.want {
+			t.Errorf("%s: remembered: %t", name, got)
+		}
+		if late := name == "made before"; late && w.volumes.Len() != 1 {
+			t.Errorf("%s: the object is not looked at", name)
+		}
+	}
+}
+
+// Whether an old change is of a restored server the API says: what is to stay ends what is remembered, what is gone does not.
+func TestLetGoIsForgottenForWhatTheAPIHas(t *testing.T) {
+	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
+	bound.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	for name, c := range map[string]struct {
+		has       *corev1.PersistentVolume
+		discarded int
+	}{"it is Bound": {bound, 0}, "it is gone": {nil, 1}} {
+		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "u", Place: record.InTrash}}}
+		ctl, w := stand(&api{volume: c.has}, disk)
+		ctl.Events = deafSpeaker{}
+		ctl.begun.Begin(letGoKey("pvc-a"))
+		if _, err := ctl.volume(t.Context(), w, "pvc-a"); err != nil || len(disk.discarded) != c.discarded || ctl.begun.Has(letGoKey("pvc-a")) {
+			t.Errorf("%s: %v, discarded %q, still remembered: %t", name, err, disk.discarded, ctl.begun.Has(letGoKey("pvc-a")))
 		}
 	}
 }

@@ -32,6 +32,9 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (ti
 	if pv == nil || plan.Leaving(pv) && !plan.OnEveryNode(pv) {
 		return c.finishRemoval(ctx, w, name)
 	}
+	if !plan.Going(pv) {
+		c.begun.End(letGoKey(name))
+	}
 	h, _ := w.disk.Open(ctx)
 	facts, err := c.volumeFacts(ctx, w, h, pv)
 	if err != nil {
@@ -224,6 +227,7 @@ func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.Persis
 	}
 	c.begun.Begin(letGoKey(pv.Name))
 	if now != nil {
+		c.begun.Note(letGoKey(pv.Name), string(now.UID)+" "+now.ResourceVersion)
 		if err := c.API.DeleteVolume(ctx, now); err != nil {
 			if refused(err) { // it is there still, and may be changed
 				c.begun.End(letGoKey(pv.Name))
