@@ -200,6 +200,7 @@ func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h di
 		switch {
 		case found:
 			return ""
+		case errors.Is(err, record.ErrName): // no pool has a record of what people wrote into the handle
 		case err != nil:
 			unread = err.Error()
 		}

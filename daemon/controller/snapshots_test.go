@@ -77,6 +77,9 @@ func (a *album) Lookup(_ context.Context, _ mounts.Identity, name string) (recor
 	if r, is := a.records[name]; is {
 		return r, a.fails["lookup "+name]
 	}
+	if err := record.CheckPV(name); err != nil {
+		return record.Record{}, err
+	}
 	return record.Record{}, volume.ErrNotRecorded
 }
 
@@ -230,6 +233,37 @@ func TestContents(t *testing.T) {
 				t.Errorf("%s: events %q, want %q", name, said, c.event)
 			}
 		})
+	}
+}
+
+// A content of which no pool can have a record, because its handle is no name, goes as one goes of which none has. It stayed for ever.
+func TestContentOfNoName(t *testing.T) {
+	for name, source := range map[string]func(of *snapshotapi.Content, named *string){
+		"snapshot": func(of *snapshotapi.Content, named *string) {
+			of.Spec.Source = snapshotapi.ContentSource{SnapshotHandle: named}
+		},
+		"volume": func(of *snapshotapi.Content, named *string) { of.Spec.Source.VolumeHandle = named },
+	} {
+		for _, named := range []string{"unknown", "../unknown", "a/b", ".hostpath-provisioner", strings.Repeat("n", 4096)} {
+			synctest.Test(t, func(t *testing.T) {
+				c, w, a, _ := snapshotting(t)
+				source(a.content, &named)
+				i := item{name: "snapcontent-u", uid: "content"}
+				if _, err := c.content(t.Context(), i); err != nil || a.done.String() != "" {
+					t.Errorf("%s %.20q stays: did %q, %v", name, named, a.done.String(), err)
+				}
+				going(c, w, a)
+				for range 2 {
+					if _, err := c.content(t.Context(), i); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(10 * time.Minute) // of the bubble's clock: another node may have it
+				}
+				if a.done.String() != take+letGoSteps {
+					t.Errorf("%s %.20q goes: did %q, want %q", name, named, a.done.String(), take+letGoSteps)
+				}
+			})
+		}
 	}
 }
 
