@@ -51,7 +51,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 	if err := checkPublish(r); err != nil {
 		return nil, err
 	}
-	done, err := s.turns.take(ctx, r.VolumeId)
+	done, err := s.turn(ctx, r.VolumeId, r.TargetPath)
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
@@ -115,7 +115,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishV
 	case r.TargetPath == "":
 		return nil, status.Error(codes.InvalidArgument, "no target_path")
 	}
-	done, err := s.turns.take(ctx, r.VolumeId)
+	done, err := s.turn(ctx, r.VolumeId, r.TargetPath)
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}

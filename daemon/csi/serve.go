@@ -32,7 +32,8 @@ type Server struct {
 	ending handles // inline volumes of whose end the daemon was told, and has not said that it is done
 
 	sockets []net.Listener
-	turns   turns
+	turns   turns // of volumes
+	targets turns
 }
 
 // ServeAll has each of OnSockets's servers respond on its sockets, and serves what else there is, until ctx ends or one of them
