@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -44,6 +45,7 @@ func TestCSIData(t *testing.T) {
 		{"a live snapshot: a claim from it is on its node, and a pod finds the data", d.live},
 		{"a claim from the claim: on its node, and a pod finds the data", d.clone},
 		{"paused snapshots of a pod that writes: the order holds, and the pod goes on", d.paused},
+		{"the node service is killed while the pod stands still: the pod goes on when it is started again", d.killedInAPause},
 		{"a claim from the last one: a pod finds the order", d.restored},
 		{"a pod has a volume that is written in it, and keeps it while all is restarted", d.inline},
 		{"what is too large is refused, with an event", d.inlineRefused},
@@ -242,6 +244,41 @@ func (d *csiData) paused(ctx context.Context, w *environment) {
 			w.Errorf("snapshot %d is of no one moment: %s was written first, and %s last", try, first, last)
 		}
 		w.same(ctx, "ordered", container, "ordered", "last/number")
+	}
+}
+
+// killedInAPause asks for a pause as the daemon does, so that it is certain that the service is killed in the middle of one. Nothing
+// runs what its unit has as ExecStopPost=.
+func (d *csiData) killedInAPause(ctx context.Context, w *environment) {
+	container := containerOf(w.ready(ctx, "ordered"))
+	volume := w.bound(ctx, "ordered").Name
+	socket := w.a.path(pause.SocketPath("/var/lib/kubelet", provisioner))
+	paused, p, err := pause.Client{Socket: socket}.Begin(ctx, "fast", volume)
+	w.must(err, "asking for a pause")
+	w.standsStill(paused, volume)
+	w.must(d.a.service.Kill(), "killing the service")
+	<-paused.Done()
+	if _, err := p.End(); err == nil {
+		w.Errorf("a pause whose service was killed is said to be whole")
+	}
+	w.standsStill(ctx, volume)
+	d.a.start(w)
+	w.same(ctx, "ordered", container, "ordered", "last/number")
+}
+
+// standsStill checks for a second that the pod writes nothing more, and that the pause is not over by then.
+func (w *environment) standsStill(ctx context.Context, volume string) {
+	w.Helper()
+	at := w.a.path(poolDir, volume, "first/number")
+	before, err := os.ReadFile(at)
+	w.must(err, "reading what the pod wrote")
+	select {
+	case <-ctx.Done():
+		w.Fatalf("the pod went on by itself")
+	case <-time.After(time.Second):
+	}
+	if after, err := os.ReadFile(at); err != nil || string(after) != string(before) {
+		w.Fatalf("the pod writes while it is paused: %s, then %s, %v", before, after, err)
 	}
 }
 
