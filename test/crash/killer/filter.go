@@ -35,7 +35,7 @@ var harmless = append([]uint32{
 	unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK,
 	unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_EXECVE, unix.SYS_PRCTL,
 	unix.SYS_PRLIMIT64, unix.SYS_RESTART_SYSCALL, unix.SYS_MINCORE, unix.SYS_GETRUSAGE, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME,
-	unix.SYS_TIMER_DELETE,
+	unix.SYS_TIMER_DELETE, unix.SYS_TIMERFD_CREATE, unix.SYS_TIMERFD_SETTIME,
 	// confining itself, and Go's look whether pidfds work (os, checkPidfd)
 	unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_ADD_RULE, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_SECCOMP,
 	unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_WAITID,
@@ -46,7 +46,7 @@ var harmless = append([]uint32{
 	unix.SYS_FGETXATTR, unix.SYS_GETXATTR, unix.SYS_LISTXATTR, unix.SYS_FLISTXATTR, unix.SYS_OPEN_TREE, unix.SYS_CAPGET,
 	// descriptors; what a socket sends is written
 	unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_FLOCK, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1,
-	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME,
+	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME,
 	unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,13 @@ func child(dir string) int {
 	if os.Mkdir(dir+"/c", 0o700) != nil {
 		return 1
 	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+	if err != nil {
+		return 1
+	}
+	if _, err := unix.Write(pair[0], []byte("x")); err != nil || os.Mkdir(dir+"/told", 0o700) != nil {
+		return 1
+	}
 	return 0
 }
 
@@ -51,7 +59,7 @@ func TestKiller(t *testing.T) {
 		point string
 		want  []string
 	}{
-		{"", []string{"b", "c"}},
+		{"", []string{"b", "c", "told"}},
 		{"mkdir pool/a #1", nil},
 		{"rename pool/a to pool/b #1", []string{"a"}},
 		{"mkdir pool/c #1", []string{"b"}},
@@ -101,11 +109,13 @@ func TestKiller(t *testing.T) {
 const volumeUID = "11111111-2222-3333-4444-555555555555"
 
 func TestNames(t *testing.T) {
-	s := Scope{Pool: "/p", State: "/s", Locks: "/l"}
+	s := Scope{Pool: "/p", State: "/s", Locks: "/l", Runtime: "/r", Cgroup: "/c"}
 	for path, want := range map[string]string{
 		"/p": "pool", "/p/pvc-" + volumeUID: "pool/PV", "/p/.hostpath-provisioner/volumes/pvc-" + volumeUID + ".json.new": "volumes/PV.json.new",
 		"/p/.hostpath-provisioner/trash": "trash", "/s/lock": "state/lock", "/l/ABCDEFGHIJKLMNOPQRSTUVWX23.lock": "locks/ID.lock",
-		"/p/.hostpath-provisioner/staging/pvc-" + volumeUID + "/.links-ABCDEFGHIJKLMNOPQRSTUVWX23/7-1-12-1700000000-5": "staging/PV/.links-ID/KEY",
+		"/p/.hostpath-provisioner/staging/pvc-" + volumeUID + "/.links-ABCDEFGHIJKLMNOPQRSTUVWX23/7-1-12-1700000000-5-1700000000-6": "staging/PV/.links-ID/KEY",
+		"/p/csi-" + strings.Repeat("0a", 32): "pool/PV", "/r/paused.json": "run/paused.json", "/c/cgroup.freeze": "cgroup/cgroup.freeze",
+		"/p/.hostpath-provisioner/staging/pvc-" + volumeUID + "/.stale-ABCDEFGHIJKLMNOPQRSTUVWX23/12": "staging/PV/.stale-ID/N",
 		"/px": "", "/": "", "": "",
 	} {
 		if got := s.name(path); got != want {
@@ -117,6 +127,25 @@ func TestNames(t *testing.T) {
 	}
 	if got := (Scope{Pool: "/p", Exact: true}).name("/p/pvc-" + volumeUID); got != "pool/pvc-"+volumeUID {
 		t.Errorf("%q, with names as they are", got)
+	}
+}
+
+// A message on a pair of sockets is a point where such count, and elsewhere none.
+func TestLocal(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		pool := t.TempDir()
+		k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool, Local: local})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		k.Arm(Message+" #1", 0)
+		cmd := exec.Command("/proc/self/exe", "run")
+		cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
+		killed := cmd.Run() != nil
+		if _, err := os.Stat(filepath.Join(pool, "told")); killed != local || (err != nil) != local {
+			t.Errorf("local %t: killed %t, %v", local, killed, err)
+		}
 	}
 }
 

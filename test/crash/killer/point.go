@@ -21,7 +21,11 @@ import (
 type Scope struct {
 	Pool, State, Locks string
 	Kubelet            string // kubelet's directory, in which volumes are mounted
+	Runtime, Cgroup    string // the node service's runtime directory, and the cgroup of the pod that it stops
 	Exact              bool   // names of volumes are told as they are, not as PV
+	// Local: messages between the daemon and the node service count, and the connection to the API does not: for what they do
+	// without it.
+	Local bool
 }
 
 // process is the daemon whose thread asks.
@@ -33,14 +37,22 @@ const (
 	Response = "read what the API sent"
 )
 
-// VolumeName is the name of a volume of a claim, or of a snapshot.
-var VolumeName = regexp.MustCompile(`(?:pvc|snapshot)-[0-9a-f]{8}-[0-9a-f-]{27}`)
+// Message is the point of the pairs of sockets between the daemon and the node service. Dying at it is dying before the other
+// side knows.
+const Message = "tell the other process"
+
+// VolumeName is the name of a volume of a claim, of a snapshot, or of an inline volume.
+var VolumeName = regexp.MustCompile(`(?:pvc|snapshot)-[0-9a-f]{8}-[0-9a-f-]{27}|csi-[0-9a-f]{64}`)
 
 // markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text), and the end of another name of a tree that is copied.
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
 
 // linkKey is the name of a file with several names while a tree is copied (daemon/volume/treecopy, keyOf).
-var linkKey = regexp.MustCompile(`/\d+-\d+-\d+-\d+-\d+$`)
+var linkKey = regexp.MustCompile(`/\d+(-\d+){4,}$`)
+
+// staleNumber is the end of the name of an entry that another pass of a copy found changed (daemon/volume/treecopy, Seen): it tells
+// how many were before.
+var staleNumber = regexp.MustCompile(`(/\.stale-ID)/\d+$`)
 
 // call names what a system call is about to do, in words that are the same for every volume; "" if
 // that does not count.
@@ -85,15 +97,15 @@ func (s Scope) describe(p process, n *notification) (what string, known bool) {
 }
 
 func (s Scope) read(p process, n *notification) string {
-	if s.socket(p, n, n.args[0]) && p.readable(int(n.args[0])) {
+	if s.socket(p, n, n.args[0]) == Request && p.readable(int(n.args[0])) {
 		return Response
 	}
 	return ""
 }
 
 func (s Scope) write(p process, n *notification) string {
-	if s.socket(p, n, n.args[0]) {
-		return Request
+	if to := s.socket(p, n, n.args[0]); to != "" {
+		return to
 	}
 	return s.on("write", fdPath(n, n.args[0]))
 }
@@ -192,10 +204,14 @@ func (s Scope) on(call, path string) string {
 
 // name is a path as tables show it, "" if it is not in scope.
 func (s Scope) name(path string) string {
-	for _, root := range []struct{ path, name string }{{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}, {s.Kubelet, "kubelet"}} {
+	for _, root := range []struct{ path, name string }{
+		{s.Pool, "pool"}, {s.State, "state"}, {s.Locks, "locks"}, {s.Kubelet, "kubelet"},
+		{s.Runtime, "run"}, {s.Cgroup, "cgroup"},
+	} {
 		below, is := strings.CutPrefix(path, root.path)
 		if is && root.path != "" && (below == "" || below[0] == '/') {
 			name := linkKey.ReplaceAllString(markerID.ReplaceAllString(root.name+below, "ID"), "/KEY")
+			name = staleNumber.ReplaceAllString(name, "$1/N")
 			if !s.Exact {
 				name = VolumeName.ReplaceAllString(name, "PV")
 			}
@@ -257,16 +273,24 @@ func memory(n *notification, address uint64, into []byte) (read int) {
 	return read
 }
 
-// socket reports whether a descriptor is a connection to the API: the only one over IP that there is.
-func (s Scope) socket(p process, n *notification, fd uint64) (is bool) {
+// socket is what writing to a socket is: Request on a connection to the API, the only one over IP that there is, or Message on one
+// of a pair. It is "" for what does not count, and for what is no socket.
+func (s Scope) socket(p process, n *notification, fd uint64) (to string) {
 	if !strings.HasPrefix(fdPath(n, fd), "socket:") {
-		return false
+		return ""
 	}
 	p.borrow(int(fd), func(fd int) {
-		domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-		is = err == nil && (domain == unix.AF_INET || domain == unix.AF_INET6)
+		domain, noDomain := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		kind, noKind := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		switch {
+		case noDomain != nil || noKind != nil:
+		case !s.Local && (domain == unix.AF_INET || domain == unix.AF_INET6):
+			to = Request
+		case s.Local && domain == unix.AF_UNIX && kind == unix.SOCK_SEQPACKET:
+			to = Message
+		}
 	})
-	return is
+	return to
 }
 
 // readable: a read of an empty socket is only the runtime looking, and counts for nothing.
