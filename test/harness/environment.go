@@ -22,6 +22,7 @@ type Options struct {
 	Binary  string          // of the daemon; empty: the rig's default
 	Env     []string        // more of the daemon's environment
 	Metrics bool            // the daemon serves its metrics
+	TOML    string          // more keys of the configuration, before its tables
 	KeepLog string          // a file that the daemons' log is written to in the end; empty: $KEEP_LOG, or none
 }
 
@@ -44,8 +45,13 @@ type Environment struct {
 
 // Start starts the control plane, and makes the daemon without starting it: AddPool adds pools.
 func Start(ctx context.Context, p *Program, o Options) *Environment {
+	return StartOn(ctx, p.StartPlane(ctx, cmp.Or(o.Name, p.Name()), o.Plane), o)
+}
+
+// StartOn is Start on a control plane that runs.
+func StartOn(ctx context.Context, p *Plane, o Options) *Environment {
 	o.Name, o.Dir, o.KeepLog = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p)), cmp.Or(o.KeepLog, os.Getenv("KEEP_LOG"))
-	e := &Environment{Plane: p.StartPlane(ctx, o.Name, o.Plane), Node: o.Name, opt: o, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
+	e := &Environment{Plane: p, Node: o.Name, opt: o, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
 	e.Must(e.Cluster.AddNode(ctx, e.Node, nil), "adding a node")
 	var err error
 	if o.Metrics {
@@ -63,7 +69,7 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 
 // config is the configuration of a node's daemon.
 func (e *Environment) config(node, metrics string) string {
-	return fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = %q\n", e.Node, node, e.Kubeconfig, metrics) + e.pools
+	return fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = %q\n", e.Node, node, e.Kubeconfig, metrics) + e.opt.TOML + e.pools
 }
 
 // Pool is a pool of the environment's daemon.
