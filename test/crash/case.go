@@ -56,7 +56,7 @@ func (t *testCase) clone() {
 }
 
 func (t *testCase) create(node string) {
-	t.make(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{node: name} })
+	t.make(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{node: t.Node} })
 }
 
 func (t *testCase) make(change func(*corev1.PersistentVolumeClaim)) {
@@ -250,7 +250,7 @@ func (t *testCase) fell() {
 		t.Daemon.Kill()
 		return
 	}
-	died := t.killer.Arm(t.opt.at(t.op.dies), 0)
+	died := t.killer.Arm(t.opt.first(t.op.dies), 0)
 	t.run(t.op.steps)
 	if t.await(died) == "" {
 		t.Fatalf("operation %q: the daemon never came to %q, but to %q", t.op.name, t.op.dies, t.killer.Disarm())

@@ -1,7 +1,7 @@
 // Command crash kills the daemon before each system call with which it changes something or talks to
 // the API, in every operation and in every recovery at a start, starts it again, and compares the
-// whole state: the real daemon, a real API server, a real ext4. Then it kills it at random while
-// claims come and go. What is left, lost or made twice is printed, and the exit code is 1.
+// whole state: the real daemon, a real API server, a real ext4 (or xfs or btrfs, with -fs, where clones and snapshots share
+// blocks). Then it kills it at random while claims come and go. What is left, lost or made twice is printed, and the exit code is 1.
 //
 // # What covers all
 //
@@ -74,6 +74,26 @@
 // if so in the way that the pod has it. A new process serves the same sockets, kubelet asks again or gives up, and then the volume
 // is mounted where it has to be and nowhere else, with its data, and no other target is left. Seen red: a target whose directory is there
 // already refused (12 losses), and the directory of a target that is not mounted left (32 leaks).
+//
+// # Daemon and node service together
+//
+// Inline volumes and snapshots for which pods are paused are made by both (pods.go), on xfs or btrfs: either is killed, with the other
+// one alive, before each call that changes something in the pool, in the directories of both, in kubelet's or in the pod's cgroup, and
+// before each message to the other. Requests to the API are no points here: what the daemon does with them is killed above. After a
+// death kubelet's next call has to succeed, the one that was under way is not refused, and what is mounted is whole. Only where the pool
+// has no room until the files of the volume before are gone does kubelet ask again. What a pod has written is kept as long as kubelet
+// has its directory. In the end nothing is left: no directory, no record, nothing promised. An inline volume of whose end the daemon
+// was not told goes with its next start here, and within five minutes elsewhere; how many that were is printed. After a death within a
+// pause the pod's cgroup is thawed: at once when the daemon died, and by csi-node --thaw, which systemd runs (ExecStopPost=), or the
+// next start when it was the service. The snapshot is then made, and of two files that the pod writes one after the other it never has
+// the second without the first. The daemon is started again for that: it makes the next try after five minutes.
+//
+// How often the time of the copy's directory is set before pods stand still depends on when the clock of change times ticks
+// (daemon/volume/treecopy, watch), and the last of these calls may not come again. Each of them leaves what the first leaves.
+//
+// With -points so many inline operations are tried, chosen by the seed, and one with a pause, at one point each.
+//
+// It found that a daemon which was started refused inline volumes until it had looked at its pools.
 //
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut in
 // daemon/volume). The status file and the log are not compared: no daemon reads them.

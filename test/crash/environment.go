@@ -53,13 +53,13 @@ const (
 )
 
 // build makes everything up to a running daemon with an open pool.
-func build(ctx context.Context, p *harness.Program, opt options) *environment {
+func build(ctx context.Context, p *harness.Plane, opt options) *environment {
 	dir := hosttest.Dir(p)
 	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
 	var err error
 	e.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks})
 	p.Must(err, "listening for daemons")
-	e.Environment = harness.Start(ctx, p, harness.Options{
+	e.Environment = harness.StartOn(ctx, p, harness.Options{
 		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon), KeepLog: opt.keepLog,
 	})
 	e.addPool()
@@ -70,14 +70,19 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
 	e.killer.Arm("", 0)
 	if opt.clones() {
-		e.addOrigin()
+		e.addOrigin(deleted)
 		e.addSnapshots()
 	}
+	e.remember()
+	return e
+}
+
+// remember has what is there at rest be what is there when there is no claim.
+func (e *environment) remember() {
 	e.until(func() bool { return e.killer.Quiet(calm) })
 	for thing := range e.look().things {
 		e.baseline[thing] = true
 	}
-	return e
 }
 
 // origin is the claim that clones are made from.
@@ -88,8 +93,8 @@ const (
 )
 
 // addOrigin makes it, with one of everything that a copy makes with a call of its own.
-func (e *environment) addOrigin() {
-	c := cluster.Claim(e.Namespace, origin, deleted, fmt.Sprintf("%dMi", firstMiB))
+func (e *environment) addOrigin(class string) {
+	c := cluster.Claim(e.Namespace, origin, class, fmt.Sprintf("%dMi", firstMiB))
 	c.Labels = map[string]string{originLabel: ""}
 	made, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(e.ctx, c, metav1.CreateOptions{})
 	e.Must(err, "creating the origin")
@@ -106,17 +111,22 @@ func (e *environment) addOrigin() {
 		os.Symlink("data", in("symlink")), unix.Mkfifo(in("fifo"), 0o600), unix.Setxattr(in("more"), "user.of", []byte("more"), 0)), "writing to the origin")
 }
 
+// filesystemMiB is the size of each filesystem: mkfs.xfs makes none below 300.
+const filesystemMiB = 320
+
 func (e *environment) addPool() {
 	clones := ""
-	if e.opt.clones() {
+	switch {
+	case !e.opt.clones():
+	case e.opt.subvolumes:
+		clones = "clones = \"reflink\"\nsnapshots = \"snapshot\"\n"
+	case e.opt.fs == "ext4":
 		clones = "clones = \"copy\"\nsnapshots = \"copy\"\n"
-	}
-	fs := "ext4"
-	if e.opt.subvolumes {
-		fs, clones = "btrfs", "clones = \"reflink\"\nsnapshots = \"snapshot\"\n"
+	default:
+		clones = "clones = \"reflink\"\nsnapshots = \"live\"\n"
 	}
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, fs, 256).Mount(e, e.pool) },
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, e.opt.fs, filesystemMiB).Mount(e, e.pool) },
 		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n%s", e.opt.scope, dirMode, dirUID, dirGID, clones),
 	})
 }

@@ -6,7 +6,7 @@ import "strings"
 // been told. One that was killed before is told at its next start.
 func givenUp(ask step) step {
 	return func(t *testCase) {
-		point, _, _ := strings.Cut(t.opt.at(duringCopy), " #")
+		point, _, _ := strings.Cut(t.opt.first(duringCopy), " #")
 		came, goOn := make(chan struct{}, 1), make(chan struct{})
 		t.killer.Hold(func(what string) <-chan struct{} {
 			if what != point {

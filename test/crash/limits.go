@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -167,7 +166,7 @@ func proveLimits(ctx context.Context, p *harness.Program, opt options, path stri
 	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
 	p.Say("%s: %s", path, c.cost())
 	for _, op := range limitOperations {
-		if ctx.Err() == nil && strings.Contains(op.name, opt.only) {
+		if ctx.Err() == nil && opt.only.MatchString(op.name) {
 			rows = append(rows, c.prove(op))
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
@@ -39,9 +42,22 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		finish(p, all)
 		return
 	}
-	e := build(ctx, p, opt)
-	for _, op := range operations {
-		if ctx.Err() == nil && strings.Contains(op.name, opt.only) && (!op.clones || opt.clones()) {
+	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
+	all = append(all, proveDaemon(ctx, plane, opt)...)
+	finish(p, append(all, provePods(ctx, plane, opt)...))
+}
+
+// proveDaemon kills the daemon in what it does alone, and then at random.
+func proveDaemon(ctx context.Context, plane func() *harness.Plane, opt options) (all report) {
+	chosen := slices.DeleteFunc(slices.Clone(operations), func(op operation) bool {
+		return !opt.only.MatchString(op.name) || op.clones && !opt.clones()
+	})
+	if len(chosen) == 0 && opt.kills == 0 {
+		return nil
+	}
+	e := build(ctx, plane(), opt)
+	for _, op := range chosen {
+		if ctx.Err() == nil {
 			all = append(all, e.prove(op))
 		}
 	}
@@ -52,7 +68,8 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	for _, call := range e.killer.Strangers() {
 		e.Fault(unknown, "%s", call)
 	}
-	finish(p, all)
+	e.die()
+	return all
 }
 
 // finish prints everything.
@@ -79,7 +96,7 @@ func playLimits(ctx context.Context, p *harness.Program, opt options) {
 	for path := range strings.SplitSeq(opt.limits, ",") {
 		all = append(all, proveLimits(ctx, p, opt, path)...)
 	}
-	if opt.only != "" && len(all) == 0 {
+	if opt.only.String() != "" && len(all) == 0 {
 		return // only what limits cost was asked for
 	}
 	finish(p, all)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
@@ -14,13 +16,14 @@ import (
 
 // options is what the command line says.
 type options struct {
-	points     int // of each operation at most, 0: all
-	records    int // how often an operation is recorded
-	tries      int // of a point that does not come again
-	kills      int // at random, in the end
-	only       string
-	scope      string // of the pool
-	subvolumes bool   // volumes are those of a btrfs
+	points     int            // of each operation at most, 0: all
+	records    int            // how often an operation is recorded
+	tries      int            // of a point that does not come again
+	kills      int            // at random, in the end
+	only, at   *regexp.Regexp // names of operations, and of points
+	scope      string         // of the pool
+	fs         string         // the pool's filesystem
+	subvolumes bool           // volumes are those of a btrfs
 	seed       uint64
 	settle     time.Duration // how long everything may take to settle
 	daemon     string
@@ -48,8 +51,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
 	flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
 	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
-	flags.StringVar(&o.only, "only", "", "only operations whose name contains this")
+	only := flags.String("only", "", "only operations whose name has a match of this regular expression")
+	at := flags.String("at", "", "the same for the points of each operation")
 	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
+	flags.StringVar(&o.fs, "fs", "ext4", "the pool's filesystem: ext4, which copies, or xfs or btrfs, which share blocks")
 	flags.BoolVar(&o.subvolumes, "subvolumes", false, "the pool is a btrfs with snapshots = \"snapshot\"")
 	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
 	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long everything may take to settle after a kill")
@@ -68,8 +73,21 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 			return o, err
 		}
 	}
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	if o.at, err = regexp.Compile(*at); err != nil {
+		return o, fmt.Errorf("-at: %w", err)
+	}
 	if o.daemon == "" {
 		o.daemon = filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
+	}
+	if o.subvolumes {
+		o.fs = "btrfs"
+	}
+	if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, o.fs) {
+		return o, fmt.Errorf("-fs: %q is not ext4, xfs or btrfs", o.fs)
 	}
 	if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.settle <= 0 {
 		return o, errors.New("-points and -kills cannot be negative, -records, -tries and -settle must be positive")
@@ -89,8 +107,13 @@ func (o options) clones() bool { return o.scope == "node" }
 // asSubvolumes are points that have another name where volumes are subvolumes.
 var asSubvolumes = map[string]string{beforeStaging: "make a subvolume in staging #1", duringCopy: "make a snapshot in staging #1"}
 
-// at is the point where a daemon is to die first.
-func (o options) at(point string) string {
+// tried are those of the points that are.
+func (o options) tried(points []string) []string {
+	return slices.DeleteFunc(points, func(point string) bool { return !o.at.MatchString(point) })
+}
+
+// first is the point where a daemon is to die first.
+func (o options) first(point string) string {
 	if other, is := asSubvolumes[point]; is && o.subvolumes {
 		return other
 	}

@@ -17,6 +17,7 @@ func (e *environment) prove(op operation) *row {
 		r.blame("not killed", faults)
 		points = union(points, recorded)
 	}
+	points = e.opt.tried(points)
 	r.points = len(points)
 	for _, i := range some(len(points), e.opt.points, e.opt.seed) {
 		// Where not all are tried, one that does not come gives its place to the one before it.

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// pods is a node on which daemon and node service work together, and each of them is killed: it has inline volumes and snapshots
+// for which pods are paused.
+type pods struct {
+	*environment
+	service  *csinode.Service
+	watching *killer.Killer // of the service; the environment's is the daemon's
+	runtime  string         // the service's runtime directory
+	cgroup   string         // of the pod that is paused
+	promised float64        // bytes, when there is no inline volume
+	swept    int            // inline volumes of whose end the daemon was not told
+}
+
+const (
+	podsNode  = "crash-pods" // also the provisioner
+	podsClass = "kill-pods"
+)
+
+// The two processes, by the names that they have before their points.
+const (
+	theDaemon  = "daemon"
+	theService = "service"
+)
+
+// buildPods makes everything up to a daemon and a node service that run, and a volume that a pod has mounted.
+func buildPods(ctx context.Context, plane *harness.Plane, opt options) *pods {
+	dir, own := hosttest.Dir(plane), *plane
+	var err error
+	own.Namespace, err = plane.Cluster.NewNamespace(ctx, podsNode)
+	plane.Must(err, "making a namespace")
+	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
+	p := &pods{environment: e, runtime: filepath.Join(dir, "csi-run")}
+	root, pod := filepath.Join(dir, "kubelet"), fmt.Sprintf("u-%d", os.Getpid())
+	p.cgroup = podCgroup(plane.Program, pod)
+	scope := killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks, Kubelet: root, Runtime: p.runtime, Cgroup: p.cgroup, Local: true}
+	e.killer, err = killer.New(filepath.Join(dir, "killer"), scope)
+	plane.Must(err, "listening for the daemon")
+	p.watching, err = killer.New(filepath.Join(dir, "watching"), scope)
+	plane.Must(err, "listening for the service")
+	e.Environment = harness.StartOn(ctx, &own, harness.Options{
+		Name: podsNode, Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon), Metrics: true, TOML: fmt.Sprintf("kubelet_root = %q\n", root),
+	})
+	e.AddPool(harness.Pool{
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, sharing(opt.fs), filesystemMiB).Mount(e, e.pool) },
+		TOML: fmt.Sprintf("source = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"20s\"\ninline_volumes = \"%dMi\"\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n",
+			inlineMiB, dirMode, dirUID, dirGID),
+	})
+	e.ApplyManifests(ctx, e.Daemon) // with the pool's driver
+	e.AddClass(ctx, podsClass, e.Node)
+	p.serve(root)
+	e.start()
+	p.Cleanup(func() error { e.die(); return nil })
+	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
+	e.killer.Arm("", 0)
+	e.addOrigin(podsClass)
+	e.addSnapshots()
+	e.Must(p.again(func(*pods) error {
+		return p.service.Publish(p.Soon(), pod, csinode.Of(e.origin, name, filepath.Join(e.pool, e.origin)))
+	}), "mounting the origin")
+	p.startWriter(p.service.Target(pod, e.origin))
+	e.remember()
+	p.promised = p.promise()
+	return p
+}
+
+// sharing is the filesystem, or another one if that cannot share blocks between files, as paused snapshots need.
+func sharing(fs string) string {
+	if fs == "ext4" {
+		return "xfs"
+	}
+	return fs
+}
+
+// serve starts the node service.
+func (p *pods) serve(root string) {
+	self, err := os.Executable() // a shell is between this process and that
+	p.Must(err, "looking for this program")
+	p.Must(os.Mkdir(p.runtime, 0o700), "making the service's directory")
+	p.service, err = csinode.New(csinode.Options{
+		Root: root, Driver: podsNode, Log: p.Daemon.Path("csi-log"), Pauses: true, Inline: true,
+		Command: func(args ...string) *exec.Cmd { return p.command(self, args...) },
+	})
+	p.Must(err, "making the sockets")
+	p.Cleanup(p.service.Close)
+	p.OnFatal(func() {
+		log, _ := os.ReadFile(p.service.Log)
+		fmt.Printf("the end of the service's log:\n%s\nthat of the daemon's:\n%s\n", harness.Tail(string(log), 2000), harness.Tail(p.Daemon.Log(), 2000))
+	})
+	p.Must(p.service.Start(), "starting the service")
+}
+
+// command is a call of a binary with the service's directories, as systemd makes it.
+func (p *pods) command(binary string, args ...string) *exec.Cmd {
+	cmd := p.Daemon.Command(args...)
+	cmd.Path, cmd.Args[0] = binary, binary
+	cmd.Env = append(append(cmd.Env, p.watching.Env(p.opt.daemon)...), "RUNTIME_DIRECTORY="+p.runtime)
+	return cmd
+}
+
+// parties are who is watched.
+func (p *pods) parties() []string { return []string{theDaemon, theService} }
+
+func (p *pods) watcher(who string) *killer.Killer {
+	if who == theService {
+		return p.watching
+	}
+	return p.killer
+}
+
+// arm has the process die to which the point belongs. Nothing is ever sent for "".
+func (p *pods) arm(point string) (died <-chan string) {
+	who, at, _ := strings.Cut(point, ": ")
+	for _, each := range p.parties() {
+		if each == who {
+			died = p.watcher(each).Arm(at, 0)
+		} else {
+			p.watcher(each).Arm("", 0)
+		}
+	}
+	return died
+}
+
+// disarm returns the points that came, first the daemon's.
+func (p *pods) disarm() (points []string) {
+	for _, each := range p.parties() {
+		for _, point := range p.watcher(each).Disarm() {
+			points = append(points, each+": "+point)
+		}
+	}
+	return points
+}
+
+func (p *pods) quiet(d time.Duration) bool { return p.killer.Quiet(d) && p.watching.Quiet(d) }
+
+// dead waits until the process is gone to which the point belongs, and returns which it is.
+func (p *pods) dead(point string) (who string) {
+	if who, _, _ = strings.Cut(point, ": "); who == theService {
+		<-p.service.Exited()
+	} else {
+		<-p.Daemon.Exited()
+	}
+	p.arm("")
+	return who
+}
+
+// revive starts a process again.
+func (p *pods) revive(who string) {
+	if who == theService {
+		p.Must(p.service.Start(), "starting the service")
+		return
+	}
+	p.start()
+}
+
+// podOperation is something that both of them do. play plays it once: a process dies at the point, or none if that is "" or does
+// not come.
+type podOperation struct {
+	name string
+	who  string // whose points are tried; "": those of both
+	play func(p *pods, point string) (hit string, points []string, faults []fault)
+}
+
+// podOperations are those that the command line chooses: where it does not want all points, so many that are inline, and one with
+// a pause, at one point each: every case costs the starts of two processes.
+func podOperations(opt options) []podOperation {
+	var inline, paused []podOperation
+	for _, op := range inlineOperations {
+		inline = append(inline, podOperation{op.name, "", op.play})
+	}
+	for _, op := range pausedOperations {
+		paused = append(paused, podOperation{op.name, op.who, op.play})
+	}
+	return append(opt.chosen(inline, opt.points), opt.chosen(paused, min(opt.points, 1))...)
+}
+
+// chosen are n of these at most, all for n = 0.
+func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
+	all = slices.DeleteFunc(all, func(op podOperation) bool { return !o.only.MatchString(op.name) })
+	for _, i := range some(len(all), n, o.seed) {
+		chosen = append(chosen, all[i])
+	}
+	return chosen
+}
+
+// prove records an operation's points, and kills at each of them.
+func (p *pods) prove(op podOperation) *row {
+	r := &row{name: op.name, all: p.opt.points == 0}
+	var points []string
+	for range p.opt.records {
+		_, recorded, faults := op.play(p, "")
+		r.blame("not killed", faults)
+		points = union(points, recorded)
+	}
+	points = slices.DeleteFunc(p.opt.tried(points), func(point string) bool { return !strings.HasPrefix(point, op.who) })
+	r.points = len(points)
+	for _, i := range some(len(points), min(p.opt.points, 1), p.opt.seed) {
+		// Where not all are tried, one that does not come gives its place to the one before it.
+		for !p.killAt(op, points[i], r) && p.opt.points > 0 && i > 0 {
+			i--
+		}
+	}
+	p.Say("%s", r)
+	return r
+}
+
+// killAt tries a point until it comes, and reports whether it is done with.
+func (p *pods) killAt(op podOperation, point string, r *row) bool {
+	for range p.opt.tries {
+		if p.ctx.Err() != nil || r.broken >= faultsMax {
+			return true
+		}
+		hit, _, faults := op.play(p, point)
+		r.blame("killed at "+point, faults)
+		if p.opt.printAll {
+			p.Say("    %q: killed %t, %v", point, hit != "", faults)
+		}
+		if hit != "" {
+			r.kills++
+		}
+		if hit != "" || len(faults) > 0 {
+			return true
+		}
+	}
+	r.missed = append(r.missed, point)
+	return false
+}
+
+// provePods kills daemon and node service in what they do together.
+func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (rows report) {
+	chosen := podOperations(opt)
+	if len(chosen) == 0 || !opt.clones() || opt.subvolumes {
+		return nil
+	}
+	p := buildPods(ctx, plane(), opt)
+	for _, op := range chosen {
+		if ctx.Err() == nil {
+			rows = append(rows, p.prove(op))
+		}
+	}
+	p.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p.swept)
+	for _, each := range p.parties() {
+		for _, call := range p.watcher(each).Strangers() {
+			p.Fault(unknown, "%s: %s", each, call)
+		}
+	}
+	p.die()
+	p.Must(p.service.Kill(), "ending the service")
+	return rows
+}
