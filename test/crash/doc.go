@@ -93,7 +93,9 @@
 //
 // With -points so many inline operations are tried, chosen by the seed, and one with a pause, at one point each.
 //
-// It found that a daemon which was started refused inline volumes until it had looked at its pools.
+// It found that a daemon which was started refused inline volumes until it had looked at its pools. Seen red: the list of the cgroups
+// that are frozen written after they were (killed at "create run/paused.json.new", the pod stood still for ever), and files in the trash
+// of which the next sweep does not go on with the removal.
 //
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut in
 // daemon/volume). The status file and the log are not compared: no daemon reads them.
