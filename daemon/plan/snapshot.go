@@ -175,7 +175,8 @@ func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
 	return refuseSnapshot("there is no VolumeSnapshotClass %s", name), f.Class == nil
 }
 
-// paramConsistency is the parameter of a VolumeSnapshotClass: the least that its snapshots are to be. SnapshotsLive is any pool's.
+// paramConsistency is the parameter of a VolumeSnapshotClass: the least that its snapshots are to be. SnapshotsLive is any pool's but
+// one that copies data, in which a file is of no one moment while something writes to it.
 const paramConsistency = "consistency"
 
 func snapshotParameters(f ContentFacts) (Verdict, bool) {
@@ -185,6 +186,8 @@ func snapshotParameters(f ContentFacts) (Verdict, bool) {
 	for _, key := range slices.Sorted(maps.Keys(f.Class.Parameters)) {
 		value := f.Class.Parameters[key]
 		switch {
+		case key == paramConsistency && value == SnapshotsLive && f.Pool.Snapshots == SnapshotsCopy:
+			return refuseSnapshot("VolumeSnapshotClass %s: %s: pool %s has snapshots = %q, in which a file that is written to is not of one moment; use a class without it", words.Quoted(f.Class.Name), key, f.Pool.Name, SnapshotsCopy), true
 		case key == paramConsistency && (value == SnapshotsLive || value == f.Pool.Snapshots && (value == SnapshotsSnapshot || value == SnapshotsPaused)):
 		case key == paramConsistency && (value == SnapshotsSnapshot || value == SnapshotsPaused):
 			return refuseSnapshot("VolumeSnapshotClass %s: %s: pool %s has snapshots = %q, and %q takes a pool of that", words.Quoted(f.Class.Name), key, f.Pool.Name, f.Pool.Snapshots, value), true

@@ -70,6 +70,7 @@ func TestContentRules(t *testing.T) {
 	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
 	subvolumes := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsSnapshot }
 	pausing := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsPaused }
+	copying := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsCopy }
 	classless := func(f *ContentFacts) { f.Class = nil }
 	parameter := func(key, value string) func(*ContentFacts) {
 		return func(f *ContentFacts) { f.Class.Parameters = map[string]string{key: value} }
@@ -98,6 +99,8 @@ func TestContentRules(t *testing.T) {
 		{"an unknown parameter", changes{parameter("copy", "true"), trashed}, Refuse, `unknown parameter "copy"`},
 		{"Kubernetes' own parameter", changes{parameter("csi.storage.k8s.io/snapshotter-secret-name", "x")}, Provision, ""},
 		{"the consistency that there is", changes{parameter("consistency", "live")}, Provision, ""},
+		{"more than the pool makes", changes{copying, parameter("consistency", "live"), trashed}, Refuse, `consistency: pool fast has snapshots = "copy", in which a file`},
+		{"none, of a pool that copies", changes{copying}, Provision, ""},
 		{"one moment, of a pool that makes none of one", changes{parameter("consistency", "snapshot"), trashed}, Refuse, `pool fast has snapshots = "live"`},
 		{"one moment, of subvolumes", changes{subvolumes, parameter("consistency", "snapshot")}, Provision, ""},
 		{"less than the pool makes", changes{subvolumes, parameter("consistency", "live")}, Provision, ""},
