@@ -197,7 +197,7 @@ spec:
 `, w.Namespace)))
 	w.Eventually("it is said why there is none", func() bool {
 		message, _, _ := unstructured.NestedString(w.status("paused"), "error", "message")
-		return strings.Contains(message, `consistency: "paused" is not supported`)
+		return strings.Contains(message, `and "paused" takes a pool of that`)
 	})
 	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "paused", metav1.DeleteOptions{}))
 	w.Eventually("it is gone", func() bool {
