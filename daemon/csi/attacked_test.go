@@ -17,7 +17,7 @@ import (
 func TestOneTargetAtOnce(t *testing.T) {
 	h := newHost(t)
 	h.create("fast", "pvc-2")
-	for range 100 {
+	for range 30 {
 		var all sync.WaitGroup
 		ended := make(chan codes.Code, 4)
 		for _, pv := range []string{"pvc-1", "pvc-2", "pvc-1", "pvc-2"} {
