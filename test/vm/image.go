@@ -46,8 +46,8 @@ func findImage(ctx context.Context, cache string, say func(string, ...any)) (ima
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(string(at)); err == nil {
-		return at, nil
+	if _, err := os.Stat(string(at)); err == nil || ctx.Err() != nil {
+		return at, ctx.Err() // it may have been ended while it waited for the lock
 	}
 	begin := time.Now()
 	say("building the machine's image in %s; this takes some minutes and is kept", at)
