@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// A content that people made for a handle that is no snapshot's touches nothing, is never ready, and can be deleted.
+func TestImportOfOtherHandles(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHost("a", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	pv := w.Bound("data")
+	handles := map[string]string{
+		"unknown": "snapshot-0", "volume": pv.Name, "above": "../" + pv.Name, "below": pv.Name + "/below", "ours": ".hostpath-provisioner",
+		"long": strings.Repeat("n", 4096), "absolute": h.mount + "/" + pv.Name,
+	}
+	of := func(name string) string { return name + "-" + w.Namespace }
+	for name, handle := range handles {
+		w.Must(s.api.Import(s.Ctx, name, of(name), handle))
+	}
+	w.Must(s.api.Bind(s.Ctx, "above", of("above")))
+	claim := w.claim("waiting", w.Class("w", immediate), "10Mi", restore("above"))
+	if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, "it is not this node's") {
+		t.Errorf("message %q", got)
+	}
+	for name := range handles {
+		if status := s.status(of(name)); status["readyToUse"] == true {
+			t.Errorf("%s: %v", name, status)
+		}
+		w.Must(s.api.Remove(s.Ctx, name, of(name)))
+	}
+	for name := range handles {
+		s.gone(of(name))
+	}
+	h.wantTree(pool.Of(pv.Name)...)
+}
+
+func (s *snapshots) gone(content string) {
+	s.Helper()
+	s.Eventually("content "+content+" is gone", func() bool {
+		gone, err := s.api.Gone(s.Ctx, content)
+		return err == nil && gone
+	})
+}
+
+// A source that is about to go, or whose node is away, is told on the claim. A claim that names its volume gets no other one, and
+// what waited for the node is made when that is back.
+func TestCopiesWait(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	keys := []string{`snapshots = "copy"`, `clones = "copy"`}
+	a, b := w.newHost("a", keys...).run(), w.newHost("b", keys...).run()
+	class := w.Class("c", immediate)
+	w.claim("data", w.Class("w", wait), "10Mi", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"test/held"} })
+	w.pod("user", []string{b.node}, "data")
+	pv := w.Bound("data")
+	s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
+	named := w.claim("named", class, "10Mi", from("data"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none-" + w.Namespace })
+
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	w.Must(claims.Delete(w.Ctx, "data", metav1.DeleteOptions{}))
+	if got := w.refused(w.claim("of-going", class, "10Mi", from("data")), "DataSourceUnusable"); !strings.Contains(got, `claim "data": it is being deleted`) {
+		t.Errorf("message %q", got)
+	}
+	_, _, err := b.Stop(w.Soon())
+	w.Must(err)
+	if got := w.refused(w.claim("of-away", class, "10Mi", restore("snap")), "DataSourceUnusable"); !strings.Contains(got, "it is on node "+b.node) {
+		t.Errorf("message %q", got)
+	}
+	a.wantTree()
+	b.run()
+	w.Bound("of-away")
+	if now, err := claims.Get(w.Ctx, named.Name, metav1.GetOptions{}); err != nil || now.Status.Phase != corev1.ClaimPending {
+		t.Errorf("a claim of a volume that there is not: %+v, %v", now.Status, err)
+	}
+	_, err = claims.Patch(w.Ctx, "data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	w.Must(err)
+}
+
+// While a node's pools make no snapshots its daemon removes none, and no other node lets their contents go; once a pool makes
+// them again they are removed.
+func TestSnapshotRemovedWhileOff(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHost("a", `snapshots = "copy"`).run()
+	w.newHost("b", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", wait), "10Mi")
+	w.pod("user", []string{h.node}, "data")
+	pv := w.Bound("data")
+	content := s.ask("snap", pv, w.Provisioner, "Delete")
+	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	restart := func(text string) {
+		_, _, err := h.Stop(w.Soon())
+		w.Must(err)
+		w.Must(h.Configure(text))
+		h.run()
+	}
+	restart(strings.Replace(string(config), `snapshots = "copy"`, `snapshots = "off"`, 1))
+	w.Must(s.api.Remove(s.Ctx, "snap", content))
+	w.claim("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
+	later := w.Bound("later")
+	h.wantTree(pool.Of(pv.Name, handle, later.Name)...)
+	restart(string(config))
+	s.gone(content)
+	h.wantTree(pool.Of(pv.Name, later.Name)...)
+}
+
+// Of a volume of kubevirt's driver that was adopted as it is there are snapshots, under that driver's name, and claims from them.
+func TestSnapshotOfKubevirtsVolume(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	api, err := w.Snapshots(w.Soon(), w.Namespace, csiDriver)
+	w.Must(err)
+	s := &snapshots{w, api}
+	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `snapshots = "live"`, `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
+	pv := h.madeByCSI(csiDriver, "one")
+	h.adopts()
+	content := s.ask("snap", pv, csiDriver, "Delete")
+	s.ready("snap", content)
+	w.claim("restored", w.Class("c", immediate), "10Mi", restore("snap"))
+	restored := w.Bound("restored")
+	if text, err := os.ReadFile(filepath.Join(h.mount, restored.Name, "data")); err != nil || string(text) != "one" {
+		t.Errorf("restored %q, %v", text, err)
+	}
+	s.remove("snap", content)
+	node := w.nodeService(h.Daemon, csiDriver)
+	w.Must(node.Publish(w.Soon(), "p", csinode.Volume{PV: pv.Name, Attributes: pv.Spec.CSI.VolumeAttributes}))
+	h.reads(node, "p", pv)
+	w.Must(node.Unpublish(w.Soon(), "p", pv.Name))
+}
