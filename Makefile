@@ -58,7 +58,7 @@ RERUN = $(GO) run $(GOFLAGS) ./test/rerun
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 25m $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 40m $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
