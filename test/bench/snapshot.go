@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +82,10 @@ func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
 	b.Must(node.Start(), "starting the service")
 	b.Must(node.Publish(b.Soon(), writerPod, csinode.Of(source, poolName, filepath.Join(s.path, source))), "publishing")
 	s.client = pause.Client{Socket: pause.SocketPath(root, plan.DefaultProvisioner)}
-	s.writer, err = startWriter(node.Target(writerPod, source), b.podCgroup(writerPod))
+	cgroup, remove, err := hosttest.MakeCgroup(fmt.Sprintf("hostpath-bench-%d/kubepods/pod%s", os.Getpid(), writerPod))
+	b.Cleanup(remove)
+	b.Must(err, "making a cgroup")
+	s.writer, err = startWriter(node.Target(writerPod, source), cgroup)
 	b.Must(err, "starting the writer")
 	b.Cleanup(s.writer.stop)
 	return s
@@ -119,20 +120,6 @@ func fillSource(top string, files int) error {
 	}
 	unix.Sync()
 	return nil
-}
-
-// podCgroup makes a cgroup as kubelet does for a pod, and removes it in the end.
-func (b *bench) podCgroup(uid string) string {
-	at := hosttest.CgroupRoot()
-	for _, part := range []string{fmt.Sprintf("hostpath-bench-%d", os.Getpid()), "kubepods", "pod" + uid} {
-		at = filepath.Join(at, part)
-		dir := at
-		if err := os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrExist) {
-			b.Must(err, "making a cgroup")
-			b.Cleanup(func() error { return syscall.Rmdir(dir) })
-		}
-	}
-	return at
 }
 
 // measure copies by turns, and prints what it took.

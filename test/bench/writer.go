@@ -14,8 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
@@ -37,13 +36,12 @@ type writer struct {
 
 // startWriter starts it for a volume that the pod has mounted.
 func startWriter(target, cgroup string) (*writer, error) {
-	fd, err := unix.Open(cgroup, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	cmd := exec.Command("/proc/self/exe", writerCommand, target)
+	started, err := hosttest.PutInCgroup(cgroup, cmd)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
-	cmd := exec.Command("/proc/self/exe", writerCommand, target)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
+	defer started()
 	cmd.Stderr = os.Stderr
 	ask, err := cmd.StdinPipe()
 	if err != nil {

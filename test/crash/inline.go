@@ -125,7 +125,7 @@ func (p *pods) startAlone() error {
 	return p.Run(p.Soon())
 }
 
-// startDaemon starts it under the eyes of the killer.
+// startDaemon starts it while the killer listens.
 func (p *pods) startDaemon() error {
 	return firstOf(p.Daemon.Start(), p.Daemon.WaitReady(p.Soon(), 1))
 }

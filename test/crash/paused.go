@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -132,29 +130,14 @@ func (p *pods) oneMoment(dir string) []fault {
 	return nil
 }
 
-// podCgroup makes a cgroup as kubelet does for a pod. What is in it is killed in the end.
-func podCgroup(p *harness.Program, uid string) string {
-	at := hosttest.CgroupRoot()
-	for _, part := range []string{fmt.Sprintf("hostpath-crash-%d", os.Getpid()), "kubepods.slice", "kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"} {
-		at = filepath.Join(at, part)
-		dir := at
-		if err := os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrExist) {
-			p.Must(err, "making a cgroup")
-			p.Cleanup(func() error { return syscall.Rmdir(dir) })
-		}
-	}
-	return at
-}
-
 // startWriter starts the pod's process.
 func (p *pods) startWriter(target string) {
-	fd, err := unix.Open(p.cgroup, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	p.Must(err, "opening the cgroup")
-	defer unix.Close(fd)
 	// <> opens a file without making it empty: each write takes the place of the one before.
 	script := fmt.Sprintf(`cd "$0"; while i=$((i+1)); do printf %%08d $i 1<>%s; printf %%08d $i 1<>%s; sleep 0.01; done`, writes[0], writes[1])
 	cmd := exec.Command("sh", "-c", script, target)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
+	started, err := hosttest.PutInCgroup(p.cgroup, cmd)
+	p.Must(err, "starting the pod's process")
+	defer started()
 	cmd.Stderr = os.Stderr
 	child, err := process.Start(cmd)
 	p.Must(err, "starting the pod's process")

@@ -49,7 +49,10 @@ func buildPods(ctx context.Context, plane *harness.Plane, opt options) *pods {
 	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
 	p := &pods{environment: e, runtime: filepath.Join(dir, "csi-run")}
 	root, pod := filepath.Join(dir, "kubelet"), fmt.Sprintf("u-%d", os.Getpid())
-	p.cgroup = podCgroup(plane.Program, pod)
+	var removeCgroup func() error
+	p.cgroup, removeCgroup, err = hosttest.MakeCgroup(fmt.Sprintf("hostpath-crash-%d/kubepods.slice/kubepods-pod%s.slice", os.Getpid(), strings.ReplaceAll(pod, "-", "_")))
+	plane.Cleanup(removeCgroup)
+	plane.Must(err, "making a cgroup")
 	scope := killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks, Kubelet: root, Runtime: p.runtime, Cgroup: p.cgroup, Local: true}
 	e.killer, err = killer.New(filepath.Join(dir, "killer"), scope)
 	plane.Must(err, "listening for the daemon")
@@ -200,49 +203,6 @@ func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
 	return chosen
 }
 
-// prove records an operation's points, and kills at each of them.
-func (p *pods) prove(op podOperation) *row {
-	r := &row{name: op.name, all: p.opt.points == 0}
-	var points []string
-	for range p.opt.records {
-		_, recorded, faults := op.play(p, "")
-		r.blame("not killed", faults)
-		points = union(points, recorded)
-	}
-	points = slices.DeleteFunc(p.opt.tried(points), func(point string) bool { return !strings.HasPrefix(point, op.who) })
-	r.points = len(points)
-	for _, i := range some(len(points), min(p.opt.points, 1), p.opt.seed) {
-		// Where not all are tried, one that does not come gives its place to the one before it.
-		for !p.killAt(op, points[i], r) && p.opt.points > 0 && i > 0 {
-			i--
-		}
-	}
-	p.Say("%s", r)
-	return r
-}
-
-// killAt tries a point until it comes, and reports whether it is done with.
-func (p *pods) killAt(op podOperation, point string, r *row) bool {
-	for range p.opt.tries {
-		if p.ctx.Err() != nil || r.broken >= faultsMax {
-			return true
-		}
-		hit, _, faults := op.play(p, point)
-		r.blame("killed at "+point, faults)
-		if p.opt.printAll {
-			p.Say("    %q: killed %t, %v", point, hit != "", faults)
-		}
-		if hit != "" {
-			r.kills++
-		}
-		if hit != "" || len(faults) > 0 {
-			return true
-		}
-	}
-	r.missed = append(r.missed, point)
-	return false
-}
-
 // provePods kills daemon and node service in what they do together.
 func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (rows report) {
 	chosen := podOperations(opt)
@@ -252,7 +212,8 @@ func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (r
 	p := buildPods(ctx, plane(), opt)
 	for _, op := range chosen {
 		if ctx.Err() == nil {
-			rows = append(rows, p.prove(op))
+			play := func(point string) (string, []string, []fault) { return op.play(p, point) }
+			rows = append(rows, p.try(trial{op.name, op.who, min(opt.points, 1), play}))
 		}
 	}
 	p.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p.swept)

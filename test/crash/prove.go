@@ -3,25 +3,39 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // faultsMax is after how many points with faults an operation is given up.
 const faultsMax = 3
 
+// trial is an operation whose points are recorded, and at each of which something is killed.
+type trial struct {
+	name  string
+	whose string // the points that are tried begin with it
+	most  int    // points to try, 0: all
+	// play plays it once: something dies at the point, or nothing if that is "" or does not come.
+	play func(point string) (hit string, points []string, faults []fault)
+}
+
 // prove records an operation's points and kills at each of them.
 func (e *environment) prove(op operation) *row {
-	r := &row{name: op.name, all: e.opt.points == 0}
+	return e.try(trial{name: op.name, most: e.opt.points, play: func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }})
+}
+
+func (e *environment) try(t trial) *row {
+	r := &row{name: t.name, all: t.most == 0}
 	var points []string
 	for range e.opt.records {
-		_, recorded, faults := e.newCase(op).play("")
+		_, recorded, faults := t.play("")
 		r.blame("not killed", faults)
 		points = union(points, recorded)
 	}
-	points = e.opt.tried(points)
+	points = slices.DeleteFunc(e.opt.tried(points), func(point string) bool { return !strings.HasPrefix(point, t.whose) })
 	r.points = len(points)
-	for _, i := range some(len(points), e.opt.points, e.opt.seed) {
+	for _, i := range some(len(points), t.most, e.opt.seed) {
 		// Where not all are tried, one that does not come gives its place to the one before it.
-		for !e.proveAt(op, points[i], r) && e.opt.points > 0 && i > 0 {
+		for !e.tryAt(t, points[i], r) && t.most > 0 && i > 0 {
 			i--
 		}
 	}
@@ -29,15 +43,15 @@ func (e *environment) prove(op operation) *row {
 	return r
 }
 
-// proveAt reports whether the point is done with: the daemon was killed there, or nothing more is tried.
+// tryAt reports whether the point is done with: something was killed there, or nothing more is tried.
 // What the daemon does has no fixed order where it does two things at once, and a connection's pieces
 // are cut as the network likes: a point that does not come is tried again.
-func (e *environment) proveAt(op operation, point string, r *row) bool {
+func (e *environment) tryAt(t trial, point string, r *row) bool {
 	for range e.opt.tries {
 		if e.ctx.Err() != nil || r.broken >= faultsMax {
 			return true
 		}
-		hit, _, faults := e.newCase(op).play(point)
+		hit, _, faults := t.play(point)
 		r.blame("killed at "+point, faults)
 		if hit != "" {
 			r.kills++

@@ -48,14 +48,6 @@ func TestImportOfOtherHandles(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name)...)
 }
 
-func (s *snapshots) gone(content string) {
-	s.Helper()
-	s.Eventually("content "+content+" is gone", func() bool {
-		gone, err := s.api.Gone(s.Ctx, content)
-		return err == nil && gone
-	})
-}
-
 // A source that is about to go, or whose node is away, is told on the claim. A claim that names its volume gets no other one, and
 // what waited for the node is made when that is back.
 func TestCopiesWait(t *testing.T) {

@@ -55,9 +55,15 @@ func (s *snapshots) ready(name, content string) map[string]any {
 func (s *snapshots) remove(name, content string) {
 	s.Helper()
 	s.Must(s.api.Remove(s.Ctx, name, content))
+	s.gone(content)
+}
+
+// gone waits until a content is gone.
+func (s *snapshots) gone(content string) {
+	s.Helper()
 	s.Eventually("content "+content+" is gone", func() bool {
-		contents, err := s.api.Gone(s.Ctx, content)
-		return err == nil && contents
+		gone, err := s.api.Gone(s.Ctx, content)
+		return err == nil && gone
 	})
 }
 

@@ -2,10 +2,12 @@ package hosttest
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,24 +30,42 @@ func InheritCPUs(parent, dir string) error {
 	return nil
 }
 
-// Cgroup makes a cgroup of version 2 with this path below the root of its hierarchy. What is in it is killed, and it removed,
-// when the test has ended; so are those above it that were made with it.
+// Cgroup is MakeCgroup for a test, with whose end the cgroup is removed.
 func Cgroup(t testing.TB, name string) string {
 	t.Helper()
-	at := CgroupRoot()
-	for part := range strings.SplitSeq(name, "/") {
-		dir := filepath.Join(at, part)
-		at = dir
-		err := os.Mkdir(dir, 0o755)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+	at, remove, err := MakeCgroup(name)
+	t.Cleanup(func() {
+		if err := remove(); err != nil {
+			t.Error(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { removeCgroup(t, dir) })
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return at
+}
+
+// MakeCgroup makes a cgroup of version 2 with this path below the root of its hierarchy. remove kills what is in it, and removes it and
+// those above it that were made with it, also after an error.
+func MakeCgroup(name string) (at string, remove func() error, err error) {
+	var made []string
+	remove = func() (err error) {
+		for _, dir := range slices.Backward(made) {
+			err = errors.Join(err, removeCgroup(dir))
+		}
+		return err
+	}
+	at = CgroupRoot()
+	for part := range strings.SplitSeq(name, "/") {
+		at = filepath.Join(at, part)
+		switch err := os.Mkdir(at, 0o755); {
+		case err == nil:
+			made = append(made, at)
+		case !errors.Is(err, fs.ErrExist):
+			return "", remove, err
+		}
+	}
+	return at, remove, nil
 }
 
 // CgroupRoot is where the hierarchy of version 2 is mounted, also beside those of version 1.
@@ -57,30 +77,38 @@ func CgroupRoot() string {
 	return filepath.Join(mount, "unified")
 }
 
-func removeCgroup(t testing.TB, dir string) {
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
-		t.Error(err)
-	}
+func removeCgroup(dir string) error {
+	killed := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	err := syscall.Rmdir(dir)
 	for end := time.Now().Add(time.Minute); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); err = syscall.Rmdir(dir) {
 		time.Sleep(time.Millisecond) // a process that was killed leaves a moment later
 	}
 	if err != nil {
-		t.Errorf("%s: %v", dir, err)
+		err = fmt.Errorf("removing cgroup %s: %w", dir, err)
 	}
+	return errors.Join(killed, err)
 }
 
-// InCgroup has a command start in a cgroup.
+// InCgroup is PutInCgroup for a test, with whose end the descriptor is closed.
 func InCgroup(t testing.TB, dir string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	done, err := PutInCgroup(dir, cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Close(fd) })
+	t.Cleanup(done)
+	return cmd
+}
+
+// PutInCgroup has a command start in a cgroup. done is to be called when it has started.
+func PutInCgroup(dir string, cmd *exec.Cmd) (done func(), err error) {
+	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening cgroup %s: %w", dir, err)
+	}
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
-	return cmd
+	return func() { syscall.Close(fd) }, nil
 }
