@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -178,30 +180,52 @@ func (w *environment) wantFile(pv *corev1.PersistentVolume) {
 	}
 }
 
-// refused: why there is no snapshot stands in the VolumeSnapshot, and one that never was ready goes.
+// ask asks for a snapshot of claim restored, with a class of its own of this driver.
+func (w *environment) ask(name, driver, parameters string) {
+	w.Helper()
+	w.Must(w.Apply(w.Ctx, fmt.Appendf(nil, `apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {name: %s}
+driver: %s
+deletionPolicy: Delete
+parameters: %s
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: %[1]s, namespace: %[4]s}
+spec:
+  volumeSnapshotClassName: %[1]s
+  source: {persistentVolumeClaimName: restored}
+`, name, driver, parameters, w.Namespace)))
+}
+
+// contents are those of a driver.
+func (w *environment) contents(driver string) (all []unstructured.Unstructured) {
+	w.Helper()
+	list, err := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	return slices.DeleteFunc(list.Items, func(c unstructured.Unstructured) bool {
+		of, _, _ := unstructured.NestedString(c.Object, "spec", "driver")
+		return of != driver
+	})
+}
+
+// refused: why there is no snapshot stands in the VolumeSnapshot, and one that never was ready goes. What is another driver's,
+// by its class, the snapshot-controller makes all the same: the daemon leaves it alone.
 func (w *environment) refused() {
 	w.Helper()
-	w.Must(w.Apply(w.Ctx, []byte(`apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshotClass
-metadata: {name: paused}
-driver: hostpath-provisioner
-deletionPolicy: Delete
-parameters: {consistency: paused}
-`)))
-	w.Must(w.Apply(w.Ctx, fmt.Appendf(nil, `apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshot
-metadata: {name: paused, namespace: %s}
-spec:
-  volumeSnapshotClassName: paused
-  source: {persistentVolumeClaimName: restored}
-`, w.Namespace)))
+	const other = "other.example.com"
+	w.ask("others", other, "{}")
+	w.Eventually("the snapshot-controller has made a content", func() bool { return len(w.contents(other)) == 1 })
+	w.ask("paused", w.Provisioner, "{consistency: paused}")
 	w.Eventually("it is said why there is none", func() bool {
 		message, _, _ := unstructured.NestedString(w.status("paused"), "error", "message")
 		return strings.Contains(message, `and "paused" takes a pool of that`)
 	})
 	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "paused", metav1.DeleteOptions{}))
-	w.Eventually("it is gone", func() bool {
-		contents, err := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
-		return err == nil && len(contents.Items) == 0
-	})
+	w.Eventually("it is gone", func() bool { return len(w.contents(w.Provisioner)) == 0 })
+	content := w.contents(other)[0]
+	if _, touched := content.Object["status"]; touched || content.GetAnnotations()[plan.NodeLabel] != "" {
+		w.Errorf("the other driver's content became %v", content.Object)
+	}
 }
