@@ -44,7 +44,9 @@ func TestCSI(t *testing.T) {
 		{"ReadWriteOncePod: a second pod on the node is refused", c.once},
 		{"the pool is unmounted: a pod goes, and the next one waits with the gate's sentence", c.closed},
 		{"the pool is mounted again: the pod runs, and finds the data", c.opened},
-		{"kubevirt's driver is gone: its volume waits until it is adopted, keeps its object, and is removed with its claim", inPlaceOfKubevirt},
+		{"kubevirt's driver is gone: its volume waits until it is adopted, keeps its object, and is removed with its claim", c.inPlaceOfKubevirt},
+		{"pods with inline volumes of kubevirt's driver: refused while the pool has none, with an event, and then they start", c.inlineOfKubevirt},
+		{"an inline volume that kubevirt's driver left: the pod goes on with it, and nothing removes it", c.inlineLeftByKubevirt},
 		{"everything is deleted: the pool is empty, and nothing is mounted for a pod", c.empty},
 	} {
 		w.step(t.Context(), step.title, step.do)
@@ -65,7 +67,7 @@ func (c *csiNode) installWithoutDriver(ctx context.Context, w *environment) {
 	w.must(err, "printing the manifests")
 	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
 	w.must(w.client.StorageV1().CSIDrivers().Delete(ctx, provisioner, metav1.DeleteOptions{}), "deleting the CSIDriver")
-	w.install(ctx, w.a, 64)
+	w.install(ctx, w.a, 2048) // an inline volume of kubevirt's driver has no size, which is 1 GiB
 	w.class(ctx, "csi", storagev1.VolumeBindingWaitForFirstConsumer, "source", "csi", "mode", "0770")
 	claim := w.claim(ctx, "data", "csi")
 	w.createPod(ctx, w.pod("first", "data", nil, fsGroup))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -85,23 +86,27 @@ func (d *csiData) restartAll(ctx context.Context, w *environment) {
 // containerAgain: a container that is started again finds the data, and needs no daemon.
 func (d *csiData) containerAgain(ctx context.Context, w *environment, dir string) {
 	w.Helper()
-	d.stop(ctx, w, w.a)
-	stop := w.a.path(poolDir, dir, "stop")
+	w.withoutDaemonFor(ctx, func() { w.startedAgain(ctx, "scratch", w.a.path(poolDir, dir)) })
+}
+
+// startedAgain has a pod's container end (untilStopped), and waits until it finds its volume again.
+func (w *environment) startedAgain(ctx context.Context, pod, dir string) {
+	w.Helper()
+	stop := filepath.Join(dir, "stop")
 	w.must(os.WriteFile(stop, nil, 0o666), "stopping the container")
-	_, err := cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), "scratch", func(p *corev1.Pod) bool {
+	_, err := cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), pod, func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running == nil
 	})
 	w.must(err, "waiting for the container's end")
 	w.must(os.Remove(stop), "letting it start again")
-	_, err = cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), "scratch", func(p *corev1.Pod) bool {
+	_, err = cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), pod, func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 && isReady(p)
 	})
 	w.must(err, "waiting for the container")
-	text, err := os.ReadFile(w.a.path(poolDir, dir, "pods"))
-	if err != nil || strings.Count(string(text), "scratch\n") < 2 {
+	text, err := os.ReadFile(filepath.Join(dir, "pods"))
+	if err != nil || strings.Count(string(text), pod+"\n") < 2 {
 		w.Fatalf("the container that was started again has %q, %v", text, err)
 	}
-	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 }
 
 func (d *csiData) inlineRefused(ctx context.Context, w *environment) {

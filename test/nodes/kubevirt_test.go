@@ -21,17 +21,21 @@ const (
 	kubevirtLabel  = "topology.hostpath.csi/node"
 )
 
-// inPlaceOfKubevirt has a service of its own for kubevirt's driver, whose CSIDriver, class and volume are there.
-func inPlaceOfKubevirt(ctx context.Context, w *environment) {
-	no, once := false, "kubevirt"
+// inPlaceOfKubevirt has the service serve kubevirt's driver as well, whose CSIDriver, class and volume are there.
+func (c *csiNode) inPlaceOfKubevirt(ctx context.Context, w *environment) {
+	no, yes, once := false, true, "kubevirt"
 	_, err := w.client.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: kubevirtDriver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &no},
+		ObjectMeta: metav1.ObjectMeta{Name: kubevirtDriver}, Spec: storagev1.CSIDriverSpec{
+			AttachRequired: &no, PodInfoOnMount: &yes, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral},
+		},
 	}, metav1.CreateOptions{})
 	w.must(err, "creating kubevirt's CSIDriver")
 	configureInPlace(ctx, w)
+	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
 	theirs := &csiNode{driver: kubevirtDriver, h: w.a}
 	theirs.listen(w)
-	theirs.start(w)
+	c.sockets = append(c.sockets, theirs.sockets...)
+	c.start(w)
 	w.must(eventually(ctx, "the driver's registration", func() error { return theirs.labelled(ctx, w) }), "waiting for kubelet")
 
 	pv := kubevirtVolume(ctx, w, once)
@@ -49,7 +53,6 @@ func inPlaceOfKubevirt(ctx context.Context, w *environment) {
 		w.Fatalf("the object became %+v", now.Spec)
 	}
 	w.deleteClaim(ctx, once, "vm")
-	w.must(theirs.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
 }
 
 // configureInPlace has the daemon serve kubevirt's classes and volumes.
@@ -57,11 +60,7 @@ func configureInPlace(ctx context.Context, w *environment) {
 	config, err := os.ReadFile(w.a.daemon.Path("etc", "config.toml"))
 	w.must(err, "reading the configuration")
 	w.must(w.a.daemon.Configure(fmt.Sprintf("aliases = [%q]\ncsi_drivers = [%q]\n%s", kubevirtDriver, kubevirtDriver, config)), "configuring the daemon")
-	_, code, err := w.a.daemon.Stop(ctx)
-	if err != nil || code != 0 {
-		w.Fatalf("stopping the daemon: %d, %v", code, err)
-	}
-	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
+	w.withoutDaemonFor(ctx, func() {})
 }
 
 // labelled reports whether kubelet has the driver, and put its label on the node.
