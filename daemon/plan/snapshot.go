@@ -125,13 +125,14 @@ func snapshotDeleted(f ContentFacts) (Verdict, bool) {
 }
 
 // neverTaken: nothing was ever ready for the content. The node that has its volume lets it go; where none has it any more,
-// one of the others does after a while.
+// one of the others does after a while. What was ready and is in no pool of the node that had it any more went with another content
+// of the same handle, or people took it.
 func neverTaken(f ContentFacts) (Verdict, bool) {
 	ready := f.Content.Status != nil && f.Content.Status.SnapshotHandle != nil
 	switch {
 	case f.Source != nil:
 		return Verdict{Action: LetGo}, true
-	case ready:
+	case ready && NodeOfContent(f.Content) != f.Node:
 		return Verdict{}, false
 	}
 	if wait := silentAfter + StaggerDelay(string(f.Content.UID), f.Node, f.Nodes, silentSpan) - f.Age; wait > 0 {

@@ -134,6 +134,7 @@ func TestContentGoes(t *testing.T) {
 		f.Content.Spec.Source, f.Source, f.Content.Spec.SnapshotRef.UID = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil, ""
 	}
 	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
+	ours := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
 	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	late := func(f *ContentFacts) { f.Age = time.Hour }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
@@ -151,6 +152,10 @@ func TestContentGoes(t *testing.T) {
 		{"never made, its volume gone for long", changes{going, elsewhere, late}, LetGo, ""},
 		{"another node's", changes{going, elsewhere, late, taken}, Ignore, ""},
 		{"another node's, which was ready", changes{going, elsewhere, late, named}, Ignore, ""},
+		{"another node's, which says so", changes{going, elsewhere, late, named, taken}, Ignore, ""},
+		{"was ready here, and its data is gone", changes{going, elsewhere, named, ours}, Wait, ""},
+		{"was ready here, and its data is gone for long", changes{going, elsewhere, named, ours, late}, LetGo, ""},
+		{"was ready here, perhaps in a pool that is away", changes{going, elsewhere, named, ours, late, unread}, Wait, ""},
 		{"perhaps in a pool that is away", changes{going, elsewhere, late, unread}, Wait, ""},
 	} {
 		c.check(t)

@@ -32,3 +32,22 @@ func TestSnapshotRemovedDamaged(t *testing.T) {
 	s.Must(os.WriteFile(filepath.Join(h.ours("volumes"), origin.Name+".json"), []byte("damaged"), 0o600))
 	s.remove("later", content) // it needs nothing of its volume's record
 }
+
+// Two contents of one handle have the same data. When it went with the first one, the second can be deleted, too, and no other node
+// lets it go before.
+func TestSnapshotOfTwoContents(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHost("a", `snapshots = "copy"`).run()
+	w.newHost("b", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", wait), "10Mi")
+	w.pod("user", []string{h.node}, "data")
+	origin := w.Bound("data")
+	content, second := s.ask("snap", origin, w.Provisioner, "Delete"), "second-"+w.Namespace
+	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	s.Must(s.api.Import(s.Ctx, "second", second, handle))
+	s.ready("second", second)
+	s.remove("snap", content)
+	h.wantTree(pool.Of(origin.Name)...)
+	s.remove("second", second)
+}
