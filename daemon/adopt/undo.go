@@ -52,7 +52,7 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 	if err != nil {
 		return row.after(err)
 	}
-	verdict := rules.ForUndo(v, pv, o.Node)
+	verdict := rules.ForUndo(v, pv, o.Self)
 	row.Action, row.Message = verdict.Action, verdict.Message
 	if verdict.Action == rules.Undo && !o.DryRun {
 		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the

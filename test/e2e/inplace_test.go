@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
@@ -94,4 +95,26 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 	if left, err := s.Mounted(); err != nil || len(left) != 0 {
 		t.Errorf("%v, %v", left, err)
 	}
+}
+
+// A volume that was made meanwhile for a class of kubevirt's is of this daemon's own driver, and stays when the others are given
+// back: pods get it, also once the alias is gone.
+func TestOwnVolumeStays(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	h := w.newHost("a", `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
+	s := w.nodeService(h.Daemon, w.Provisioner)
+	theirs := h.madeByCSI(csiDriver, "theirs")
+	w.claim("ours", w.Class("k", immediate, func(c *storagev1.StorageClass) {
+		c.Provisioner, c.Parameters = csiDriver, map[string]string{"storagePool": "fast"}
+	}), "10Mi")
+	ours := w.Bound("ours")
+	h.adopts()
+	h.adopts("--undo")
+	w.asBefore(theirs)
+	w.asBefore(ours)
+	w.Must(s.Publish(w.Soon(), "p", asKubelet(ours)))
+	w.Must(s.Unpublish(w.Soon(), "p", ours.Name))
+	w.DeleteClaim("ours")
+	h.wantTree(theirs.Name)
 }

@@ -293,6 +293,7 @@ func apply(v *corev1.PersistentVolume, m plan.MetadataPatch) {
 }
 
 func TestForReturn(t *testing.T) {
+	self := adoptable().Self
 	adopted := record.Record{PV: "pvc-u-1", Directory: "pvc-u-1", Place: record.InPool}
 	for name, c := range map[string]struct {
 		change func(*record.Record, *corev1.PersistentVolume)
@@ -311,16 +312,29 @@ func TestForReturn(t *testing.T) {
 		r, v := adopted, adoptable().Volume
 		apply(v, AdoptedPatch(v, testPool("fast"), us))
 		c.change(&r, v)
-		if got := ForUndo(r, v, us); (got.Action == Undo) != (c.says == "") || !strings.Contains(got.Message, c.says) {
+		if got := ForUndo(r, v, self); (got.Action == Undo) != (c.says == "") || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %+v, want %q", name, got, c.says)
 		}
 	}
-	if got := ForUndo(adopted, nil, us); got.Action != plan.Refuse {
+	if got := ForUndo(adopted, nil, self); got.Action != plan.Refuse {
 		t.Errorf("no object: %+v", got)
 	}
 	adopted.Place = record.Nowhere
-	if got := ForUndo(adopted, nil, us); got.Action != plan.Ignore {
+	if got := ForUndo(adopted, nil, self); got.Action != plan.Ignore {
 		t.Errorf("no object and no directory: %+v", got)
+	}
+	own := adoptable().Volume
+	apply(own, AdoptedPatch(own, testPool("fast"), us))
+	own.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: self.Provisioner, VolumeHandle: own.Name}}
+	adopted.Place = record.InPool
+	if got := ForUndo(adopted, own, self); got.Action != plan.Ignore || Marked(self, own, testPool("fast")) {
+		t.Errorf("of the daemon's own driver: %+v, %t", got, Marked(self, own, testPool("fast")))
+	}
+	for kind, want := range map[record.Kind]plan.Action{record.Inline: plan.Ignore, record.Snapshot: plan.Refuse} {
+		adopted.Kind = kind
+		if got := ForUndo(adopted, nil, self); got.Action != want || strings.Contains(got.Message, "no volume object") {
+			t.Errorf("%s: %+v", kind, got)
+		}
 	}
 	for recorded, want := range map[string]bool{plan.Rancher: true, "alias.example/x": true, plan.DefaultProvisioner: false, "": false, "other.example/x": false} {
 		if got := Undoable(plan.Self{Provisioner: plan.DefaultProvisioner, Aliases: []string{"alias.example/x"}}, recorded); got != want {
