@@ -169,6 +169,10 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 		return found, err
 	})
 	if t.w == nil {
+		if name := of.Spec.Source.VolumeHandle; name != nil { // which is the volume's name
+			volume, watched := c.Listers.Volumes.Get(*name)
+			f.Ours = watched && c.OfNode(volume)
+		}
 		return f, t
 	}
 	_, f.Closed = t.h.State.Closed()

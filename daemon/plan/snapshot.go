@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
@@ -51,6 +53,7 @@ type ContentFacts struct {
 	Source   *record.Record     // of the volume that it is to be made of, nil: the same
 	Pool     Pool               // that has them
 	Unread   string             // why a pool of this node could not be looked at, "" if each was
+	Ours     bool               // the object of the volume that it is to be made of says that it is this node's
 	Closed   string             // why Pool takes no new work, "" if it does
 	Room     capacity.Room      // that Pool has for the snapshot
 	Nodes    int                // that the cluster has
@@ -91,10 +94,28 @@ func contentElsewhere(f ContentFacts) (Verdict, bool) {
 	switch {
 	case !f.Serves(f.Content.Spec.Driver), !known && of != "" && of != f.Node:
 		return Verdict{Action: Ignore}, true
+	case !known && f.Unread != "" && f.toBeTold():
+		v := refuseSnapshot("node %s cannot look for it: %s", words.Name(f.Node), f.Unread)
+		return Verdict{Action: Wait, Reason: v.Reason, Message: v.Message, After: retryAfter}, true
 	case !known && f.Unread != "":
 		return Verdict{Action: Wait, After: retryAfter}, true
 	}
 	return Verdict{}, false
+}
+
+// toBeTold reports whether somebody waits for what this node, and no other, has to do. What is ready stays so, whatever its pool is.
+func (f ContentFacts) toBeTold() bool {
+	ours := NodeOfContent(f.Content) == f.Node || NodeOfContent(f.Content) == "" && f.Ours
+	if f.Content.DeletionTimestamp == nil {
+		return ours && !f.Content.Ready()
+	}
+	_, going := f.Content.Annotations[snapshotapi.BeingDeleted]
+	return ours && going && slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
+}
+
+// OfNode reports whether a volume object says that its directory is on this node alone.
+func (s Self) OfNode(v *corev1.PersistentVolume) bool {
+	return s.Serves(v.Annotations[ProvisionedBy]) && home(v, ScopeNode, s.Node)
 }
 
 // contentUnbound: our part in it is done.

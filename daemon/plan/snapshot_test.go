@@ -47,9 +47,16 @@ type contentCase struct {
 	message string
 }
 
+// untold is the message of a case that has none.
+const untold = "-"
+
+func (c contentCase) says(message string) bool {
+	return strings.Contains(message, c.message) && c.message != untold || message == "" && c.message == untold
+}
+
 func (c contentCase) check(t *testing.T) {
 	t.Helper()
-	if v := ForContent(changed(toTake(), c.changes)); v.Action != c.action || !strings.Contains(v.Message, c.message) || v.Action == Refuse && v.Reason == "" {
+	if v := ForContent(changed(toTake(), c.changes)); v.Action != c.action || !c.says(v.Message) || (v.Action == Refuse || v.Message != "") && v.Reason == "" {
 		t.Errorf("%s: got %s %s %q, want %s %q", c.name, v.Action, v.Reason, v.Message, c.action, c.message)
 	}
 }
@@ -66,6 +73,7 @@ func TestContentRules(t *testing.T) {
 	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	elsewhere := func(f *ContentFacts) { f.Source = nil }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
+	ofNode := func(f *ContentFacts) { f.Ours = true }
 	classUnread := func(f *ContentFacts) { f.Class, f.NoClass = nil, "reading it failed" }
 	off := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsOff }
 	subvolumes := func(f *ContentFacts) { f.Pool.Snapshots = SnapshotsSnapshot }
@@ -89,6 +97,8 @@ func TestContentRules(t *testing.T) {
 		{"imported, and nowhere here", changes{imported}, Ignore, ""},
 		{"elsewhere before its class", changes{elsewhere, classless}, Ignore, ""},
 		{"perhaps in a pool that is away", changes{elsewhere, unread}, Wait, ""},
+		{"ours by its volume, in a pool that is away", changes{elsewhere, unread, ofNode}, Wait, "cannot look for it: pool slow: it is away"},
+		{"ready, in a pool that is away", changes{elsewhere, unread, ofNode, ready}, Wait, untold},
 		{"the pool's key before the class", changes{off, classless}, Refuse, "pool fast makes no snapshots"},
 		{"a class that is not known to be missing", changes{classUnread, trashed}, Wait, "reading it failed"},
 		{"the class before the source", changes{classless, trashed}, Refuse, `no VolumeSnapshotClass "snap"`},
@@ -155,7 +165,8 @@ func TestContentGoes(t *testing.T) {
 		{"another node's, which says so", changes{going, elsewhere, late, named, taken}, Ignore, ""},
 		{"was ready here, and its data is gone", changes{going, elsewhere, named, ours}, Wait, ""},
 		{"was ready here, and its data is gone for long", changes{going, elsewhere, named, ours, late}, LetGo, ""},
-		{"was ready here, perhaps in a pool that is away", changes{going, elsewhere, named, ours, late, unread}, Wait, ""},
+		{"was ready here, perhaps in a pool that is away", changes{going, elsewhere, named, ours, late, unread}, Wait, "cannot look for it: pool slow"},
+		{"by hand, perhaps in a pool that is away", changes{going, byHand, elsewhere, named, ours, unread}, Wait, untold},
 		{"perhaps in a pool that is away", changes{going, elsewhere, late, unread}, Wait, ""},
 	} {
 		c.check(t)

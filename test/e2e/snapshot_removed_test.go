@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -50,4 +52,33 @@ func TestSnapshotOfTwoContents(t *testing.T) {
 	s.remove("snap", content)
 	h.wantTree(pool.Of(origin.Name)...)
 	s.remove("second", second)
+}
+
+// A snapshot that cannot be removed because its record is damaged, and one that cannot be made because its pool is away, say so. What is
+// ready stays so meanwhile.
+func TestSnapshotCannotBeLookedFor(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHost("a", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	origin := w.Bound("data")
+	damaged, ready := s.ask("damaged", origin, w.Provisioner, "Delete"), s.ask("ready", origin, w.Provisioner, "Delete")
+	handle, _ := s.ready("damaged", damaged)["snapshotHandle"].(string)
+	s.ready("ready", ready)
+	says := func(content, want string) {
+		s.Helper()
+		s.Eventually("it is said why "+content+" waits", func() bool {
+			message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+			return strings.Contains(message, want)
+		})
+	}
+	s.Must(os.WriteFile(filepath.Join(h.ours("volumes"), handle+".json"), []byte("damaged"), 0o600))
+	s.Must(s.api.Remove(s.Ctx, "damaged", damaged))
+	says(damaged, "cannot look for it: ")
+	s.Must(os.Rename(filepath.Join(h.ours(""), "pool.json"), filepath.Join(h.ours(""), "pool.json.away")))
+	w.Must(h.WaitStatus(w.Soon(), "is closed"))
+	says(s.ask("away", origin, w.Provisioner, "Delete"), "cannot look for it: pool fast: ")
+	if status := s.status(ready); status["readyToUse"] != true || status["error"] != nil {
+		t.Errorf("the ready one: %v", status)
+	}
 }
