@@ -22,7 +22,8 @@ func toRestore() ClaimFacts {
 	yes, name := true, "snapcontent-u"
 	snapshot := &snapshotapi.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "u"}, Status: &snapshotapi.SnapshotStatus{BoundContent: &name, ReadyToUse: &yes}}
 	content := toTake().Content
-	content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes}
+	handle := "snapshot-u"
+	content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
 	f.From = &SourceFacts{Taken: &SnapshotFacts{
 		Asked: true, Snapshot: snapshot, Content: content, Pool: f.Pool.Name,
 		Record: &record.Record{Kind: record.Snapshot, PV: "snapshot-u", ClaimUID: "u", Requested: 1 << 30, Place: record.InPool},

@@ -70,7 +70,11 @@ func TestContentRules(t *testing.T) {
 		f.Content.Spec.Source, f.Source = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil
 	}
 	driver := func(f *ContentFacts) { f.Content.Spec.Driver = "example.com" }
-	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
+	ready := func(f *ContentFacts) {
+		yes, handle := true, "snapshot-u"
+		f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
+	}
+	byPeople := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	elsewhere := func(f *ContentFacts) { f.Source = nil }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	ofNode := func(f *ContentFacts) { f.Ours = true }
@@ -90,6 +94,7 @@ func TestContentRules(t *testing.T) {
 		{"nothing speaks against it", nil, Provision, ""},
 		{"another driver's", changes{driver, takenRecord()}, Ignore, ""},
 		{"ready before its pool's key", changes{ready, off}, Ignore, ""},
+		{"ready by people's word", changes{byPeople}, Provision, ""},
 		{"whole, and not said to be", changes{takenRecord(), off, classless}, Publish, ""},
 		{"half, of an earlier try", changes{takenRecord(unpublished), full}, Provision, ""},
 		{"imported", changes{imported, takenRecord()}, Publish, ""},
@@ -145,7 +150,10 @@ func TestContentGoes(t *testing.T) {
 	}
 	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
 	ours := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
-	ready := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
+	ready := func(f *ContentFacts) {
+		yes, handle := true, "snapshot-u"
+		f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
+	}
 	late := func(f *ContentFacts) { f.Age = time.Hour }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	for _, c := range []contentCase{

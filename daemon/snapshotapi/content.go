@@ -27,9 +27,10 @@ func NewError(message string, at time.Time) *Error {
 	return &Error{Time: &metav1.Time{Time: at}, Message: &message}
 }
 
-// Ready reports whether volumes can be made from it.
+// Ready reports whether volumes can be made from it. A driver says so together with the handle; without one people wrote it, and
+// nothing was made.
 func (c *Content) Ready() bool {
-	return c.Status != nil && c.Status.ReadyToUse != nil && *c.Status.ReadyToUse
+	return c.Status != nil && c.Status.ReadyToUse != nil && *c.Status.ReadyToUse && c.Status.SnapshotHandle != nil
 }
 
 // DeepCopyObject is part of runtime.Object.

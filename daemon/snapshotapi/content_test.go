@@ -25,12 +25,13 @@ func TestHandle(t *testing.T) {
 
 // A content is ready if its status says so, and not if it says nothing.
 func TestReady(t *testing.T) {
-	yes, no := true, false
+	yes, no, handle := true, false, "h"
 	for name, c := range map[string]struct {
 		status *ContentStatus
 		want   bool
 	}{
-		"no status": {nil, false}, "nothing in it": {&ContentStatus{}, false}, "no": {&ContentStatus{ReadyToUse: &no}, false}, "yes": {&ContentStatus{ReadyToUse: &yes}, true},
+		"no status": {nil, false}, "nothing in it": {&ContentStatus{}, false}, "no": {&ContentStatus{ReadyToUse: &no}, false}, "without a handle": {&ContentStatus{ReadyToUse: &yes}, false},
+		"yes": {&ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}, true},
 	} {
 		if got := (&Content{Status: c.status}).Ready(); got != c.want {
 			t.Errorf("%s: %t", name, got)

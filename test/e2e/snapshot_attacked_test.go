@@ -135,3 +135,20 @@ func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 	h.reads(node, "p", pv)
 	w.Must(node.Unpublish(w.Soon(), "p", pv.Name))
 }
+
+// A content of which people say that it is ready while its copy is under way, or before, is made and said to be ready all the same.
+func TestSnapshotReadyByPeople(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	origin := w.Bound("data")
+	h.many(origin)
+	content := s.ask("snap", origin, w.Provisioner, "Delete")
+	_, err := s.api.Of("volumesnapshotcontents").Patch(s.Ctx, content, types.MergePatchType, []byte(`{"status":{"readyToUse":true}}`), metav1.PatchOptions{}, "status")
+	s.Must(err)
+	s.Eventually("it is ready by the daemon's word", func() bool { return s.status(content)["snapshotHandle"] != nil })
+	s.ready("snap", content)
+	w.claim("restored", w.Class("r", immediate), "10Mi", restore("snap"))
+	h.wantClone(w.Bound("restored"))
+}
