@@ -58,9 +58,27 @@ func findImage(ctx context.Context, cache string, say func(string, ...any)) (ima
 	return at, nil
 }
 
-// buildImage makes it aside, so that one that was cut off is never used.
+// buildImage makes it aside, so that one that was cut off is never used. What is made once is kept if the machine does not
+// boot, which on a busy host may only be too slow.
 func buildImage(ctx context.Context, at image) error {
 	aside := image(string(at) + ".new")
+	whole := aside.file("whole")
+	if _, err := os.Stat(whole); err != nil {
+		if err := buildDisk(ctx, aside); err != nil {
+			return err
+		}
+		if err := os.WriteFile(whole, nil, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := bootOnce(ctx, aside); err != nil {
+		return fmt.Errorf("the first boot: %w", err)
+	}
+	return os.Rename(string(aside), string(at))
+}
+
+// buildDisk makes everything but the state of the booted machine.
+func buildDisk(ctx context.Context, aside image) error {
 	if err := os.RemoveAll(string(aside)); err != nil {
 		return err
 	}
@@ -75,10 +93,7 @@ func buildImage(ctx context.Context, at image) error {
 	if out, err := script.CombinedOutput(); err != nil {
 		return fmt.Errorf("test/vm/image/build.sh: %w\n%s", err, out)
 	}
-	if err := bootOnce(ctx, aside); err != nil {
-		return fmt.Errorf("the first boot: %w", err)
-	}
-	return os.Rename(string(aside), string(at))
+	return nil
 }
 
 // compile builds a static program for the machine.
@@ -94,6 +109,9 @@ func compile(ctx context.Context, out, of string) error {
 
 // bootOnce boots the machine and saves its state, from which later runs start in seconds.
 func bootOnce(ctx context.Context, at image) error {
+	if err := os.RemoveAll(at.file("booted.qcow2")); err != nil { // of a try before
+		return err
+	}
 	m, err := boot(ctx, machineOptions{Image: at, Root: at.file("booted.qcow2"), Backing: at.file("root.img"), Dir: string(at)})
 	if err != nil {
 		return err
