@@ -281,14 +281,18 @@ func (p *play) applied() {
 	})
 }
 
-// reported fills a volume of pool big, and has files escape from it: each in two looks, half a minute apart.
+// reported fills a new volume of pool big, and has files escape from it: each in two looks, half a minute apart. That a volume
+// is nearly full is told once, at the look that may come while it is filled.
 func (p *play) reported() {
-	const dir = "/run/pods/big/volume"
+	const dir = "/run/pods/big/reported"
 	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {
+		if err := p.mounted("big", dir); err != nil {
+			return "", err
+		}
 		if _, err := p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"); err != nil {
 			return "", err
 		}
-		if _, err := p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep 'takes 9.4 MiB of 10.0 MiB'"); err != nil {
+		if _, err := p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep \"volume $(basename $(findmnt -n -o FSROOT "+dir+")) takes 9[.][0-9] MiB of 10.0 MiB\""); err != nil {
 			return "", err
 		}
 		return p.expect("hostpath-provisioner volumes big", "USED", "9.4 MiB")
