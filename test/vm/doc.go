@@ -19,7 +19,9 @@
 //	shared    two nodes on one export: every way in which the leader loses it, and root_squash
 //	devices   a suspended device, and one on which every request fails
 //	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, kills in the
-//	          middle, one before each system call (test/crash -limits)
+//	          middle, one before each system call (test/crash -limits); inline volumes
+//	kubelet   pods of a real kubelet and containerd, on volumes with source csi and inline ones: whom the quotas
+//	          stop, and what kubelet reports
 //	cost      what such a limit adds to a creation, and how much slower than this host the machine is
 //	boot      reboot with one of two pools missing
 //	power     SIGKILL of the machine under a load of claims, -cuts times

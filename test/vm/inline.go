@@ -85,3 +85,63 @@ func (p *play) inlineConfined() {
 		return "", p.removed("big", v)
 	})
 }
+
+// inlineLimits: what a pod says of the size is a limit on ext4 and xfs.
+func (p *play) inlineLimits() {
+	if !p.step("both pools make inline volumes", func() (string, error) {
+		if err := p.allowDriver(); err != nil {
+			return "", err
+		}
+		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable hostpath-provisioner-csi.socket"); err != nil {
+			return "", err
+		}
+		if _, err := p.policy(script + " pools"); err != nil { // the paths of the driver's sockets
+			return "", err
+		}
+		if _, err := p.withKeys("fast", `source = "csi"`, `inline_volumes = "64Mi"`); err != nil {
+			return "", err
+		}
+		return p.withKeys("big", `source = "csi"`, `inline_volumes = "64Mi"`)
+	}) {
+		return
+	}
+	for _, pool := range []string{"fast", "big"} {
+		p.inlineLimited(pool)
+	}
+}
+
+func (p *play) inlineLimited(pool string) {
+	var v inlineVolume
+	var project int
+	at := "/run/pods/" + pool + "/inline" // where other users than root reach it
+	if !p.step("on "+pool+": df in a pod's inline volume shows its size, and its inodes", func() (_ string, err error) {
+		if v, err = p.inlined("q-"+pool, pool, "10Mi"); err != nil {
+			return "", err
+		}
+		if project, err = p.number("lsattr -pd " + v.directory + " | awk '{print $1}'"); err != nil {
+			return "", err
+		}
+		if _, err := p.do("mkdir -p " + at + " && mount --bind " + v.target + " " + at); err != nil {
+			return "", err
+		}
+		return p.expect("df -B1 "+v.target+" | tail -n 1; df -i "+v.target+" | tail -n 1", " 10485760 ", fmt.Sprintf(" %d ", quotaInodes))
+	}) {
+		return
+	}
+	for _, w := range []struct{ name, as string }{{"an ordinary process", asUser}, {"root without CAP_SYS_RESOURCE", asRoot}, {"root of a user namespace", asNamespace}} {
+		p.step("on "+pool+": "+w.name+" writes 10 MiB to it and no more", func() (string, error) { return p.fills(w.as, at) })
+	}
+	p.step("on "+pool+": it ends, and its project has no limit and no files", func() (string, error) {
+		if _, err := p.do("dd if=/dev/zero of=" + at + "/left bs=64k count=8 2>/dev/null; umount " + at + " && rmdir " + at); err != nil {
+			return "", err
+		}
+		if _, err := p.ended(pool, v); err != nil {
+			return "", err
+		}
+		// A file of xfs is counted until it has been inactivated, behind its removal.
+		if _, err := p.machine.until(p.ctx, limit, fmt.Sprintf("test -z \"$(xfs_quota -f -x -c 'report -p -N -n -b' /srv/%s | awk '$1 == \"#%d\" && ($2 > 0 || $4 > 0)')\"", pool, project)); err != nil {
+			return "", err
+		}
+		return p.compareLimits()
+	})
+}

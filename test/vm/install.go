@@ -95,7 +95,7 @@ const unpacked = "tar -x --no-same-owner -f /dev/vdb -C / && blockdev --flushbuf
 
 // loadPackage loads the package, what a container's image has, and what makes kubelet's calls.
 func (p *play) loadPackage(o machineOptions) error {
-	calls := filepath.Join(p.dir, "kubelet")
+	calls := filepath.Join(p.dir, "kubelet-calls") // beside the directory of the chapter kubelet
 	if err := compile(p.ctx, calls, "./test/vm/kubelet"); err != nil {
 		return err
 	}
@@ -136,6 +136,11 @@ func (p *play) kubeconfig(node string) ([]byte, error) {
 	if err := p.cluster.ServiceAccountKubeconfig(p.ctx, "hostpath-provisioner", "hostpath-provisioner", node, file); err != nil {
 		return nil, err
 	}
+	return forMachine(file)
+}
+
+// forMachine reads a kubeconfig, and changes its address.
+func forMachine(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 // layout names what a saved state depends on beside the image: the devices. Change it with them.
-const layout = "1: vda root, vdb files, vdc vdd vde vdf disks"
+const layout = "2: vda root, vdb files of 512 MiB, vdc vdd vde vdf disks, 1536 MiB of memory"
 
 // Disks of the machine, beside the root disk. They are sparse files of these sizes in MiB.
 const filesDisk = "files" // a tar that is unpacked in the machine
@@ -26,7 +26,7 @@ const filesDisk = "files" // a tar that is unpacked in the machine
 var disks = []struct {
 	name string
 	mib  int64
-}{{filesDisk, 128}, {"ext4", 1024}, {"xfs", 1024}, {"spare", 1024}, {"log", 1024}}
+}{{filesDisk, 512}, {"ext4", 1024}, {"xfs", 1024}, {"spare", 1024}, {"log", 1024}}
 
 // machineOptions say what to boot.
 type machineOptions struct {
@@ -120,7 +120,7 @@ func (o machineOptions) arguments() []string {
 		return "socket,id=" + name + ",server=on,wait=off,path=" + filepath.Join(o.Dir, name+".sock")
 	}
 	args := []string{
-		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-m", "1024", "-smp", "2", "-nodefaults", "-display", "none", "-no-reboot",
+		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-m", "1536", "-smp", "2", "-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", o.Image.file("vmlinuz"), "-initrd", o.Image.file("initrd"),
 		// Debian's kernel has no selinux=; without AppArmor the slot is SELinux's. The check of the timer's
 		// interrupt counts on a processor of its own: on a busy host it fails, and the kernel panics.
@@ -223,7 +223,7 @@ func (m *machine) listen(lines *bufio.Reader) {
 // greet waits for the agent, brings the network up and sets the clock, which a saved state has from
 // the day it was saved.
 func (m *machine) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	if m.opt.State == "" {
 		select {

@@ -47,6 +47,7 @@ var chapters = []chapter{
 	{"shared", (*play).shared},
 	{"devices", (*play).devices},
 	{"quota", (*play).quota},
+	{"kubelet", (*play).kubelet},
 	{"cost", (*play).cost},
 	{"boot", (*play).bootWithoutAPool},
 	{"power", (*play).power},

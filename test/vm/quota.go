@@ -47,6 +47,7 @@ func (p *play) quota() {
 	p.misconfigured()
 	p.killedInTheMiddle()
 	p.killedAtEachCall()
+	p.inlineLimits()
 	for _, pool := range []string{"fast", "big"} {
 		p.switchedOff(pool)
 	}
@@ -221,26 +222,35 @@ func (p *play) killedInTheMiddle() {
 
 // compareLimits compares what xfs_quota(8) reports, which works on ext4 as well (-f), with the records.
 func (p *play) compareLimits() (string, error) {
-	total := 0
+	var all []string
 	for _, pool := range []string{"fast", "big"} {
-		const command = `cd /srv/%s; xfs_quota -f -x -c 'report -p -N -n -b' /srv/%[1]s | awk '$4 > 0 {print substr($1, 2)}' | sort; echo --; sed -n 's/.*"projectID": \([0-9]*\),*/\1/p' .hostpath-provisioner/volumes/*.json | sort`
-		out, err := p.do(fmt.Sprintf(command, pool))
+		of, err := p.limitsOf(pool)
 		if err != nil {
 			return "", err
 		}
-		limits, records, _ := strings.Cut(strings.TrimSpace(out), "--")
-		l, r := strings.Fields(limits), strings.Fields(records)
-		if strings.Join(l, " ") != strings.Join(r, " ") || len(l) == 0 {
-			return "", fmt.Errorf("pool %s: limits of %v, records of %v", pool, l, r)
-		}
-		for i := 1; i < len(r); i++ {
-			if r[i] == r[i-1] {
-				return "", fmt.Errorf("pool %s: project %s twice", pool, r[i])
-			}
-		}
-		total += len(l)
+		all = append(all, pool+": "+of)
 	}
-	return fmt.Sprintf("%d volumes, %[1]d limits", total), nil
+	return strings.Join(all, ", "), nil
+}
+
+// limitsOf is compareLimits of one pool.
+func (p *play) limitsOf(pool string) (string, error) {
+	const command = `cd /srv/%s; xfs_quota -f -x -c 'report -p -N -n -b' /srv/%[1]s | awk '$4 > 0 {print substr($1, 2)}' | sort; echo --; sed -n 's/.*"projectID": \([0-9]*\),*/\1/p' .hostpath-provisioner/volumes/*.json | sort`
+	out, err := p.do(fmt.Sprintf(command, pool))
+	if err != nil {
+		return "", err
+	}
+	limits, records, _ := strings.Cut(strings.TrimSpace(out), "--")
+	l, r := strings.Fields(limits), strings.Fields(records)
+	if strings.Join(l, " ") != strings.Join(r, " ") || len(l) == 0 {
+		return "", fmt.Errorf("pool %s: limits of %v, records of %v", pool, l, r)
+	}
+	for i := 1; i < len(r); i++ {
+		if r[i] == r[i-1] {
+			return "", fmt.Errorf("pool %s: project %s twice", pool, r[i])
+		}
+	}
+	return fmt.Sprintf("%d volumes, %[1]d limits", len(l)), nil
 }
 
 // switchedOff switches enforcement off beneath the daemon. An ext4 is mounted without the option, because Debian's

@@ -13,10 +13,10 @@ tree=$out/tree
 trap 'rm -rf "$tree"' EXIT
 rm -rf "$tree"
 
-# What the steps use, by package: the policy and its compiler, filesystems, device-mapper, NFS.
+# What the steps use, by package: the policy and its compiler, filesystems, device-mapper, NFS, what runs pods.
 packages=systemd,systemd-sysv,udev,dbus,kmod,iproute2,procps,util-linux,\
 selinux-policy-default,selinux-policy-src,selinux-policy-dev,policycoreutils,selinux-utils,checkpolicy,semodule-utils,\
-e2fsprogs,xfsprogs,dmsetup,nfs-kernel-server,nfs-common,attr,make,m4
+e2fsprogs,xfsprogs,dmsetup,nfs-kernel-server,nfs-common,attr,make,m4,containerd,runc
 # From where this system has its own packages: another mirror may not be reached from here.
 sources=
 for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
@@ -61,7 +61,7 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub
 	fstrim.timer systemd-tmpfiles-clean.timer systemd-timesyncd.service getty@tty1.service getty.target \
 	nfs-server.service rpcbind.service rpcbind.socket nfs-client.target rpc-statd-notify.service nfs-blkmap.service \
 	systemd-update-utmp.service systemd-update-utmp-runlevel.service selinux-autorelabel.service \
-	systemd-pstore.service sys-kernel-debug.mount sys-kernel-tracing.mount dev-hugepages.mount; do
+	systemd-pstore.service containerd.service sys-kernel-debug.mount sys-kernel-tracing.mount dev-hugepages.mount; do
 	ln -sf /dev/null "$tree/etc/systemd/system/$unit"
 done
 echo 'machine' >"$tree/etc/hostname"
