@@ -90,6 +90,17 @@ func (p *inlinePool) has(what string, want ...string) {
 	}
 }
 
+// What a pod says of the size is the volume's limit where its pool has limits.
+func TestInlineLimit(t *testing.T) {
+	p := newInlinePool(t)
+	for quota, want := range map[string]volume.Spec{plan.QuotaOff: {}, plan.QuotaCeph: {Quota: 6 << 20}, plan.QuotaProject: {Quota: 6 << 20, Project: true}} {
+		p.w.Quota = quota
+		if got := p.inlineSpec(p.w, InlineVolume{}, 6<<20); got.Quota != want.Quota || got.Project != want.Project {
+			t.Errorf("%s: %d, %t", quota, got.Quota, got.Project)
+		}
+	}
+}
+
 // One is made as a claim's volume would be, with a record of its own kind, and promised. Making it again changes nothing.
 func TestMakeInline(t *testing.T) {
 	p := newInlinePool(t)
