@@ -85,15 +85,7 @@ func TestCopiesWait(t *testing.T) {
 // While a node's pools make no snapshots its daemon removes none, and no other node lets their contents go; once a pool makes
 // them again they are removed.
 func TestSnapshotRemovedWhileOff(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`).run()
-	w.newHost("b", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", wait), "10Mi")
-	w.pod("user", []string{h.node}, "data")
-	pv := w.Bound("data")
-	content := s.ask("snap", pv, w.Provisioner, "Delete")
-	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	w, h, pv, content, handle := snapshotOfTwoNodes(t)
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.Must(err)
 	restart := func(text string) {
@@ -103,12 +95,12 @@ func TestSnapshotRemovedWhileOff(t *testing.T) {
 		h.run()
 	}
 	restart(strings.Replace(string(config), `snapshots = "copy"`, `snapshots = "off"`, 1))
-	w.Must(s.api.Remove(s.Ctx, "snap", content))
+	w.Must(w.api.Remove(w.Ctx, "snap", content))
 	w.claim("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
 	later := w.Bound("later")
 	h.wantTree(pool.Of(pv.Name, handle, later.Name)...)
 	restart(string(config))
-	s.gone(content)
+	w.gone(content)
 	h.wantTree(pool.Of(pv.Name, later.Name)...)
 }
 

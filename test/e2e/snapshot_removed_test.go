@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -35,18 +36,25 @@ func TestSnapshotRemovedDamaged(t *testing.T) {
 	s.remove("later", content) // it needs nothing of its volume's record
 }
 
-// Two contents of one handle have the same data. When it went with the first one, the second can be deleted, too, and no other node
-// lets it go before.
-func TestSnapshotOfTwoContents(t *testing.T) {
+// snapshotOfTwoNodes is a volume and its snapshot on the first of two nodes that make snapshots.
+func snapshotOfTwoNodes(t *testing.T) (s *snapshots, h *host, origin *corev1.PersistentVolume, content, handle string) {
+	t.Helper()
 	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`).run()
+	s = w.snapshots()
+	h = w.newHost("a", `snapshots = "copy"`).run()
 	w.newHost("b", `snapshots = "copy"`).run()
 	w.claim("data", w.Class("c", wait), "10Mi")
 	w.pod("user", []string{h.node}, "data")
-	origin := w.Bound("data")
-	content, second := s.ask("snap", origin, w.Provisioner, "Delete"), "second-"+w.Namespace
-	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	origin = w.Bound("data")
+	content = s.ask("snap", origin, w.Provisioner, "Delete")
+	handle, _ = s.ready("snap", content)["snapshotHandle"].(string)
+	return s, h, origin, content, handle
+}
+
+// Two contents of one handle have the same data. When it went with the first one, the second can be deleted, too.
+func TestSnapshotOfTwoContents(t *testing.T) {
+	s, h, origin, content, handle := snapshotOfTwoNodes(t)
+	second := "second-" + s.Namespace
 	s.Must(s.api.Import(s.Ctx, "second", second, handle))
 	s.ready("second", second)
 	s.remove("snap", content)
