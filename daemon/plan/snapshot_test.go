@@ -47,6 +47,12 @@ type contentCase struct {
 	message string
 }
 
+// saidReady is a content of which the driver has said that its snapshot is ready.
+func saidReady(f *ContentFacts) {
+	yes, handle := true, "snapshot-u"
+	f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
+}
+
 // untold is the message of a case that has none.
 const untold = "-"
 
@@ -70,10 +76,6 @@ func TestContentRules(t *testing.T) {
 		f.Content.Spec.Source, f.Source = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil
 	}
 	driver := func(f *ContentFacts) { f.Content.Spec.Driver = "example.com" }
-	ready := func(f *ContentFacts) {
-		yes, handle := true, "snapshot-u"
-		f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
-	}
 	byPeople := func(f *ContentFacts) { yes := true; f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes} }
 	elsewhere := func(f *ContentFacts) { f.Source = nil }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
@@ -93,7 +95,7 @@ func TestContentRules(t *testing.T) {
 	for _, c := range []contentCase{
 		{"nothing speaks against it", nil, Provision, ""},
 		{"another driver's", changes{driver, takenRecord()}, Ignore, ""},
-		{"ready before its pool's key", changes{ready, off}, Ignore, ""},
+		{"ready before its pool's key", changes{saidReady, off}, Ignore, ""},
 		{"ready by people's word", changes{byPeople}, Provision, ""},
 		{"whole, and not said to be", changes{takenRecord(), off, classless}, Publish, ""},
 		{"half, of an earlier try", changes{takenRecord(unpublished), full}, Provision, ""},
@@ -103,7 +105,7 @@ func TestContentRules(t *testing.T) {
 		{"elsewhere before its class", changes{elsewhere, classless}, Ignore, ""},
 		{"perhaps in a pool that is away", changes{elsewhere, unread}, Wait, ""},
 		{"ours by its volume, in a pool that is away", changes{elsewhere, unread, ofNode}, Wait, "cannot look for it: pool slow: it is away"},
-		{"ready, in a pool that is away", changes{elsewhere, unread, ofNode, ready}, Wait, untold},
+		{"ready, in a pool that is away", changes{elsewhere, unread, ofNode, saidReady}, Wait, untold},
 		{"the pool's key before the class", changes{off, classless}, Refuse, "pool fast makes no snapshots"},
 		{"a class that is not known to be missing", changes{classUnread, trashed}, Wait, "reading it failed"},
 		{"the class before the source", changes{classless, trashed}, Refuse, `no VolumeSnapshotClass "snap"`},
@@ -150,10 +152,6 @@ func TestContentGoes(t *testing.T) {
 	}
 	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
 	ours := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
-	ready := func(f *ContentFacts) {
-		yes, handle := true, "snapshot-u"
-		f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
-	}
 	late := func(f *ContentFacts) { f.Age = time.Hour }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	for _, c := range []contentCase{
@@ -161,7 +159,7 @@ func TestContentGoes(t *testing.T) {
 		{"with half a snapshot, to keep", changes{going, takenRecord(unpublished), retain}, Delete, ""},
 		{"with what is left of one", changes{going, takenRecord(emptying)}, Delete, ""},
 		{"to keep", changes{going, takenRecord(), retain}, Retain, ""},
-		{"by hand", changes{going, byHand, takenRecord(), ready}, Ignore, ""},
+		{"by hand", changes{going, byHand, takenRecord(), saidReady}, Ignore, ""},
 		{"by hand, before it was ready", changes{going, byHand}, Refuse, "delete the VolumeSnapshot, too"},
 		{"by hand, imported and not bound", changes{going, byHand, imported, takenRecord()}, Delete, ""},
 		{"done", changes{going, released, takenRecord()}, Ignore, ""},
