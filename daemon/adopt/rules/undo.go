@@ -27,8 +27,8 @@ func Marked(self plan.Self, v *corev1.PersistentVolume, pool plan.Pool) bool {
 // ForUndo decides whether this node can undo an adoption: the object becomes what it was, the directory stays
 // untouched, and the record is removed. v is nil if there is no such object.
 //
-// What kubelet has published by the daemon's own driver stays the daemon's, whatever class it was made for: the driver finds it by
-// its record, and no other system can. An inline volume goes with its pod.
+// A volume of the daemon's own CSI driver stays the daemon's, whatever class it was made for: the driver finds it by its record, and
+// no other system can. An inline volume goes with its pod.
 func ForUndo(r record.Record, v *corev1.PersistentVolume, self plan.Self) Verdict {
 	refused := func(format string, args ...any) Verdict {
 		return Verdict{Action: plan.Refuse, Message: fmt.Sprintf(format, args...)}
