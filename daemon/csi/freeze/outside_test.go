@@ -125,11 +125,37 @@ func TestFreezeOutside(t *testing.T) {
 	w.want("11-22 b")
 	w.must(f.Thaw())
 
-	end := filepath.Join(t.TempDir(), "end")
-	t.Cleanup(func() { w.must(os.WriteFile(end, nil, 0o600)) })
-	w.start(w.named("kubepods/podb/c"), "f() { [ -e "+end+" ] || f & }; f")
+	chain := w.chain(w.named("kubepods/podb/c"))
 	for range 5 {
 		w.outside("named/kubepods/podb", "11-22", "b")
+	}
+	chain()
+}
+
+// chain has a process in a cgroup of version 1 that starts its successor and ends, until the test does. Each is a
+// program of its own: a shell function that starts itself is ended by dash after 1,000 calls. It returns what waits
+// for one more successor, so that a chain that ended by itself is no proof.
+func (w *world) chain(cgroup string) (goesOn func()) {
+	w.Helper()
+	dir := w.TempDir()
+	end, last, link := filepath.Join(dir, "end"), filepath.Join(dir, "last"), filepath.Join(dir, "link")
+	w.must(os.WriteFile(link, []byte("#!/bin/sh\n[ -e "+end+" ] && exit\necho $$ > "+last+"\n"+link+" &\n"), 0o700))
+	w.Cleanup(func() {
+		w.must(os.WriteFile(end, nil, 0o600))
+		for end := time.Now().Add(time.Minute); w.has(cgroup) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	w.start(cgroup, "exec "+link)
+	return func() {
+		w.Helper()
+		w.must(os.WriteFile(last, nil, 0o600))
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if text, err := os.ReadFile(last); err == nil && len(text) > 0 {
+				return
+			}
+		}
+		w.Error("the chain of processes ended by itself")
 	}
 }
 
