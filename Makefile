@@ -46,7 +46,7 @@ lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
 	@$(GO) vet $(GOFLAGS) ./...
 
-shape: ## how long functions and files are, how many tests packages have, and the limits of both
+shape: ## how long functions, files and lines are, and the limits of each
 	@$(GO) run $(GOFLAGS) ./test/shape .
 
 alerts: ## the alerts that the packages have, with promtool

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // function is a declared function or method, with the lines from its first to its last.
@@ -20,6 +21,7 @@ type function struct {
 type source struct {
 	name      string
 	lines     int
+	wide      int // lines with more columns than they should have
 	functions []function
 }
 
@@ -82,7 +84,7 @@ func read(root fs.FS, name string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	s := source{name: name, lines: strings.Count(string(text), "\n")}
+	s := source{name: name, lines: strings.Count(string(text), "\n"), wide: wideLines(string(text))}
 	for _, d := range parsed.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
 			first, last := files.Position(f.Pos()), files.Position(f.End())
@@ -90,4 +92,14 @@ func read(root fs.FS, name string) (source, error) {
 		}
 	}
 	return s, nil
+}
+
+func wideLines(text string) (wide int) {
+	for line := range strings.Lines(text) {
+		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
+		if utf8.RuneCountInString(line) > columns {
+			wide++
+		}
+	}
+	return wide
 }

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	var out, complaints bytes.Buffer
 	code := report(tree(map[string]string{
 		"daemon/a.go":           lines(5) + "\nfunc (r room) enter() { r.door() }\n\nvar g = func() {\n\n\n}\n",
-		"daemon/a_test.go":      lines(400),
+		"daemon/a_test.go":      strings.Replace(lines(400), "\n\n}", "\n\t//"+strings.Repeat("é", 95)+"\n}", 1),
 		"daemon/plan/b.go":      lines(29),
 		"daemon/plan/b_test.go": lines(29),
 		"daemon/testdata/c.go":  "no Go",
@@ -33,11 +33,11 @@ func TestTable(t *testing.T) {
 		"docs/e_test.go":        lines(10),
 		"docs/page.md":          "no Go",
 	}), &out, &complaints)
-	const want = `  functions  median  95 %  longest  code  tests  tests/code  files over 450  package
-          2       1     5        5    14    402       28.71               0  daemon
-          1      29    29       29    31     31        1.00               0  daemon/plan
-          0       0     0        0     0     12           -               0  docs
-          3       5    29       29    45    445        9.89               0  all
+	const want = `  functions  median  95 %  longest  code  tests  files over 450  lines over 100  package
+          2       1     5        5    14    402               0               1  daemon
+          1      29    29       29    31     31               0               0  daemon/plan
+          0       0     0        0     0     12               0               0  docs
+          3       5    29       29    45    445               0               1  all
 `
 	if out.String() != want || complaints.Len() > 0 || code != 0 {
 		t.Errorf("exit %d\n%s\n%s\nwant\n%s", code, out.String(), complaints.String(), want)
@@ -45,25 +45,21 @@ func TestTable(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	short := func(n int) string { return "package p\n" + strings.Repeat("\nfunc f() {}\n", n) }
+	wide := "\t// " + strings.Repeat("x", 94) + "\n"
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  string
 	}{
-		"the longest function allowed, among short ones": {map[string]string{"cmd/a.go": lines(60), "cmd/b.go": short(19), "cmd/a_test.go": lines(90)}, ""},
-		"a function too long":                            {map[string]string{"test/vm/a.go": lines(61), "test/vm/b.go": short(19)}, "test/vm/a.go:3:1 f has 61 lines, want 60 at the most"},
-		"a test too long is none":                        {map[string]string{"cmd/a_test.go": lines(99)}, ""},
-		"too few short functions": {map[string]string{"cmd/a.go": lines(30), "hostcheck/b.go": short(18), "cmd/a_test.go": lines(60), "hostcheck/b_test.go": lines(60)},
-			"the product: 18 of 19 functions have less than 30 lines, want 95 %"},
-		"those of tests are counted by themselves": {map[string]string{"test/a.go": lines(30), "hostcheck/b.go": short(99), "hostcheck/b_test.go": lines(200)},
-			"its tests' programs: 0 of 1 functions have less than 30 lines, want 95 %"},
-		"a test file too long":       {map[string]string{"docs/a_test.go": lines(449)}, "docs/a_test.go has 451 lines, want 450 at the most"},
-		"a file as long as allowed":  {map[string]string{"docs/a_test.go": lines(448)}, ""},
-		"too few lines of tests":     {map[string]string{"testing/a.go": lines(18), "testing/a_test.go": lines(13)}, "testing has 0.75 lines of tests for a line of code, want 0.8"},
-		"enough lines of tests":      {map[string]string{"testing/a.go": lines(18), "testing/a_test.go": lines(14)}, ""},
-		"tests need no tests":        {map[string]string{"test/hang/a.go": lines(18)}, ""},
-		"a package without any test": {map[string]string{"selinux/a.go": lines(2)}, "selinux has 0.00 lines of tests for a line of code, want 0.8"},
-		"a file that is no Go":       {map[string]string{"cmd/a.go": "pakage p\n"}, "cmd/a.go:1:1: expected 'package', found pakage"},
+		"the longest function allowed":  {map[string]string{"cmd/a.go": lines(60)}, ""},
+		"a function too long":           {map[string]string{"test/vm/a.go": lines(61)}, "test/vm/a.go:3:1 f has 61 lines, want 60 at the most"},
+		"a test too long is none":       {map[string]string{"cmd/a_test.go": lines(99)}, ""},
+		"a test file too long":          {map[string]string{"docs/a_test.go": lines(449)}, "docs/a_test.go has 451 lines, want 450 at the most"},
+		"a file as long as allowed":     {map[string]string{"docs/a_test.go": lines(448)}, ""},
+		"as many wide lines as allowed": {wideFiles(wide, wideAllowed), ""},
+		"one wide line more": {wideFiles(wide, wideAllowed+1),
+			fmt.Sprintf("%d lines have more than 100 columns, %d may", wideAllowed+1, wideAllowed)},
+		"lines of 100 columns": {wideFiles(wide[:len(wide)-2]+"\n", wideAllowed+1), ""},
+		"a file that is no Go": {map[string]string{"cmd/a.go": "pakage p\n"}, "cmd/a.go:1:1: expected 'package', found pakage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, complaints bytes.Buffer
@@ -76,6 +72,16 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wideFiles has this line so many times, in files of 400 lines.
+func wideFiles(line string, n int) map[string]string {
+	files := map[string]string{}
+	for i := 0; n > 0; i++ {
+		files[fmt.Sprintf("docs/%d.go", i)] = "package p\n" + strings.Repeat(line, min(n, 400))
+		n -= min(n, 400)
+	}
+	return files
 }
 
 func TestPercentile(t *testing.T) {

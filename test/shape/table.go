@@ -5,14 +5,13 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"text/tabwriter"
 )
 
 // printTable prints a line for each package, and one for all.
 func printTable(to io.Writer, packages []goPackage) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "functions\tmedian\t95 %%\tlongest\tcode\ttests\ttests/code\tfiles over %d\t  package\n", longestFile)
+	fmt.Fprintf(w, "functions\tmedian\t95 %%\tlongest\tcode\ttests\tfiles over %d\tlines over %d\t  package\n", longestFile, columns)
 	all := goPackage{dir: "all"}
 	for _, p := range packages {
 		fmt.Fprintln(w, p.row())
@@ -23,12 +22,10 @@ func printTable(to io.Writer, packages []goPackage) error {
 }
 
 func (p goPackage) row() string {
-	lines, ratio := p.functionLines(), "-"
-	if r, ok := p.ratio(); ok {
-		ratio = strconv.FormatFloat(r, 'f', 2, 64)
-	}
-	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t  %s", len(lines), percentile(lines, 50), percentile(lines, 95), percentile(lines, 100),
-		sum(p.code), sum(p.tests), ratio, len(p.longFiles()), p.dir)
+	lines := p.functionLines()
+	return fmt.Sprintf("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s", len(lines),
+		percentile(lines, 50), percentile(lines, 95), percentile(lines, 100),
+		sum(p.code), sum(p.tests), len(p.longFiles()), p.wide(), p.dir)
 }
 
 // functionLines are the lengths of the functions of the code, sorted.
@@ -42,10 +39,12 @@ func (p goPackage) functionLines() (all []int) {
 	return all
 }
 
-// ratio has no value for a package of tests only.
-func (p goPackage) ratio() (float64, bool) {
-	code := sum(p.code)
-	return float64(sum(p.tests)) / float64(max(code, 1)), code > 0
+// wide counts the lines with too many columns.
+func (p goPackage) wide() (lines int) {
+	for _, s := range slices.Concat(p.code, p.tests) {
+		lines += s.wide
+	}
+	return lines
 }
 
 func (p goPackage) longFiles() (long []source) {
