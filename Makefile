@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
+.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
 
 include test/controlplane/build.mk
 
@@ -40,7 +40,11 @@ demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, ste
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps lint shape alerts unit sanity e2e fuzz trials ## everything that must pass to land
+test: deps ## everything that must pass to land
+	@sh test/groups.sh lint shape alerts unit sanity e2e fuzz trials
+
+quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
+	@$(GO) test $(GOFLAGS) $(PURE)
 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
@@ -55,10 +59,18 @@ alerts: ## the alerts that the packages have, with promtool
 # go test, which tries what failed once more and tells what passed only then.
 RERUN = $(GO) run $(GOFLAGS) ./test/rerun
 
+# Packages whose tests mount, start processes or ask an API server, each time anew. Of the others the results of the
+# same code stay true (go help test): they are neither linked nor run again.
+TOUCH := /test/(cluster|fixture|harness|hosttest|hungfs|pool|process|rig)( |$$)
+LIST   = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} {{end}}' ./...
+PURE   = $$($(LIST) | grep -vE '$(TOUCH)' | cut -d ' ' -f 1)
+HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2e -e /test/everynode)
+
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 40m $$($(GO) list ./... | grep -v -e /test/e2e -e /test/everynode)
+	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 40m $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
@@ -68,7 +80,9 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 # The worlds of test/model are explored by its tests, in unit.
 TRIALS := crash storm hang hostile chaos soak
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
-	@for t in $(TRIALS); do echo "trying the product: $$t"; $(GO) run $(GOFLAGS) ./test/$$t -short || exit 1; done
+	@failed=; for t in $(TRIALS); do echo "trying the product: $$t"; \
+		$(GO) run $(GOFLAGS) ./test/$$t -short || failed="$$failed $$t"; done; \
+		[ -z "$$failed" ] || { echo "trials failed:$$failed"; exit 1; }
 
 test-csi: sanity test-snapshots ## the CSI driver: csi-sanity, the node service, snapshots on xfs and btrfs
 	@$(GO) test $(GOFLAGS) -count=1 ./daemon/csi/...

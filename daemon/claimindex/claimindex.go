@@ -44,7 +44,7 @@ func SelectionOf(self plan.Self) Selection {
 		values = append(values, labelValue(provisioner))
 	}
 	required, err := labels.NewRequirement(Label, selection.In, values)
-	if err != nil { // Label and what labelValue returns are possible: TestSelection
+	if err != nil { // Label and what labelValue returns are possible: TestSelectionHasWhatIsHeld
 		return Selection{labels.Everything()}
 	}
 	return Selection{labels.NewSelector().Add(*required)}
@@ -115,7 +115,7 @@ type objects struct {
 	binding admissionv1.MutatingAdmissionPolicyBinding
 }
 
-// parse reads a manifest. A text that cannot be read leaves what no server returns: TestManifest.
+// parse reads a manifest. A text that cannot be read leaves what no server returns: TestIdentity.
 func parse(manifest string) (o objects) {
 	scheme := runtime.NewScheme()
 	if admissionv1.AddToScheme(scheme) != nil {

@@ -1,6 +1,6 @@
 // Package webconfig reads the web configuration file of Prometheus' exporters and serves a listener by it: with TLS, client
 // certificates, users, headers and a rate. The format is that of github.com/prometheus/exporter-toolkit
-// (docs/web-configuration.md there).
+// (its page web-configuration.md).
 //
 // It does not listen, does not serve HTTP/2 and does not log.
 package webconfig

@@ -19,37 +19,10 @@
 // settled until it is again, or, where nothing is done, by the pauses that the daemon makes between two tries
 // (phases.go). Neither depends on how fast the machine is. What was lost is printed, and the exit code is 1.
 //
-// What it caught, each within a run of the short form: a watch that went on where it had broken, on a
-// server whose data had been restored meanwhile, was deaf for minutes (restored: 48 claims not settled);
-// a volume whose object was deleted by a request whose response was lost was not purged, and one record in
-// trouble put off all others for ten minutes (restored: trash left); a removal that the kill cut off and the
-// restored server had undone left the directory of a Bound volume in the trash (restored: trash left, in most
-// runs on a busy machine); and a claim that the restored server had forgotten got a volume from
-// memory, which was released and removed with its data (restored: the files of six volumes, once in a dozen runs);
-// and a deletion that was refused with 503 after it had been done was taken for refused, so that the directory
-// stayed in the trash (misery: one, in one of many runs).
-// In its whole form it caught two more: a daemon that was stopped while it did not know what became of a deletion forgot
-// it, and the next one kept the directory (ahead, shared: three to five volumes); and tombstones that stayed for a minute
-// were gone before a node whose watch was broken looked for them (misery, every-node: 1 and 19 volumes).
-//
-// Broken on purpose, it was red, in the short form, for a directory that is there already as an error
-// where the volume's object was refused before (misery: 42 claims not settled); for a directory in the
-// trash as an error where the deletion's response was lost (misery: 16 objects and 32 pieces left); for a
-// volume without an object that is removed though it has data (restored: 26 times the file of a volume
-// lost). It stayed green, because the next event or list mends it, when a conflict was taken for another
-// client's change that the watch will bring, when AlreadyExists was an error, when a conflict at a delete
-// counted as gone, and when watches had no pause between two tries. With no pause between two tries of a claim it
-// was red on a machine with seven times the work it can do (refused: 329 requests a second where 85 are usual and 254
-// were let pass; of a shared pool 374 of 201). With
-// watches that are not given up, however long they are silent, it was red (silent: 67 claims Pending, 71 objects left).
-//
 // All of it is played with a pool of each scope, each on a control plane of its own. A shared pool has two daemons, on
 // nodes with the same storage; after the restore one of them must work in it, though the restored lease is an earlier
 // version than they know. One of scope every-node has two daemons, each with a filesystem of its own, which are all
 // judged: what a restored server forgot is kept there, empty or not.
-//
-// With the lease of a restored server dropped because its version is lower, no daemon worked in a shared pool, and it
-// was red (restored: 131 claims Pending).
 //
 // It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
 // proxy forges no responses but those above: a server that lies is not survived. The draws follow the

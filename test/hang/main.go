@@ -24,13 +24,6 @@
 //
 // It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among the
 // calls because the daemon does not make it where there is no SELinux.
-//
-// Breakages of the product that made it red, each in the short form. Without the hands' knowledge of calls
-// that wait (waiting in daemon/prober): 15 of 16 gates were late or never closed, eight claims were
-// told nothing. With the marker read from the page cache (readMarkerDirect in hostcheck): the yanked disk
-// was not noticed. With a thread of its own for each look (join in hostcheck): over 30 looks threads grew from
-// 690 to 1,551, and memory, descriptors and goroutines with them. What did not make it red, because it is done twice: a controller that waits a minute for
-// its workers at the end, since those let go of a call when their context ends.
 package main
 
 import (

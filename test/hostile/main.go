@@ -16,13 +16,6 @@
 //
 // It does not test what package daemon/volume tests of a purge alone (TestPurgeHostile and those
 // after it), and it does not hang the pool (test/hang).
-//
-// Breakages of the product that made it red: with flags that are not cleared (clearFlags in daemon/volume),
-// volumes with an immutable directory kept their PersistentVolume, and immutable files stayed, on all three
-// filesystems. With os.RemoveAll in place of the purge: immutable files, files that are written meanwhile,
-// directories that are moved and a leased file stayed; of two mounts one was reported, and a mount that hangs
-// was waited for. With a purge that empties what a mount point shows, as rm -rf does: the directory outside was
-// empty after "mounts inside", on all three filesystems. What did not: opening without RESOLVE_NO_XDEV, since unlink(2) of a mount point is EBUSY before.
 package main
 
 import (

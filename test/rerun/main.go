@@ -13,6 +13,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -49,9 +50,27 @@ func run(out io.Writer, args []string) bool {
 		}
 	}
 	for _, p := range failed {
-		fmt.Fprintf(out, "UNSTABLE: failed once, then passed: %s\n", p.describe())
+		line := fmt.Sprintf("UNSTABLE: failed once, then passed: %s\n", p.describe())
+		fmt.Fprint(out, line)
+		keep(line)
 	}
 	return true
+}
+
+// keep appends a line to the file that UNSTABLE names, whose text is the end of a whole run (test/groups.sh).
+func keep(line string) {
+	name := os.Getenv("UNSTABLE")
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(line)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "rerun: UNSTABLE: %v\n", err)
+	}
 }
 
 // event is one line of `go test -json` (cmd/test2json).

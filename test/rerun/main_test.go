@@ -80,11 +80,18 @@ func TestRun(t *testing.T) {
 				}
 			}
 			t.Chdir(dir)
+			kept := filepath.Join(t.TempDir(), "unstable")
+			t.Setenv("UNSTABLE", kept)
 			var out strings.Builder
 			if pass := run(&out, []string{"-count=1", "-timeout", "1m", "."}); pass != c.pass {
 				t.Errorf("it reports %v", pass)
 			}
 			wantInOrder(t, out.String(), c.says)
+			text, _ := os.ReadFile(kept)
+			if unstable := c.pass && strings.Contains(out.String(), "again: "); unstable != (len(text) > 0) ||
+				!strings.HasSuffix(out.String(), string(text)) {
+				t.Errorf("the end of the whole run has %q, after\n%s", text, out.String())
+			}
 			if c.never != "" && strings.Contains(out.String(), c.never) {
 				t.Errorf("it prints %q:\n%s", c.never, out.String())
 			}

@@ -8,11 +8,6 @@
 // The last measurement may not be more than 5 % above the first (see grown), in anything but threads, which have a
 // limit; neither may the pool have anything left. What is wrong is printed, and the exit code is 1.
 //
-// Broken on purpose, it was red for a descriptor that stays open after each session in the pool (5 for a
-// claim: 2,522 after 500 of them, 5,022 after 1,000), and for a memory of the controller that forgets no
-// claim (880 KiB of heap in 4,000 claims, 220 bytes for one). What is let pass hides 440 bytes a claim in
-// the short form, and 5 in the whole one.
-//
 // It does not measure speed, and it knows no faults: chaos and storm do.
 package main
 

@@ -21,15 +21,6 @@
 // the mount stays until a volume was made.
 //
 // It does not kill the daemon, cut the power or hang a filesystem; other tests do.
-//
-// Four breakages of the product made it red. Mount events passed on 20 ms later (watchMounts in daemon): the
-// gates closed too late, with a median of 20.7 ms. Two within six seconds of storm each: without the comparison
-// of the identity in volume's begin, records and directories appeared under the mount point and claims
-// were bound with them; with a closed gate ignored (poolClosed in plan, Removable in controller's
-// volumeFacts), the same in the bound directory, whose identity the closed pool's report carries. The
-// fourth was in the product before this program was, and came out in one run of three, ten claims in
-// 45 s: facts were gathered while the gate was open, the identity was asked a moment later, and a closed
-// gate returned the other filesystem's. State.Identity has been none since, unless the pool is removable.
 package main
 
 import (

@@ -34,7 +34,7 @@ var images = map[image.ImageID]string{
 	image.BusyBox: "busybox", image.Nginx: "busybox", image.GlibcDnsTesting: "busybox",
 }
 
-// TestMain reads the command line as upstream's does (test/e2e/e2e_test.go).
+// TestMain reads the command line as upstream's e2e_test.go does.
 func TestMain(m *testing.M) {
 	list := flag.Bool("images", false, "print the images that the tests run, each after its program, and end")
 	config.CopyFlags(config.Flags, flag.CommandLine)
