@@ -189,9 +189,6 @@ func (a *again) like(from int, st unix.Stat_t) error {
 	if err := a.withoutOthers(from); err != nil {
 		return err
 	}
-	if err := a.dropXattrs(attributed{fd: from}, a.at); err != nil {
-		return err
-	}
 	return a.attributes(attributed{fd: from}, a.at, st)
 }
 

@@ -15,8 +15,12 @@ import (
 const setID = unix.S_ISUID | unix.S_ISGID
 
 // attributes gives a file or directory the owner, mode and extended attributes of another one, in that order: chown(2)
-// clears set-id bits and capabilities, and chmod(2) changes the mask of an ACL. Times come later.
+// clears set-id bits and capabilities, and chmod(2) changes the mask of an ACL. Times come later. What it has beyond
+// those goes first: it inherits the default ACL of the directory that it is made in (TestAgainInheritsNothing).
 func (c *copier) attributes(from attributed, to int, st unix.Stat_t) error {
+	if err := c.dropXattrs(from, to); err != nil {
+		return err
+	}
 	if err := c.own(unix.Fchown(to, int(st.Uid), int(st.Gid)), st); err != nil {
 		return err
 	}
@@ -92,6 +96,9 @@ func (a attributed) get(name string, into []byte) (int, error) {
 // label is not copied: what is made is born with the label of new volumes.
 const label = "security.selinux"
 
+// ofCeph are attributes that stand for settings of a directory, such as its limit.
+const ofCeph = "ceph."
+
 // xattr copies one attribute. One that this process may not read or set, or that the filesystem keeps for itself, is
 // counted; one that is gone was removed meanwhile.
 func (c *copier) xattr(from attributed, to int, name string) error {
@@ -125,7 +132,7 @@ func (c *copier) dropXattrs(from attributed, to int) error {
 		return fmt.Errorf("listing the copy's attributes: %w", err)
 	}
 	for _, name := range strings.Split(strings.TrimSuffix(string(c.text[:n]), "\x00"), "\x00") {
-		if _, err := from.get(name, nil); name == label || !errors.Is(err, unix.ENODATA) {
+		if _, err := from.get(name, nil); !errors.Is(err, unix.ENODATA) || name == label || strings.HasPrefix(name, ofCeph) {
 			continue
 		}
 		switch err := unix.Fremovexattr(to, name); {
