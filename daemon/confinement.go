@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // Confine takes from this process what a daemon with this configuration does not need (package confine).
@@ -58,11 +59,14 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 		Abstract: strings.HasPrefix(os.Getenv("NOTIFY_SOCKET"), "@"),
 		// Without the capability another process is asked (package mountpoint).
 		LookUnder: mounts.Permitted(),
+		Label:     selinux.Enabled(),
 	}
 	for _, p := range cfg.Pools {
 		r.Work = append(r.Work, workIn(p))
 		r.SetGroupID = r.SetGroupID || setsGroupID(p)
-		r.Copy = r.Copy || p.MakesCopies()
+		if p.MakesCopies() {
+			r.Copy = append(r.Copy, workIn(p))
+		}
 	}
 	slices.Sort(r.Work)
 	r.Work = slices.Compact(r.Work)
@@ -72,7 +76,6 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	}
 	if plugin != "" { // it and what it runs are programs that nothing is known of
 		r.Execute = append(slices.Clone(programDirectories), programDirectory(plugin)...)
-		r.UnixStreams = true
 	}
 	return r
 }
@@ -197,8 +200,10 @@ func Fits(o Options, confined *confine.Confined, cfg config.Config) error {
 	if rules.SetGroupID && !confined.SetGroupID {
 		return &RestartError{"the daemon gave up the right to set the set-group-ID bit, which no pool's mode had when it started"}
 	}
-	if rules.Copy && !confined.Copy {
-		return &RestartError{"the daemon gave up the right to make links and FIFOs, which no pool with clones needed when it started"}
+	for _, dir := range rules.Copy {
+		if !slices.Contains(confined.Copy, dir) {
+			return &RestartError{"the daemon gave up the right to make links and FIFOs in " + dir + ", where no pool with clones or snapshots was when it started"}
+		}
 	}
 	if lacks := confined.Lacks(rules); lacks != "" {
 		return &RestartError{lacks + " is outside of what the daemon confined itself to when it started"}

@@ -20,16 +20,16 @@ import (
 // Rules are what stays allowed. A path that does not exist is left out, and stays denied when it is
 // created later.
 type Rules struct {
-	Work    []string // directories: everything beneath them except programs, devices, sockets, and without Copy links and FIFOs
+	Work    []string // directories: everything beneath them except programs, links and special files
+	Copy    []string // of Work, where trees of volumes are copied: symbolic links and FIFOs may be made, and blocks shared
 	Read    []string // directories and files: reading
 	Write   []string // files, and the files in directories: reading and writing what is there
 	Execute []string // directories: reading, and running programs
 
-	SetGroupID  bool // chmod(2) may set that bit
-	Copy        bool // trees of volumes are copied: symbolic links and FIFOs may be made, and blocks shared
-	LookUnder   bool // CAP_SYS_ADMIN is used: open_tree(2) may clone mounts, to look at what they cover, and limits of projects be set
-	UnixStreams bool // connections to sockets in the filesystem may be made
-	Abstract    bool // abstract sockets of other processes may be reached
+	SetGroupID bool // chmod(2) may set that bit
+	LookUnder  bool // CAP_SYS_ADMIN is used: open_tree(2) may clone mounts, to look at what they cover, and limits of projects be set
+	Label      bool // SELinux is on: setxattr(2) labels what cannot be opened, such as links; its policy says where
+	Abstract   bool // abstract sockets of other processes may be reached
 }
 
 // Confined is what a process is confined to.
@@ -44,7 +44,10 @@ type Confined struct {
 	// SetGroupID is that of the rules.
 	SetGroupID bool `json:"setGroupID,omitempty"`
 	// Copy is that of the rules.
-	Copy     bool `json:"copy,omitempty"`
+	Copy []string `json:"copyIn,omitempty"`
+	// Unfiltered: the kernel has no filter of system calls.
+	Unfiltered bool `json:"unfiltered,omitempty"`
+
 	files    map[string]os.FileInfo
 	existing []string // of Work
 }
@@ -79,19 +82,20 @@ var self *os.File
 // Process confines all threads of this process. No thread may be inside a system call that does not return:
 // on kernels before ABI 8 each thread applies the rules itself.
 func Process(r Rules) (*Confined, error) {
-	if err := filterCalls(r); err != nil {
+	filtered, err := filterCalls(r)
+	if err != nil {
 		return nil, fmt.Errorf("the filter of system calls: %w", err)
 	}
 	if self == nil {
 		self, _ = os.Open("/proc/self") // without /proc there is no such rule either
 	}
-	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, files: map[string]os.FileInfo{}}
+	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, Unfiltered: !filtered, files: map[string]os.FileInfo{}}
 	if c.ABI == 0 {
 		return c, nil
 	}
 	c.Work, c.Read = r.Work, slices.Concat(r.Read, r.Write, r.Execute)
 	c.remember()
-	r.Work = c.existing
+	r.Work, r.Copy = c.existing, both(c.existing, r.Copy)
 	// The handled rights are those of ABI 7, which is tested. ABI 9 also denies datagrams to systemd.
 	config := landlock.Config{HandledAccessFS: landlock.V7.HandledAccessFS, Scoped: landlock.V7.Scoped}
 	if r.Abstract {
@@ -102,14 +106,10 @@ func Process(r Rules) (*Confined, error) {
 
 func (r Rules) landlock() []landlock.Rule {
 	var all []landlock.Rule
-	work := working
-	if r.Copy {
-		work |= copying
-	}
 	for _, of := range []struct {
 		paths  []string
 		rights landlock.AccessFSSet
-	}{{r.Work, work}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running}} {
+	}{{r.Work, working}, {r.Copy, copying}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running}} {
 		for _, path := range of.paths {
 			rights := of.rights
 			if info, err := os.Stat(path); err != nil {
@@ -135,6 +135,11 @@ func (c *Confined) remember() {
 			c.existing = append(c.existing, path)
 		}
 	}
+}
+
+// both returns the elements of one list that are also in another one.
+func both(one, another []string) []string {
+	return slices.DeleteFunc(slices.Clone(one), func(s string) bool { return !slices.Contains(another, s) })
 }
 
 // Has reports whether a directory existed when the process was confined.
@@ -189,7 +194,13 @@ func (c *Confined) String() string {
 		return "not confined by Landlock, as configured"
 	case c.ABI == 0:
 		return "not confined: Landlock is not available on this kernel"
+	case c.Unfiltered:
+		return c.landlocked() + "; this kernel has no filter of system calls"
 	default:
-		return fmt.Sprintf("confined by Landlock (ABI %d) to %s", c.ABI, strings.Join(c.Work, ", "))
+		return c.landlocked()
 	}
+}
+
+func (c *Confined) landlocked() string {
+	return fmt.Sprintf("confined by Landlock (ABI %d) to %s", c.ABI, strings.Join(c.Work, ", "))
 }

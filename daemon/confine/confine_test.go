@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(hosttest.Main(m))
 }
 
-var cases = map[string]func(dir string) error{"work": work, "later": later, "calls": calls, "copying": copies, "old": old, "lacks": lacks, "replaced": replaced}
+var cases = map[string]func(dir string) error{"work": work, "later": later, "calls": calls, "copying": copies, "old": old, "lacks": lacks, "replaced": replaced,
+	"paths": paths, "labels": labels, "running": runs, "diverging": diverging, "refusing": refusing, "malformed": malformed}
 
 func run(t *testing.T, name, dir string) {
 	t.Helper()
@@ -54,7 +55,7 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"work", "calls", "copying", "lacks", "replaced"} {
+	for _, name := range []string{"work", "calls", "copying", "lacks", "replaced", "paths", "labels", "running", "diverging"} {
 		t.Run(name, func(t *testing.T) { run(t, name, dir) })
 	}
 }
@@ -108,7 +109,7 @@ func work(dir string) error {
 		"renaming out":                  {os.Rename(dir+"/pool/file", dir+"/other/file2"), unix.EACCES},
 		"a link out":                    {os.Link(dir+"/read/file", dir+"/pool/link"), unix.EXDEV},
 		"a symbolic link":               {os.Symlink("x", dir+"/pool/symlink"), unix.EACCES},
-		"a program":                     {exec.Command("/bin/true").Run(), unix.EACCES},
+		"a program":                     {exec.Command("/bin/true").Run(), unix.EPERM},
 		"a device":                      {opened("/dev/null", os.O_RDWR), nil},
 		"another device":                {opened("/dev/zero", os.O_RDONLY), unix.EACCES},
 		"what the process tells":        {opened("/proc/self/mountinfo", os.O_RDONLY), nil},
@@ -130,7 +131,11 @@ func copies(dir string) error {
 		return err
 	}
 	r := rules(dir)
-	r.Copy = true
+	r.Work = append(r.Work, dir+"/read")
+	r.Copy = []string{dir + "/pool"}
+	if err := os.Symlink("x", dir+"/pool/link"); err != nil {
+		return err
+	}
 	if err := confined(r); err != nil {
 		return err
 	}
@@ -138,6 +143,8 @@ func copies(dir string) error {
 	return outcomes(map[string][2]error{
 		"a symbolic link":           {os.Symlink("x", dir+"/pool/symlink"), nil},
 		"a symbolic link elsewhere": {os.Symlink("x", dir+"/other/symlink"), unix.EACCES},
+		"a symbolic link beside":    {os.Symlink("x", dir+"/read/symlink"), unix.EACCES}, // work, without copies
+		"moving a link there":       {os.Rename(dir+"/pool/link", dir+"/read/link"), unix.EACCES},
 		"a FIFO":                    {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/fifo", unix.S_IFIFO|0o600, 0), nil},
 		"a FIFO elsewhere":          {unix.Mknodat(unix.AT_FDCWD, dir+"/other/fifo", unix.S_IFIFO|0o600, 0), unix.EACCES},
 		"a device":                  {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/null", unix.S_IFCHR|0o600, device), unix.EPERM},
@@ -307,13 +314,7 @@ func refusedBy(err error) error {
 func TestOldKernel(t *testing.T) { run(t, "old", hosttest.Dir(t)) }
 
 func old(dir string) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	p := program{load(ofNumber), jump(unix.BPF_JEQ, unix.SYS_LANDLOCK_CREATE_RULESET, 0, 1),
-		with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)), with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW)}
-	fprog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	if err := raw3(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog))); err != nil {
+	if err := without(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS, unix.SECCOMP_FILTER_FLAG_TSYNC); err != nil {
 		return err
 	}
 	c, err := Process(Rules{Work: []string{dir}})
@@ -327,6 +328,49 @@ func old(dir string) error {
 		"a file elsewhere": {opened("/etc/shadow", os.O_RDONLY), nil},
 		"a set-uid file":   {opened2(dir+"/suid", 0o4755), unix.EPERM}, // the filter needs no Landlock
 	})
+}
+
+// without denies one call, or some of its arguments, as a kernel does that does not know it.
+func without(number uint32, errno unix.Errno, flags uintptr, when ...unix.SockFilter) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := program{}.when(number, append(when, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno)))...)
+	p = append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
+	fprog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
+	return raw3(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
+}
+
+// A filter that the kernel refuses is an error; a kernel that has no filters at all goes without, and reports it.
+func TestRefusedFilter(t *testing.T) {
+	run(t, "refusing", hosttest.Dir(t))
+	run(t, "malformed", hosttest.Dir(t))
+}
+
+// malformed is a kernel that has filters, and refuses this one.
+func malformed(dir string) error {
+	set := []unix.SockFilter{load(ofArgument(0)), jump(unix.BPF_JEQ, unix.SECCOMP_SET_MODE_FILTER, 0, 1)}
+	if err := without(unix.SYS_SECCOMP, unix.EINVAL, unix.SECCOMP_FILTER_FLAG_TSYNC, set...); err != nil {
+		return err
+	}
+	if c, err := Process(rules(dir)); !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("%s, %v", c, err)
+	}
+	return nil
+}
+
+func refusing(dir string) error {
+	if err := without(unix.SYS_SECCOMP, unix.EINVAL, unix.SECCOMP_FILTER_FLAG_TSYNC); err != nil {
+		return err
+	}
+	c, err := Process(Rules{Work: []string{dir}, Read: []string{"/proc"}})
+	if err != nil {
+		return err
+	}
+	if want := fmt.Sprintf("confined by Landlock (ABI %d) to %s; this kernel has no filter of system calls", c.ABI, dir); c.String() != want {
+		return fmt.Errorf("%q, want %q", c, want)
+	}
+	return nil
 }
 
 func raw3(number, a, b, c uintptr) error {

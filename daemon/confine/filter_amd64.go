@@ -4,6 +4,7 @@ import "golang.org/x/sys/unix"
 
 // refusedHere are older system calls, which arm64 does not have. The Go library uses none of them.
 var refusedHere = []uint32{
+	unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
 	unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_MKNOD, unix.SYS_CREATE_MODULE, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,
 }
 

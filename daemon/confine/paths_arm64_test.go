@@ -1,0 +1,3 @@
+package confine
+
+var olderTimes map[uintptr]string
