@@ -76,14 +76,16 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	}
 	if plugin != "" { // it and what it runs are programs that nothing is known of
 		r.Execute = append(slices.Clone(programDirectories), programDirectory(plugin)...)
+		r.Read = append(r.Read, "/proc")
 	}
 	return r
 }
 
-// hostFiles are what resolving names, checking certificates, telling the time and looking at disks reads.
+// hostFiles are what resolving names, checking certificates, telling the time and looking at disks reads. The unit has all of
+// them read-only: what can be opened can be given to others (fchmod(2)).
 // /etc as a whole has the keys of others. SELinux's configuration is looked at by its library.
 var hostFiles = []string{
-	"/proc", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
+	"/proc/stat", "/proc/filesystems", "/proc/sys", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted",
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux", "/run/udev/data", "/etc/projects", "/etc/projid",
 }

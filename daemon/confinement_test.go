@@ -127,3 +127,25 @@ func TestOwnDirectoriesAreReachable(t *testing.T) {
 		t.Error("without a question a pool is not reachable")
 	}
 }
+
+// What the daemon only reads is read-only in its unit: with CAP_FOWNER and CAP_CHOWN it could give to others what it can open.
+func TestWhatIsReadIsReadOnly(t *testing.T) {
+	unit, err := os.ReadFile("../systemd/hostpath-provisioner.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readOnly := []string{"/etc", "/usr", "/boot", "/sys", "/proc/sys", "/dev"} // ProtectSystem=, ProtectKernelTunables=, PrivateDevices=
+	for line := range strings.Lines(string(unit)) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
+		case key == "ReadOnlyPaths":
+			readOnly = append(readOnly, strings.Fields(strings.ReplaceAll(value, "-/", "/"))...)
+		case key == "ConfigurationDirectory", key == "ReadWritePaths":
+			t.Errorf("%s is set, and takes a directory out", key)
+		}
+	}
+	for _, path := range hostFiles {
+		if !slices.ContainsFunc(readOnly, func(dir string) bool { return strings.HasPrefix(path+"/", dir+"/") }) {
+			t.Errorf("%s is read, and the unit leaves it writable", path)
+		}
+	}
+}

@@ -113,7 +113,7 @@ func TestLifecycle(t *testing.T) {
 		"RestartPreventExitStatus": {"78"},
 		"StateDirectory":           {"hostpath-provisioner/state"},
 		"RuntimeDirectory":         {"hostpath-provisioner"},
-		"ConfigurationDirectory":   {"hostpath-provisioner"},
+		"ConfigurationDirectory":   nil, // it would be writable (systemd.exec(5), ProtectSystem=)
 		"BindReadOnlyPaths":        {"/dev:" + hostcheck.ShownDev + ":norbind"},
 		"LoadCredential":           {CredentialKubeconfig + ":hostpath-provisioner.kubeconfig"},
 		"Requires":                 nil,
@@ -189,6 +189,12 @@ func wantSettings(t *testing.T, name string, all map[string][]string) {
 	}
 }
 
+// readOnly are directories of programs that no pool is put into.
+var readOnly = []string{
+	"-/run/systemd/resolve", "-/run/NetworkManager", "-/run/resolvconf", "-/run/connman", "-/run/netconfig", "-/run/udev", "-/var/lib/ca-certificates",
+	"-/proc/stat", "-/proc/filesystems",
+}
+
 // Settings that bind a path of the host on itself, or make read-only what is mounted at start, hide
 // the host's mounts and unmounts or make a missing one look present (systemd.exec(5)). RestrictSUIDSGID
 // forbids a volume with mode 2770, and openat2. That the rest does not is proven by test/systemd.
@@ -196,11 +202,16 @@ func TestPoolsStayVisible(t *testing.T) {
 	for _, name := range []string{unitFile, checkFile, lookFile} {
 		got := settings(read(t, name))
 		for _, bad := range []string{
-			"ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
+			"ReadWritePaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
 			"PrivateUsers", "MountFlags", "DynamicUser", "RestrictSUIDSGID",
 		} {
 			if got[bad] != nil {
 				t.Errorf("%s: %s is set", name, bad)
+			}
+		}
+		for _, path := range strings.Fields(strings.Join(got["ReadOnlyPaths"], " ")) {
+			if !slices.Contains(readOnly, path) {
+				t.Errorf("%s: ReadOnlyPaths has %s, and a pool may be there", name, path)
 			}
 		}
 		if !slices.Equal(got["ProtectSystem"], []string{"full"}) {

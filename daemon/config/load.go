@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 )
@@ -19,6 +18,7 @@ func Load(file string, own ...string) (Config, error) {
 		l.partial = true
 	}
 	l.files = append(l.files, more...)
+	l.checkDirectories()
 	settings := l.read()
 	l.apply(settings)
 	l.finish()
@@ -184,19 +184,10 @@ func (l *loader) finish() {
 	l.checkDefaults()
 	l.checkAliases()
 	l.checkCSIDrivers()
-	l.warnKubeconfig()
+	l.checkKubeconfig()
 	l.checkMetrics()
 }
 
 func (l *loader) warn(s setting, format string, args ...any) {
 	l.warnings = append(l.warnings, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
-}
-
-// warnKubeconfig looks at who else can read the key to the cluster. That it is absent or unreadable
-// is found out, and said, by the daemon that wants it.
-func (l *loader) warnKubeconfig() {
-	info, err := os.Stat(l.config.Kubeconfig)
-	if err == nil && info.Mode().Perm()&0o004 != 0 {
-		l.warn(l.whole("kubeconfig"), "every user of the host can read %s (mode %04o)", l.config.Kubeconfig, info.Mode().Perm())
-	}
 }

@@ -31,7 +31,7 @@ func (s setting) key() string { return toml.Key(s.path).String() }
 func readFile(file string) ([]setting, []Error) {
 	data, err := slurp(file)
 	if err != nil {
-		return nil, []Error{{File: file, Text: cause(err).Error()}}
+		return nil, []Error{{File: file, Text: cause(err).Error(), Untrusted: errors.Is(err, ErrUntrusted)}}
 	}
 	return parse(file, data)
 }
@@ -42,6 +42,11 @@ func slurp(file string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if err := trusted(info); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("larger than %d bytes", maxFile)
@@ -156,10 +161,13 @@ var errProbe = errors.New("only the position is wanted")
 
 func (p *probe) UnmarshalTOML(v any) error { p.value = v; return errProbe }
 
+// dropInDir is beside the file.
+const dropInDir = "conf.d"
+
 // dropIns are the files of conf.d beside file, in name order. Hidden files and other suffixes are
 // not ours: editors and package managers leave them.
 func dropIns(file string) ([]string, error) {
-	dir := filepath.Join(filepath.Dir(file), "conf.d")
+	dir := filepath.Join(filepath.Dir(file), dropInDir)
 	entries, err := os.ReadDir(dir) // sorted by name
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
