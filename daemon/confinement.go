@@ -81,11 +81,12 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	return r
 }
 
-// hostFiles are what resolving names, checking certificates, telling the time and looking at disks reads. The unit has all of
-// them read-only: what can be opened can be given to others (fchmod(2)).
+// hostFiles are what resolving names, checking certificates, telling the time and looking at disks
+// reads. The unit has all of them read-only: what can be opened can be given to others (fchmod(2)).
 // /etc as a whole has the keys of others. SELinux's configuration is looked at by its library.
 var hostFiles = []string{
-	"/proc/stat", "/proc/filesystems", "/proc/sys", "/sys", "/dev/urandom", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
+	"/proc/stat", "/proc/filesystems", "/proc/sys", "/sys", "/dev/urandom",
+	"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/passwd", "/etc/group", "/etc/localtime", "/usr/share/zoneinfo",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted",
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/var/lib/ca-certificates", "/etc/selinux", "/run/udev/data", "/etc/projects", "/etc/projid",
 }
@@ -204,7 +205,8 @@ func Fits(o Options, confined *confine.Confined, cfg config.Config) error {
 	}
 	for _, dir := range rules.Copy {
 		if !slices.Contains(confined.Copy, dir) {
-			return &RestartError{"the daemon gave up the right to make links and FIFOs in " + dir + ", where no pool with clones or snapshots was when it started"}
+			return &RestartError{"the daemon gave up the right to make links and FIFOs in " + dir +
+				", where no pool with clones or snapshots was when it started"}
 		}
 	}
 	if lacks := confined.Lacks(rules); lacks != "" {

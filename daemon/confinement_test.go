@@ -128,13 +128,15 @@ func TestOwnDirectoriesAreReachable(t *testing.T) {
 	}
 }
 
-// What the daemon only reads is read-only in its unit: with CAP_FOWNER and CAP_CHOWN it could give to others what it can open.
+// What the daemon only reads is read-only in its unit: with CAP_FOWNER and CAP_CHOWN it could give
+// to others what it can open.
 func TestWhatIsReadIsReadOnly(t *testing.T) {
 	unit, err := os.ReadFile("../systemd/hostpath-provisioner.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	readOnly := []string{"/etc", "/usr", "/boot", "/sys", "/proc/sys", "/dev"} // ProtectSystem=, ProtectKernelTunables=, PrivateDevices=
+	// ProtectSystem=, ProtectKernelTunables=, PrivateDevices=
+	readOnly := []string{"/etc", "/usr", "/boot", "/sys", "/proc/sys", "/dev"}
 	for line := range strings.Lines(string(unit)) {
 		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
 		case key == "ReadOnlyPaths":
@@ -144,7 +146,8 @@ func TestWhatIsReadIsReadOnly(t *testing.T) {
 		}
 	}
 	for _, path := range hostFiles {
-		if !slices.ContainsFunc(readOnly, func(dir string) bool { return strings.HasPrefix(path+"/", dir+"/") }) {
+		within := func(dir string) bool { return strings.HasPrefix(path+"/", dir+"/") }
+		if !slices.ContainsFunc(readOnly, within) {
 			t.Errorf("%s is read, and the unit leaves it writable", path)
 		}
 	}

@@ -191,7 +191,8 @@ func wantSettings(t *testing.T, name string, all map[string][]string) {
 
 // readOnly are directories of programs that no pool is put into.
 var readOnly = []string{
-	"-/run/systemd/resolve", "-/run/NetworkManager", "-/run/resolvconf", "-/run/connman", "-/run/netconfig", "-/run/udev", "-/var/lib/ca-certificates",
+	"-/run/systemd/resolve", "-/run/NetworkManager", "-/run/resolvconf", "-/run/connman",
+	"-/run/netconfig", "-/run/udev", "-/var/lib/ca-certificates",
 	"-/proc/stat", "-/proc/filesystems",
 }
 
@@ -202,7 +203,8 @@ func TestPoolsStayVisible(t *testing.T) {
 	for _, name := range []string{unitFile, checkFile, lookFile} {
 		got := settings(read(t, name))
 		for _, bad := range []string{
-			"ReadWritePaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
+			"ReadWritePaths", "InaccessiblePaths", "BindPaths", "TemporaryFileSystem", "RootDirectory",
+			"RootImage",
 			"PrivateUsers", "MountFlags", "DynamicUser", "RestrictSUIDSGID",
 		} {
 			if got[bad] != nil {

@@ -200,7 +200,7 @@ func hintFor(err error) string {
 		return "what there is, is listed by: hostpath-provisioner volumes"
 	case errors.As(err, &closed):
 		return poolHint(closed.finding.Reason, closed.pool)
-	case errors.As(err, &bad) && slices.ContainsFunc(bad, func(e config.Error) bool { return e.Untrusted }):
+	case errors.As(err, &bad) && bad.Untrusted():
 		return "look at what is in it, then give it to root alone: chown root FILE; chmod go-w FILE"
 	case errors.As(err, &bad) && len(bad) == 1 && bad[0].Line == 0 && bad[0].Key == "":
 		if _, err := os.Lstat(bad[0].File); errors.Is(err, fs.ErrNotExist) {

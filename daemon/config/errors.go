@@ -44,6 +44,11 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Untrusted reports whether one is that others can write what root's commands believe.
+func (e Errors) Untrusted() bool {
+	return slices.ContainsFunc(e, func(one Error) bool { return one.Untrusted })
+}
+
 // order sorts findings as a reader meets them: files in the order they were read, then lines, then
 // what no line says.
 func order(found []Error, files []string) []Error {

@@ -31,7 +31,8 @@ func (s setting) key() string { return toml.Key(s.path).String() }
 func readFile(file string) ([]setting, []Error) {
 	data, err := slurp(file)
 	if err != nil {
-		return nil, []Error{{File: file, Text: cause(err).Error(), Untrusted: errors.Is(err, ErrUntrusted)}}
+		untrusted := errors.Is(err, ErrUntrusted)
+		return nil, []Error{{File: file, Text: cause(err).Error(), Untrusted: untrusted}}
 	}
 	return parse(file, data)
 }

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is wrapped where somebody else than root and this process's user can write what root's commands believe. A
-// configuration names a kubeconfig, and that a program, which they run.
+// ErrUntrusted is wrapped where somebody else than root and this process's user can write what
+// root's commands believe. A configuration names a kubeconfig, and that a program, which they run.
 var ErrUntrusted = errors.New("others can write it")
 
-// trusted refuses a file or directory that others can write. In a directory with the sticky bit they replace no file.
+// trusted refuses a file or directory that others can write. In a directory with the sticky bit
+// they replace no file.
 func trusted(info fs.FileInfo) error {
 	st, known := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -27,8 +28,8 @@ func trusted(info fs.FileInfo) error {
 	return nil
 }
 
-// checkDirectories refuses directories in which others can put files beside the configuration, or in place of it: that of
-// the path, and that of what it links to.
+// checkDirectories refuses directories in which others can put files beside the configuration, or
+// in place of it: that of the path, and that of what it links to.
 func (l *loader) checkDirectories() {
 	dirs := []string{filepath.Dir(l.files[0]), filepath.Join(filepath.Dir(l.files[0]), dropInDir)}
 	if real, err := filepath.EvalSymlinks(l.files[0]); err == nil {
@@ -45,8 +46,8 @@ func (l *loader) checkDirectories() {
 	}
 }
 
-// checkKubeconfig looks at who else can write the key to the cluster, or read it. That it is absent or unreadable
-// is found out, and said, by the daemon that wants it.
+// checkKubeconfig looks at who else can write the key to the cluster, or read it. That it is absent
+// or unreadable is found out, and said, by the daemon that wants it.
 func (l *loader) checkKubeconfig() {
 	info, err := os.Stat(l.config.Kubeconfig)
 	if err != nil {

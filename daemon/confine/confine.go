@@ -20,16 +20,23 @@ import (
 // Rules are what stays allowed. A path that does not exist is left out, and stays denied when it is
 // created later.
 type Rules struct {
-	Work    []string // directories: everything beneath them except programs, links and special files
-	Copy    []string // of Work, where trees of volumes are copied: symbolic links and FIFOs may be made, and blocks shared
+	// Work are directories: everything beneath them except programs, links and special files.
+	Work []string
+	// Copy are those of Work in which trees of volumes are copied: symbolic links and FIFOs may be
+	// made, and blocks shared.
+	Copy    []string
 	Read    []string // directories and files: reading
 	Write   []string // files, and the files in directories: reading and writing what is there
 	Execute []string // directories: reading, and running programs
 
 	SetGroupID bool // chmod(2) may set that bit
-	LookUnder  bool // CAP_SYS_ADMIN is used: open_tree(2) may clone mounts, to look at what they cover, and limits of projects be set
-	Label      bool // SELinux is on: setxattr(2) labels what cannot be opened, such as links; its policy says where
-	Abstract   bool // abstract sockets of other processes may be reached
+	// LookUnder: CAP_SYS_ADMIN is used. open_tree(2) may clone mounts, to look at what they cover,
+	// and limits of projects be set.
+	LookUnder bool
+	// Label: SELinux is on. setxattr(2) labels what cannot be opened, such as links; its policy
+	// says where.
+	Label    bool
+	Abstract bool // abstract sockets of other processes may be reached
 }
 
 // Confined is what a process is confined to.
@@ -89,7 +96,8 @@ func Process(r Rules) (*Confined, error) {
 	if self == nil {
 		self, _ = os.Open("/proc/self") // without /proc there is no such rule either
 	}
-	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, Unfiltered: !filtered, files: map[string]os.FileInfo{}}
+	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, files: map[string]os.FileInfo{}}
+	c.Unfiltered = !filtered
 	if c.ABI == 0 {
 		return c, nil
 	}
@@ -109,7 +117,9 @@ func (r Rules) landlock() []landlock.Rule {
 	for _, of := range []struct {
 		paths  []string
 		rights landlock.AccessFSSet
-	}{{r.Work, working}, {r.Copy, copying}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running}} {
+	}{
+		{r.Work, working}, {r.Copy, copying}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running},
+	} {
 		for _, path := range of.paths {
 			rights := of.rights
 			if info, err := os.Stat(path); err != nil {
@@ -139,7 +149,8 @@ func (c *Confined) remember() {
 
 // both returns the elements of one list that are also in another one.
 func both(one, another []string) []string {
-	return slices.DeleteFunc(slices.Clone(one), func(s string) bool { return !slices.Contains(another, s) })
+	without := func(s string) bool { return !slices.Contains(another, s) }
+	return slices.DeleteFunc(slices.Clone(one), without)
 }
 
 // Has reports whether a directory existed when the process was confined.

@@ -31,8 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(hosttest.Main(m))
 }
 
-var cases = map[string]func(dir string) error{"work": work, "later": later, "calls": calls, "copying": copies, "old": old, "lacks": lacks, "replaced": replaced,
-	"paths": paths, "labels": labels, "running": runs, "diverging": diverging, "refusing": refusing, "malformed": malformed}
+var cases = map[string]func(dir string) error{
+	"work": work, "later": later, "calls": calls, "copying": copies, "old": old, "lacks": lacks,
+	"replaced": replaced,
+	"paths":    paths, "labels": labels, "running": runs, "diverging": diverging,
+	"refusing": refusing, "malformed": malformed,
+}
 
 func run(t *testing.T, name, dir string) {
 	t.Helper()
@@ -55,7 +59,9 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"work", "calls", "copying", "lacks", "replaced", "paths", "labels", "running", "diverging"} {
+	for _, name := range []string{
+		"work", "calls", "copying", "lacks", "replaced", "paths", "labels", "running", "diverging",
+	} {
 		t.Run(name, func(t *testing.T) { run(t, name, dir) })
 	}
 }
@@ -143,7 +149,7 @@ func copies(dir string) error {
 	return outcomes(map[string][2]error{
 		"a symbolic link":           {os.Symlink("x", dir+"/pool/symlink"), nil},
 		"a symbolic link elsewhere": {os.Symlink("x", dir+"/other/symlink"), unix.EACCES},
-		"a symbolic link beside":    {os.Symlink("x", dir+"/read/symlink"), unix.EACCES}, // work, without copies
+		"a symbolic link beside":    {os.Symlink("x", dir+"/read/symlink"), unix.EACCES},
 		"moving a link there":       {os.Rename(dir+"/pool/link", dir+"/read/link"), unix.EACCES},
 		"a FIFO":                    {unix.Mknodat(unix.AT_FDCWD, dir+"/pool/fifo", unix.S_IFIFO|0o600, 0), nil},
 		"a FIFO elsewhere":          {unix.Mknodat(unix.AT_FDCWD, dir+"/other/fifo", unix.S_IFIFO|0o600, 0), unix.EACCES},
@@ -314,7 +320,7 @@ func refusedBy(err error) error {
 func TestOldKernel(t *testing.T) { run(t, "old", hosttest.Dir(t)) }
 
 func old(dir string) error {
-	if err := without(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS, unix.SECCOMP_FILTER_FLAG_TSYNC); err != nil {
+	if err := without(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS, allThreads); err != nil {
 		return err
 	}
 	c, err := Process(Rules{Work: []string{dir}})
@@ -330,18 +336,22 @@ func old(dir string) error {
 	})
 }
 
+const allThreads = unix.SECCOMP_FILTER_FLAG_TSYNC
+
 // without denies one call, or some of its arguments, as a kernel does that does not know it.
 func without(number uint32, errno unix.Errno, flags uintptr, when ...unix.SockFilter) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	p := program{}.when(number, append(when, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno)))...)
+	deny := with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(errno))
+	p := program{}.when(number, append(when, deny)...)
 	p = append(p, with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ALLOW))
 	fprog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	return raw3(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
 }
 
-// A filter that the kernel refuses is an error; a kernel that has no filters at all goes without, and reports it.
+// A filter that the kernel refuses is an error; a kernel that has no filters at all goes without,
+// and reports it.
 func TestRefusedFilter(t *testing.T) {
 	run(t, "refusing", hosttest.Dir(t))
 	run(t, "malformed", hosttest.Dir(t))
@@ -349,8 +359,9 @@ func TestRefusedFilter(t *testing.T) {
 
 // malformed is a kernel that has filters, and refuses this one.
 func malformed(dir string) error {
-	set := []unix.SockFilter{load(ofArgument(0)), jump(unix.BPF_JEQ, unix.SECCOMP_SET_MODE_FILTER, 0, 1)}
-	if err := without(unix.SYS_SECCOMP, unix.EINVAL, unix.SECCOMP_FILTER_FLAG_TSYNC, set...); err != nil {
+	isSet := jump(unix.BPF_JEQ, unix.SECCOMP_SET_MODE_FILTER, 0, 1)
+	set := []unix.SockFilter{load(ofArgument(0)), isSet}
+	if err := without(unix.SYS_SECCOMP, unix.EINVAL, allThreads, set...); err != nil {
 		return err
 	}
 	if c, err := Process(rules(dir)); !errors.Is(err, unix.EINVAL) {
@@ -360,14 +371,15 @@ func malformed(dir string) error {
 }
 
 func refusing(dir string) error {
-	if err := without(unix.SYS_SECCOMP, unix.EINVAL, unix.SECCOMP_FILTER_FLAG_TSYNC); err != nil {
+	if err := without(unix.SYS_SECCOMP, unix.EINVAL, allThreads); err != nil {
 		return err
 	}
 	c, err := Process(Rules{Work: []string{dir}, Read: []string{"/proc"}})
 	if err != nil {
 		return err
 	}
-	if want := fmt.Sprintf("confined by Landlock (ABI %d) to %s; this kernel has no filter of system calls", c.ABI, dir); c.String() != want {
+	const told = "confined by Landlock (ABI %d) to %s; this kernel has no filter of system calls"
+	if want := fmt.Sprintf(told, c.ABI, dir); c.String() != want {
 		return fmt.Errorf("%q, want %q", c, want)
 	}
 	return nil

@@ -21,10 +21,11 @@ func filterCalls(r Rules) (bool, error) {
 	}
 	program := filter(r)
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	thread, errno := seccomp(unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, unsafe.Pointer(&fprog))
+	const all = unix.SECCOMP_FILTER_FLAG_TSYNC
+	thread, errno := seccomp(unix.SECCOMP_SET_MODE_FILTER, all, unsafe.Pointer(&fprog))
 	switch {
 	case errno == 0 && thread != 0: // and no thread has the filter (seccomp(2))
-		return false, fmt.Errorf("thread %d has another filter, and would not have this one", thread)
+		return false, fmt.Errorf("thread %d has another filter", thread)
 	case errno == 0:
 		return true, nil
 	case !available():
@@ -33,8 +34,8 @@ func filterCalls(r Rules) (bool, error) {
 	return false, errno
 }
 
-// available reports whether the kernel has filters of system calls: SECCOMP_SET_MODE_FILTER alone does not tell that from a
-// filter that is malformed.
+// available reports whether the kernel has filters of system calls: SECCOMP_SET_MODE_FILTER alone
+// does not tell that from a filter that is malformed.
 func available() bool {
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	_, errno := seccomp(unix.SECCOMP_GET_ACTION_AVAIL, 0, unsafe.Pointer(&action))
@@ -66,11 +67,13 @@ var ioctls = []uint32{
 	unix.TCGETS, unix.TIOCGWINSZ, unix.TIOCINQ, 0x5421, // FIONBIO
 }
 
-// refused are system calls that the daemon does not need. io_uring would bypass the filter. Of the calls that change mode,
-// owner, attributes and size those on a path are denied, because Landlock does not check them (truncate(2) before ABI 3); those
-// on a file descriptor stay. An access list is a mode: setxattr(2) of system.posix_acl_access is chmod(2).
+// refused are system calls that the daemon does not need. io_uring would bypass the filter. Of the
+// calls that change mode, owner, attributes and size those on a path are denied, because Landlock
+// does not check them (truncate(2) before ABI 3); those on a file descriptor stay. An access list
+// is a mode: setxattr(2) of system.posix_acl_access is chmod(2).
 var refused = append([]uint32{
-	unix.SYS_LSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT,
+	unix.SYS_LSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR,
+	unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT,
 	unix.SYS_FILE_SETATTR, unix.SYS_TRUNCATE,
 	unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_EXECVEAT, // programs that are no file
 	unix.SYS_OPEN_TREE_ATTR,
@@ -94,15 +97,17 @@ func quotaCommands(r Rules) []uint32 {
 	return []uint32{quota.CommandState, quota.CommandGet, quota.CommandNext, quota.CommandSet}
 }
 
-// newest is the last system call that was looked at. What a later kernel has is denied as by this one: ENOSYS, also for
-// the numbers of x32.
+// newest is the last system call that was looked at. What a later kernel has is denied as by this
+// one: ENOSYS, also for the numbers of x32.
 const newest = unix.SYS_FILE_SETATTR
 
 // numbers are the calls that are denied whatever their arguments are.
 func numbers(r Rules) []uint32 {
 	all := slices.Clone(refused)
 	for number, needed := range map[uint32]bool{
-		unix.SYS_OPEN_TREE: r.LookUnder, unix.SYS_EXECVE: len(r.Execute) > 0, unix.SYS_SETXATTR: r.Label,
+		unix.SYS_OPEN_TREE: r.LookUnder,
+		unix.SYS_EXECVE:    len(r.Execute) > 0,
+		unix.SYS_SETXATTR:  r.Label,
 	} {
 		if !needed {
 			all = append(all, number)
@@ -119,14 +124,16 @@ func filter(r Rules) program {
 		bits = unix.S_ISUID
 	}
 	p := program{load(ofArch), jump(unix.BPF_JEQ, arch[runtime.GOARCH], 1, 0), refuse()}
-	p = append(p, load(ofNumber), jump(unix.BPF_JGT, newest, 0, 1), with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
+	p = append(p, load(ofNumber), jump(unix.BPF_JGT, newest, 0, 1),
+		with(unix.BPF_RET|unix.BPF_K, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	for _, number := range numbers(r) {
 		p = append(p, load(ofNumber), jump(unix.BPF_JEQ, number, 0, 1), refuse())
 	}
 	p = p.when(unix.SYS_FCHMOD, anyOf(1, bits)...)
 	p = p.creating(unix.SYS_OPENAT, 2, bits).older(bits)
 	p = p.when(unix.SYS_SOCKET, load(ofArgument(0)), jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 4),
-		load(ofArgument(1)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf), jump(unix.BPF_JEQ, unix.SOCK_DGRAM, 1, 0), refuse())
+		load(ofArgument(1)), with(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf),
+		jump(unix.BPF_JEQ, unix.SOCK_DGRAM, 1, 0), refuse())
 	allowed, nodes := ioctls, []unix.SockFilter{refuse()}
 	if len(r.Copy) > 0 {
 		allowed = append(slices.Clone(ioctls), unix.FICLONE, subvolume.RequestCreate, subvolume.RequestSnapshot, subvolume.RequestNested)
@@ -134,7 +141,8 @@ func filter(r Rules) program {
 	}
 	p = p.when(unix.SYS_MKNODAT, nodes...)
 	if len(r.Copy) == 0 { // a link's times have to be set by its path
-		p = p.when(unix.SYS_UTIMENSAT, load(ofArgument(1)), jump(unix.BPF_JEQ, 0, 0, 2), load(ofArgument(1)+4), jump(unix.BPF_JEQ, 0, 1, 0), refuse())
+		p = p.when(unix.SYS_UTIMENSAT, load(ofArgument(1)), jump(unix.BPF_JEQ, 0, 0, 2),
+			load(ofArgument(1)+4), jump(unix.BPF_JEQ, 0, 1, 0), refuse())
 	}
 	p = p.when(unix.SYS_IOCTL, allBut(1, allowed)...)
 	p = p.when(unix.SYS_QUOTACTL_FD, allBut(1, quotaCommands(r))...)

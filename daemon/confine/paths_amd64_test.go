@@ -3,5 +3,6 @@ package confine
 import "golang.org/x/sys/unix"
 
 var olderTimes = map[uintptr]string{
-	unix.SYS_UTIME: "times by utime", unix.SYS_UTIMES: "times by utimes", unix.SYS_FUTIMESAT: "times by futimesat",
+	unix.SYS_UTIME: "times by utime", unix.SYS_UTIMES: "times by utimes",
+	unix.SYS_FUTIMESAT: "times by futimesat",
 }

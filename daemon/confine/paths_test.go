@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paths are the calls that change a file by its path, or run a program, and of which Landlock knows nothing.
+// paths are the calls that change a file by its path, or run a program, and of which Landlock knows
+// nothing.
 func paths(dir string) error {
 	kept, err := os.Create(dir + "/pool/kept")
 	if err != nil {
@@ -25,24 +26,25 @@ func paths(dir string) error {
 	none, empty := uintptr(0), word("")
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	fd := kept.Fd()
+	no := unix.EPERM
 	all := map[string][2]error{
 		"an attribute":                   {unix.Fsetxattr(int(fd), attribute, []byte("x"), 0), nil},
 		"an attribute taken off":         {unix.Fremovexattr(int(fd), attribute), nil},
-		"an attribute by path":           {unix.Setxattr(file, attribute, []byte("x"), 0), unix.EPERM},
-		"a mode by an attribute":         {unix.Setxattr(file, "system.posix_acl_access", nil, 0), unix.EPERM},
-		"a link's attribute":             {unix.Lsetxattr(file, attribute, []byte("x"), 0), unix.EPERM},
-		"an attribute taken off by path": {unix.Removexattr(file, attribute), unix.EPERM},
-		"one taken off a link":           {unix.Lremovexattr(file, attribute), unix.EPERM},
-		"an attribute by setxattrat":     {raw6(unix.SYS_SETXATTRAT, cwd, at, 0, name, value, 16), unix.EPERM},
-		"one taken off by removexattrat": {raw6(unix.SYS_REMOVEXATTRAT, cwd, at, 0, name), unix.EPERM},
-		"flags by file_setattr":          {raw6(unix.SYS_FILE_SETATTR, cwd, at, value, 24, 0), unix.EPERM},
-		"times":                          {raw6(unix.SYS_UTIMENSAT, fd, none, none, none), nil},
-		"times by path":                  {unix.UtimesNanoAt(unix.AT_FDCWD, file, now, 0), unix.EPERM},
-		"a size by path":                 {unix.Truncate(file, 0), unix.EPERM},
-		"a program in memory":            {raw6(unix.SYS_MEMFD_CREATE, name, 0), unix.EPERM},
-		"memory without a name":          {raw6(unix.SYS_MEMFD_SECRET, 0), unix.EPERM},
-		"a program by its descriptor":    {raw6(unix.SYS_EXECVEAT, fd, empty, none, none, unix.AT_EMPTY_PATH), unix.EPERM},
-		"a clone of a mount with flags":  {raw6(unix.SYS_OPEN_TREE_ATTR, cwd, at, 0, none, 0), unix.EPERM},
+		"an attribute by path":           {unix.Setxattr(file, attribute, []byte("x"), 0), no},
+		"a mode by an attribute":         {unix.Setxattr(file, "system.posix_acl_access", nil, 0), no},
+		"a link's attribute":             {unix.Lsetxattr(file, attribute, []byte("x"), 0), no},
+		"one taken off by path":          {unix.Removexattr(file, attribute), no},
+		"one taken off a link":           {unix.Lremovexattr(file, attribute), no},
+		"an attribute by setxattrat":     {raw6(unix.SYS_SETXATTRAT, cwd, at, 0, name, value, 16), no},
+		"one taken off by removexattrat": {raw6(unix.SYS_REMOVEXATTRAT, cwd, at, 0, name), no},
+		"flags by file_setattr":          {raw6(unix.SYS_FILE_SETATTR, cwd, at, value, 24, 0), no},
+		"times":                          {raw6(unix.SYS_UTIMENSAT, fd), nil},
+		"times by path":                  {unix.UtimesNanoAt(unix.AT_FDCWD, file, now, 0), no},
+		"a size by path":                 {unix.Truncate(file, 0), no},
+		"a program in memory":            {raw6(unix.SYS_MEMFD_CREATE, name, 0), no},
+		"memory without a name":          {raw6(unix.SYS_MEMFD_SECRET, 0), no},
+		"a program by its descriptor":    {raw6(unix.SYS_EXECVEAT, fd, empty, 0, 0, unix.AT_EMPTY_PATH), no},
+		"a clone of a mount with flags":  {raw6(unix.SYS_OPEN_TREE_ATTR, cwd, at, 0, none, 0), no},
 		"a call that is newer than we":   {raw6(newest+1, none), unix.ENOSYS},
 	}
 	for number, what := range olderTimes {
@@ -72,7 +74,8 @@ func raw6(number uintptr, arguments ...uintptr) error {
 	return nil
 }
 
-// labels is on a host with SELinux, which looks at attributes itself: a link's label is set by its path alone.
+// labels is on a host with SELinux, which looks at attributes itself: a link's label is set by its
+// path alone.
 func labels(dir string) error {
 	r := rules(dir)
 	r.Label = true
@@ -106,7 +109,8 @@ func runs(dir string) error {
 	})
 }
 
-// diverging has a thread with a filter of its own, which keeps the kernel from giving all threads the same one.
+// diverging has a thread with a filter of its own, which keeps the kernel from giving all threads
+// the same one.
 func diverging(dir string) error {
 	failed, held := make(chan error), make(chan struct{})
 	go func() {
