@@ -118,7 +118,8 @@ func (r Rules) landlock() []landlock.Rule {
 		paths  []string
 		rights landlock.AccessFSSet
 	}{
-		{r.Work, working}, {r.Copy, copying}, {r.Read, reading}, {r.Write, writing}, {r.Execute, running},
+		{r.Work, working}, {r.Copy, copying},
+		{r.Read, reading}, {r.Write, writing}, {r.Execute, running},
 	} {
 		for _, path := range of.paths {
 			rights := of.rights
