@@ -61,6 +61,7 @@ type generation struct {
 	leases   *kube.Informer[*coordinationv1.Lease] // of shared pools; nil without one
 
 	trouble atomic.Value // string: what is wrong with the API
+	refused atomic.Bool  // the API server does not accept the credential
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
 	troubleSince atomic.Int64
 	started      atomic.Bool  // READY=1 was sent: every pool was checked
@@ -172,13 +173,15 @@ func (g *generation) runClaims(ctx context.Context) {
 	}
 }
 
-// followKubeconfig takes a corrected kubeconfig into use, without a restart and without reading everything
+// followKubeconfig takes a corrected kubeconfig or token into use, without a restart and without reading everything
 // again. One that leads to another API server is a reload.
 func (g *generation) followKubeconfig(ctx context.Context) {
 	g.client.FollowKubeconfig(ctx, func(err error) {
 		switch {
 		case err == nil:
-			g.d.Log.Info("the kubeconfig was replaced and is in use", "file", g.cfg.Kubeconfig)
+			g.d.Log.Info("the credential was replaced and is in use", "file", g.cfg.Kubeconfig)
+			g.publisher.Retry()
+			signal(g.d.changed)
 		case errors.Is(err, kube.ErrOtherServer):
 			g.d.Log.Info("the kubeconfig names another API server: the configuration is read again", "file", g.cfg.Kubeconfig)
 			signal(g.d.moved)
@@ -281,10 +284,16 @@ const outage = 10 * time.Second
 
 // onTrouble is told once when the API cannot be used, and with nil when it can again.
 func (g *generation) onTrouble(err error) {
+	isRefused := errors.Is(err, kube.ErrCredentialRefused)
+	g.refused.Store(isRefused)
 	if err != nil {
-		g.trouble.Store(words.Line(err.Error(), words.MessageMax))
+		text, reason := err.Error(), plan.ReasonAPIUnavailable
+		if isRefused {
+			text, reason = text+"; run: hostpath-provisioner enroll --admin-kubeconfig FILE", plan.ReasonCredentialRefused
+		}
+		g.trouble.Store(words.Line(text, words.MessageMax))
 		g.troubleSince.CompareAndSwap(0, time.Now().UnixNano())
-		g.d.Log.Warn("the Kubernetes API is unavailable, work waits: "+err.Error(), "reason", plan.ReasonAPIUnavailable)
+		g.d.Log.Warn("the Kubernetes API is unavailable, work waits: "+text, "reason", reason)
 	} else {
 		g.trouble.Store("")
 		g.d.Log.Info("the Kubernetes API is available", "reason", plan.ReasonAPIAvailable)
@@ -305,7 +314,7 @@ func (g *generation) status() Status {
 		Ready: g.ready.Load(), API: g.trouble.Load().(string), Confined: g.d.confined,
 	}
 	if ends := g.client.Credential().Expires; !ends.IsZero() {
-		s.CredentialExpires = &ends
+		s.CredentialExpires, s.CredentialRefused = &ends, g.refused.Load()
 	}
 	_, known := g.nodes.Get(g.cfg.Node)
 	s.NodeUnknown = s.Ready && !known

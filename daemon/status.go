@@ -42,6 +42,7 @@ type Status struct {
 	Pools       []PoolStatus `json:"pools"`
 	// CredentialExpires is when the credential for the API server ends; nil: that is not known.
 	CredentialExpires *time.Time `json:"credentialExpires,omitempty"`
+	CredentialRefused bool       `json:"credentialRefused,omitempty"` // the API server does not accept it, whatever it says
 	// Confined is what the process may still reach; nil: everything that its user may.
 	Confined *confine.Confined `json:"confined,omitempty"`
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // enrolling is what the command line of enroll says.
@@ -36,7 +37,8 @@ func (p *program) enrollCommand() *cobra.Command {
 		Short: "Give this node's daemon its identity in the cluster, or print that of another node",
 		Long: "Enroll obtains a token that is bound to this node's Node object, with an administrator's kubeconfig, and\n" +
 			"writes the daemon's kubeconfig and the token. Then it asks the API server whether every right is there.\n" +
-			"On a node that is enrolled it changes nothing, and needs no administrator.\n\n" +
+			"On a node whose token the API server accepts it changes nothing, and without an administrator it says whether\n" +
+			"that is so. With one it also writes another address or authority of the API server.\n\n" +
 			"--offline NODE is for an administrator's machine: it prints a kubeconfig for that node, so that no\n" +
 			"administrator's credential reaches the node. --all writes one for each node of the cluster, with -o.",
 		Args: noArgs,
@@ -62,28 +64,37 @@ func (p *program) enrollCommand() *cobra.Command {
 	return c
 }
 
-// enroll makes this node's identity, unless it has one that lasts.
+// enroll makes this node's identity, unless it has one that lasts, and that the API server accepts.
 func (p *program) enroll(ctx context.Context, o enrolling, stdin io.Reader) error {
 	cfg, err := p.load()
 	if err != nil {
 		return err
 	}
 	cfg.Namespace = cmp.Or(o.namespace, cfg.Namespace, kube.DefaultNamespace)
-	if ends, lasts := p.lasting(cfg); lasts {
-		fmt.Fprintf(p.stdout, "node %s is enrolled until %s; nothing was changed\n", cfg.Node, ends.UTC().Format(time.RFC3339))
+	var admin *kube.Client
+	if o.admin != "" {
+		if admin, err = p.administrator(o, cfg.Namespace, stdin); err != nil {
+			return err
+		}
+	}
+	ends, unfit, err := p.judged(ctx, cfg, admin)
+	switch {
+	case err != nil:
+		return err
+	case unfit == "":
+		fmt.Fprintf(p.stdout, "node %s is enrolled until %s; nothing was changed\n", cfg.Node, moment(ends))
 		return p.prove(ctx, cfg)
+	case admin == nil:
+		return usageError{fmt.Errorf("--admin-kubeconfig: none is named, and this node has no identity that lasts: %s", unfit)}
 	}
-	if o.admin == "" {
-		return usageError{errors.New("--admin-kubeconfig: none is named, and this node has no identity that lasts")}
-	}
-	e, err := p.enrolled(ctx, o, cfg.Namespace, cfg.Node, stdin)
+	e, err := enrolled(ctx, admin, cfg.Node, o.life)
 	if err != nil {
 		return err
 	}
 	if err := p.keepIdentity(cfg, e); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "node %s is enrolled until %s: %s, with the token in %s\n", cfg.Node, e.Expires.UTC().Format(time.RFC3339), cfg.Kubeconfig, p.tokenFile())
+	fmt.Fprintf(p.stdout, "node %s is enrolled until %s: %s, with the token in %s\n", cfg.Node, moment(e.Expires), cfg.Kubeconfig, p.tokenFile())
 	if err := p.prove(ctx, cfg); err != nil {
 		return err
 	}
@@ -91,14 +102,34 @@ func (p *program) enroll(ctx context.Context, o enrolling, stdin io.Reader) erro
 	return err
 }
 
-// lasting reports whether this node has an identity of which more than a quarter of its life is left.
-func (p *program) lasting(cfg config.Config) (ends time.Time, lasts bool) {
-	client, err := p.asNode(cfg)
+// judged returns when this node's identity ends, and why it needs another one: "" if it does not. The administrator's API
+// server decides, without an administrator that of the node's kubeconfig.
+func (p *program) judged(ctx context.Context, cfg config.Config, admin *kube.Client) (ends time.Time, unfit string, err error) {
+	own, err := p.asNode(cfg)
 	if err != nil {
-		return ends, false
+		return ends, words.Line(err.Error(), words.MessageMax), nil
 	}
-	is := client.Credential()
-	return is.Expires, is.Node == cfg.Node && time.Until(is.Expires) > is.Expires.Sub(is.Issued)/4
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	unfit, err = cmp.Or(admin, own).Judge(ctx, own, time.Now())
+	if admin != nil {
+		err = ofAdministrator(err)
+	}
+	return own.Credential().Expires, unfit, err
+}
+
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// adminError is an error of a request with the administrator's kubeconfig, or of that file.
+type adminError struct{ error }
+
+func (e adminError) Unwrap() error { return e.error }
+
+func ofAdministrator(err error) error {
+	if err == nil {
+		return nil
+	}
+	return adminError{fmt.Errorf("with the administrator's kubeconfig: %w", err)}
 }
 
 // asNode is a client with this node's own identity.
@@ -107,14 +138,11 @@ func (p *program) asNode(cfg config.Config) (*kube.Client, error) {
 }
 
 // enrolled obtains a node's identity with an administrator's kubeconfig.
-func (p *program) enrolled(ctx context.Context, o enrolling, namespace, node string, stdin io.Reader) (kube.Enrolled, error) {
-	admin, err := p.administrator(o, namespace, stdin)
-	if err != nil {
-		return kube.Enrolled{}, err
-	}
+func enrolled(ctx context.Context, admin *kube.Client, node string, life time.Duration) (kube.Enrolled, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 	defer cancel()
-	return admin.Enroll(ctx, node, o.life)
+	e, err := admin.Enroll(ctx, node, life)
+	return e, ofAdministrator(err)
 }
 
 // administrator is a client with an administrator's kubeconfig. One from standard input is kept in memory.
@@ -136,7 +164,8 @@ func (p *program) administrator(o enrolling, namespace string, stdin io.Reader) 
 		}
 		file = fmt.Sprintf("/proc/self/fd/%d", fd)
 	}
-	return kube.New(kube.Options{Kubeconfig: file, Self: plan.Self{}, Namespace: namespace, UserAgent: name + "/" + p.version()})
+	client, err := kube.New(kube.Options{Kubeconfig: file, Self: plan.Self{}, Namespace: namespace, UserAgent: name + "/" + p.version()})
+	return client, ofAdministrator(err)
 }
 
 // keepIdentity writes the token, and then the kubeconfig that names it. A crash in between leaves the kubeconfig that was there, and a
@@ -216,9 +245,7 @@ func (p *program) enrollOffline(ctx context.Context, o enrolling, stdin io.Reade
 }
 
 func (p *program) enrollOne(ctx context.Context, o enrolling, admin *kube.Client, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-	defer cancel()
-	e, err := admin.Enroll(ctx, node, o.life)
+	e, err := enrolled(ctx, admin, node, o.life)
 	if err != nil {
 		return err
 	}
@@ -233,6 +260,6 @@ func (p *program) enrollOne(ctx context.Context, o enrolling, admin *kube.Client
 	if err := state.WriteFileDurable(o.directory, "kubeconfig-"+node, text, 0o600); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s until %s\n", filepath.Join(o.directory, "kubeconfig-"+node), e.Expires.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintf(p.stdout, "%s until %s\n", filepath.Join(o.directory, "kubeconfig-"+node), moment(e.Expires))
 	return err
 }

@@ -16,7 +16,7 @@ import (
 // unsigned is a token that no server signed, of a node, issued so long ago, for an hour.
 func unsigned(node string, ago time.Duration) string {
 	issued := time.Now().Add(-ago)
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"namespace":"s","node":{"name":%q,"uid":"n"},"serviceaccount":{"name":"d","uid":"a"}}}`, issued.Unix(), issued.Add(time.Hour).Unix(), node)
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"namespace":"hostpath-provisioner","node":{"name":%q,"uid":"n"},"serviceaccount":{"name":"hostpath-provisioner","uid":"a"}}}`, issued.Unix(), issued.Add(time.Hour).Unix(), node)
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
@@ -45,11 +45,15 @@ func TestEnrollLasts(t *testing.T) {
 		node  string
 		ago   time.Duration
 		lasts bool
-	}{"new": {"node-a", time.Minute, true}, "at three quarters": {"node-a", 44 * time.Minute, true}, "near its end": {"node-a", 46 * time.Minute, false}, "over": {"node-a", 2 * time.Hour, false}, "another node's": {"node-b", time.Minute, false}} {
+	}{"new": {"node-a", time.Minute, true}, "at three quarters": {"node-a", 44 * time.Minute, true}, "near its end": {"node-a", 46 * time.Minute, false}, "over": {"node-a", 2 * time.Hour, false}, "of another node": {"node-b", time.Minute, false}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, plain)
-			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
+				if strings.Contains(r.URL.Path, "/nodes/") {
+					fmt.Fprint(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-a","uid":"n"}}`)
+					return
+				}
 				fmt.Fprint(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false}}`)
 			}))
 			defer server.Close()
@@ -58,6 +62,9 @@ func TestEnrollLasts(t *testing.T) {
 				"clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "u", "user": {"token": %q}}]}`, server.URL, authority, unsigned(c.node, c.ago)))
 			before, err := os.ReadFile(h.path("kubeconfig"))
 			h.must(err)
+			if got := h.raw("enroll", "--admin-kubeconfig", "/none"); !strings.Contains(got, `"/none": no such file or directory`) || strings.Contains(got, "hint:") {
+				t.Errorf("an administrator's kubeconfig that is not there:\n%s", got)
+			}
 			got := h.raw("enroll")
 			if kept := strings.Contains(got, "nothing was changed"); kept != c.lasts {
 				t.Errorf("kept: %t\n%s", kept, got)

@@ -120,6 +120,7 @@ const (
 	rightsHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACECONFINED | kubectl apply -f -"
 	manifestsHint  = "an administrator runs, with the paths of all nodes' pools: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -"
 	parametersHint = "an administrator runs: kubectl edit configmap -n NAMESPACE hostpath-provisioner-confinement"
+	bindingsHint   = "an administrator looks at what else is bound to it: kubectl get clusterrolebindings,rolebindings -A -o wide"
 	indexHint      = "an administrator runs: hostpath-provisioner manifests --no-classes --claim-index | kubectl apply -f -"
 )
 
@@ -167,6 +168,9 @@ func clusterHint(reason string, cfg config.Config, f clustercheck.Facts) string 
 	if f.Policies.Any() {
 		confined = flags
 	}
+	if reason == clustercheck.ReasonTooManyRights && f.Identity.Node == cfg.Node {
+		return bindingsHint
+	}
 	return strings.NewReplacer("NODE", cfg.Node, "NAMESPACE", cfg.Namespace, "PROVISIONER", cfg.Provisioner, "SERVER", f.API.Server, "PATHS", flags, "CONFINED", confined).Replace(clusterHints[reason])
 }
 
@@ -211,6 +215,8 @@ func hintFor(err error) string {
 		return "give the pool a directory elsewhere, and move its volumes as docs/upgrade.md describes"
 	case errors.As(err, &bad):
 		return "correct it, then run: hostpath-provisioner check --config-only"
+	case errors.As(err, new(adminError)):
+		return "" // no command of ours mends an administrator's credential
 	case errors.As(err, new(*kube.KubeconfigError)):
 		return enrollHint
 	case errors.As(err, &unfit):

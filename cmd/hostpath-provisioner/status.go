@@ -81,7 +81,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	if s.Confined != nil {
 		fmt.Fprintln(w, s.Confined)
 	}
-	if s.CredentialExpires != nil {
+	if s.CredentialExpires != nil && !s.CredentialRefused {
 		fmt.Fprintf(w, "credential for the API server until %s\n", s.CredentialExpires.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintln(w)

@@ -22,6 +22,39 @@ type breaker struct {
 	probe   chan struct{} // closed when the request of the one informer is over; nil while there is none
 	retryAt time.Time     // of the next probe
 	backoff backoff
+	early   chan struct{} // closed when those that wait are to send their requests now; nil while none waits
+}
+
+// pause waits before an informer's next request, and reports whether it did so to the end.
+func (b *breaker) pause(ctx context.Context, d time.Duration) bool {
+	b.mu.Lock()
+	if b.early == nil {
+		b.early = make(chan struct{})
+	}
+	early := b.early
+	b.mu.Unlock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-early:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// retry ends all pauses: what the requests failed with was mended.
+func (b *breaker) retry() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retryAt = time.Time{}
+	b.backoff.reset()
+	if b.early != nil {
+		close(b.early)
+		b.early = nil
+	}
 }
 
 // wait returns when the caller may send a request: the breaker is closed, the caller is the one that
@@ -41,7 +74,7 @@ func (b *breaker) wait(ctx context.Context) {
 		}
 		b.mu.Unlock()
 		if probe == nil {
-			pause(ctx, until)
+			b.pause(ctx, until)
 			continue
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -32,8 +33,8 @@ const callTimeout = 30 * time.Second
 
 // Options of a Client.
 type Options struct {
-	// Kubeconfig is the path of the kubeconfig. Token and certificate files that it names are read
-	// again when they change; the file itself by FollowKubeconfig.
+	// Kubeconfig is the path of the kubeconfig. FollowKubeconfig reads it again when it changes, and the files that it
+	// names.
 	Kubeconfig string
 	// Self is this node, and whose classes, claims and volumes are watched.
 	plan.Self
@@ -71,6 +72,7 @@ type Client struct {
 	connection          *connection
 	contacts            []func() time.Time // LastContact of each informer
 	health              *health
+	nodeUID             atomic.Pointer[string] // of the Node of Options.Node, "" when it was deleted; nil: not known
 	inFlight            inFlight
 	breaker             breaker
 	tombstones          *tombstoneGC
@@ -202,7 +204,12 @@ func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Infor
 func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1.Node] {
 	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	source.fields = "metadata.name=" + c.options.Node
-	return newInformer(c, source, nil, plan.LeanNode, onChange).WatchList()
+	return newInformer(c, source, nil, plan.LeanNode, func(was, now *corev1.Node) {
+		c.nodeChanged(was, now)
+		if onChange != nil {
+			onChange(was, now)
+		}
+	}).WatchList()
 }
 
 func newInformer[T Object](c *Client, from *source, keep func(T) bool, transform func(T) T, onChange func(old, new T)) *Informer[T] {

@@ -1,13 +1,13 @@
 package kube
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +29,7 @@ type connection struct {
 
 	mu    sync.Mutex
 	read  [sha256.Size]byte // of the files that are in use
-	files []string          // that were read last: the kubeconfig, and what it names but for the token
+	files []string          // that were read last: the kubeconfig, what it names, and the renewed token
 	seen  []stamp           // of files
 }
 
@@ -66,17 +66,16 @@ func newConnection(o Options) (*connection, *rest.Config, error) {
 // error of one that cannot be read. What is replaced meanwhile has another stamp at the next look.
 func (t *connection) look() [sha256.Size]byte {
 	path := t.options.Kubeconfig
-	t.files, t.seen = []string{path}, stamps([]string{path})
-	text := sha256.Sum256(readSmall(path))
-	all := text[:]
+	t.files = []string{path}
 	if plain(path) == nil {
 		cluster, user := current(path)
-		named := named([]string{cluster.CertificateAuthority, user.ClientCertificate, user.ClientKey})
-		t.files, t.seen = append(t.files, named...), append(t.seen, stamps(named)...)
-		for _, file := range named {
-			text := sha256.Sum256(readSmall(file))
-			all = append(all, text[:]...)
-		}
+		t.files = append(t.files, named([]string{cluster.CertificateAuthority, user.ClientCertificate, user.ClientKey, user.TokenFile, t.options.TokenFile})...)
+	}
+	t.seen = stamps(t.files)
+	var all []byte
+	for _, file := range t.files {
+		text := sha256.Sum256(readSmall(file))
+		all = append(all, text[:]...)
 	}
 	return sha256.Sum256(all)
 }
@@ -135,10 +134,7 @@ type uncounted struct{}
 // observe records the status code of a response.
 func (t *connection) observe(code int, optional bool) {
 	if code == http.StatusUnauthorized {
-		select {
-		case t.stale <- struct{}{}:
-		default:
-		}
+		t.suspect()
 	}
 	switch reason, known := refusals[code]; {
 	case optional && code == http.StatusForbidden:
@@ -151,7 +147,15 @@ func (t *connection) observe(code int, optional bool) {
 	}
 }
 
-// reread uses the kubeconfig if it has changed, or a certificate that it names, and reports whether it did. The error is a *KubeconfigError or
+// suspect has FollowKubeconfig look whether the credential is still the right one.
+func (t *connection) suspect() {
+	select {
+	case t.stale <- struct{}{}:
+	default:
+	}
+}
+
+// reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and reports whether it did. The error is a *KubeconfigError or
 // ErrOtherServer: then the old credentials stay in use, and the same file is not read again.
 func (t *connection) reread() (bool, error) {
 	t.mu.Lock()
@@ -180,20 +184,20 @@ func (t *connection) reread() (bool, error) {
 
 // preferRenewed has a configuration use the renewed token, if that succeeds its own.
 func preferRenewed(config *rest.Config, file string) {
-	if file == "" || config.BearerTokenFile == file {
+	if file == "" {
 		return
 	}
-	renewed := &rest.Config{BearerTokenFile: file}
-	if credentialOf(renewed).succeeds(credentialOf(config)) {
-		config.BearerToken, config.BearerTokenFile = "", file
+	renewed := strings.TrimSpace(string(readSmall(file)))
+	if parseToken(renewed).succeeds(credentialOf(config)) {
+		config.BearerToken = renewed
 	}
 }
 
-// renewed uses the token that was renewed. Where the kubeconfig names its file, client-go reads it again by itself, within a
-// minute and after a 401.
+// renewed uses the token that was renewed.
 func (t *connection) renewed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.read = t.look()
 	config, err := loadKubeconfig(t.options.Kubeconfig)
 	switch {
 	case err != nil:
@@ -202,35 +206,6 @@ func (t *connection) renewed() error {
 		return ErrOtherServer
 	}
 	return t.use(config)
-}
-
-const (
-	// rereadEvery is the interval at which the kubeconfig is checked. After a 401 it is checked at once.
-	rereadEvery = 5 * time.Second
-	// rereadPause is the shortest time between two checks after a 401.
-	rereadPause = time.Second
-)
-
-// FollowKubeconfig uses the kubeconfig again whenever it was replaced, until ctx ends. It calls onReload with nil for each
-// file that is in use now, and with the error for each that cannot be used: ErrOtherServer or a *KubeconfigError.
-// A certificate that the kubeconfig names counts as a part of it. client-go itself reads a token's file again.
-func (c *Client) FollowKubeconfig(ctx context.Context, onReload func(error)) {
-	every := time.NewTicker(rereadEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-		case <-c.connection.stale:
-			if !pause(ctx, rereadPause) {
-				return
-			}
-		}
-		if changed, err := c.connection.reread(); changed || err != nil {
-			onReload(err)
-		}
-	}
 }
 
 // LastSuccess returns when the API server last accepted a request or sent something on a watch. The zero time is never.

@@ -20,8 +20,8 @@ type Credential struct {
 	Issued, Expires                time.Time
 }
 
-// Credential returns that of the kubeconfig in use, read again from the files that it names. It is zero for one that
-// does not say when it ends: that of a program, or a token of another kind.
+// Credential returns the one in use. It is zero for one that does not say when it ends: that of a program, or a token of
+// another kind.
 func (c *Client) Credential() Credential {
 	config := c.connection.config.Load()
 	if config == nil {
@@ -31,8 +31,8 @@ func (c *Client) Credential() Credential {
 }
 
 func credentialOf(config *rest.Config) Credential {
-	if token := tokenOf(config); token != "" {
-		return parseToken(token)
+	if config.BearerToken != "" {
+		return parseToken(config.BearerToken)
 	}
 	block, _ := pem.Decode(config.CertData)
 	if block == nil {
@@ -43,14 +43,6 @@ func credentialOf(config *rest.Config) Credential {
 		return Credential{}
 	}
 	return Credential{Issued: parsed.NotBefore, Expires: parsed.NotAfter}
-}
-
-// tokenOf returns the token that requests are sent with: the file's, where there is one (client-go, transport, config.go).
-func tokenOf(config *rest.Config) string {
-	if config.BearerTokenFile != "" {
-		return strings.TrimSpace(string(readSmall(config.BearerTokenFile)))
-	}
-	return config.BearerToken
 }
 
 // readSmall returns nothing for what is no kubeconfig's file.

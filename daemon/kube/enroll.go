@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -34,13 +36,71 @@ func (c *Client) Enroll(ctx context.Context, node string, life time.Duration) (E
 	if err != nil {
 		return Enrolled{}, err
 	}
+	cluster, err := c.cluster()
+	return Enrolled{Token: token, Expires: parseToken(token).Expires, cluster: cluster}, err
+}
+
+// cluster returns how this client reaches its API server, for a kubeconfig.
+func (c *Client) cluster() (*clientcmdapi.Cluster, error) {
 	config := rest.CopyConfig(c.connection.config.Load())
 	if err := rest.LoadTLSFiles(config); err != nil {
-		return Enrolled{}, err
+		return nil, err
 	}
-	return Enrolled{Token: token, Expires: parseToken(token).Expires, cluster: &clientcmdapi.Cluster{
-		Server: config.Host + config.APIPath, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
-	}}, nil
+	return &clientcmdapi.Cluster{
+		Server: config.Host + config.APIPath, CertificateAuthorityData: config.CAData,
+		TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
+	}, nil
+}
+
+// Judge returns why the credential of a node's own client is not what Enroll makes for the node, "" if it is, and lasts.
+// The API server of this client, which may be an administrator's, has to accept it, for the Node that there is. The error
+// is that of a request that says nothing about it.
+func (c *Client) Judge(ctx context.Context, own *Client, now time.Time) (unfit string, err error) {
+	ours, err := c.cluster()
+	if err != nil {
+		return "", err
+	}
+	if theirs, err := own.cluster(); err != nil || !reflect.DeepEqual(ours, theirs) {
+		return "its kubeconfig has another address or authority of the API server", nil
+	}
+	is, node := own.Credential(), own.options.Node
+	if unfit := is.unfit(c.options.Namespace, node, now); unfit != "" {
+		return unfit, nil
+	}
+	_, err = own.Whoami(ctx)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not accept its token", nil
+	case err != nil && !apierrors.IsNotFound(err) && c != own:
+		return err.Error(), nil
+	case err != nil && !apierrors.IsNotFound(err): // a server before Kubernetes 1.28 has no such review
+		return "", err
+	}
+	object, err := c.GetNode(ctx, node)
+	switch {
+	case err != nil && !(apierrors.IsForbidden(err) && c == own): // what an identity may is reviewed by Lacks
+		return "", err
+	case err == nil && object == nil:
+		return "", fmt.Errorf("node %q: %w", node, ErrNoNode)
+	case err == nil && string(object.UID) != is.NodeUID:
+		return "its token is bound to a Node object that was deleted", nil
+	}
+	return "", nil
+}
+
+// unfit returns why a credential is not one that Enroll made, by what it says of itself, or that it does not last.
+func (c Credential) unfit(namespace, node string, now time.Time) string {
+	switch {
+	case c.Account == "":
+		return "its credential is no token that is bound to a Node"
+	case c.Node != node || c.NodeUID == "":
+		return fmt.Sprintf("its token is bound to the Node %q", c.Node)
+	case c.Namespace != namespace || c.Account != component:
+		return fmt.Sprintf("its token is of the ServiceAccount %s/%s", c.Namespace, c.Account)
+	case c.Expires.Sub(now) <= c.Expires.Sub(c.Issued)/4:
+		return "its token ends at " + c.Expires.UTC().Format(time.RFC3339)
+	}
+	return ""
 }
 
 // Kubeconfig returns the kubeconfig of the node's daemon. The token is in this file, or in it with "".

@@ -33,9 +33,23 @@ func (h *health) failed(resource string, err error) {
 		known = known || k == kind
 	}
 	h.failures[resource] = kind
-	if !known {
+	switch {
+	case known:
+	case errors.Is(err, ErrCredentialRefused):
+		h.report(err)
+	case kind == notAccepted:
+		h.report(fmt.Errorf("%w: %s", ErrCredentialRefused, Unauthorized))
+	default:
 		h.report(fmt.Errorf("%s: %w", resource, err))
 	}
+}
+
+// is reports whether a resource has failed.
+func (h *health) is(resource string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, failed := h.failures[resource]
+	return failed
 }
 
 func (h *health) recovered(resource string) {
@@ -50,12 +64,16 @@ func (h *health) recovered(resource string) {
 	}
 }
 
-const unreachable = "unreachable"
+const unreachable, notAccepted = "unreachable", "refused"
 
-// failureKind returns unreachable for every error that is not a response of the API server.
+// failureKind returns unreachable for every error that is not a response of the API server, and notAccepted where that
+// does not accept the credential.
 func failureKind(resource string, err error) string {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	switch {
+	case apierrors.IsUnauthorized(err), errors.Is(err, ErrCredentialRefused):
+		return notAccepted
+	case !errors.As(err, &status):
 		return unreachable
 	}
 	return resource + " " + string(status.Status().Reason)

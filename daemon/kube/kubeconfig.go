@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -122,7 +123,27 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	case err != nil:
 		return nil, err
 	}
+	if err := holdToken(config); err != nil {
+		return nil, err
+	}
 	return config, holdCertificate(config)
+}
+
+// holdToken reads the token's file, of which client-go, given the file, takes up another one after 50 seconds, whatever the
+// server responds to the old one (TestTokenFileIsFollowed).
+func holdToken(config *rest.Config) error {
+	file := config.BearerTokenFile
+	if file == "" {
+		return nil
+	}
+	if token := strings.TrimSpace(string(readSmall(file))); token != "" {
+		config.BearerToken = token
+	}
+	if config.BearerToken = strings.TrimSpace(config.BearerToken); config.BearerToken == "" {
+		return fmt.Errorf("the file of its token %q has none", file)
+	}
+	config.BearerTokenFile = ""
+	return nil
 }
 
 // holdCertificate reads the client certificate, of which client-go, given the files, takes up another one after five minutes

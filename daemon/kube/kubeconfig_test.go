@@ -14,9 +14,13 @@ import (
 
 	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 func write(t *testing.T, path, content string) {
@@ -153,29 +157,81 @@ func credentials(t *testing.T, server string, user *clientcmdapi.AuthInfo) strin
 	return path
 }
 
-// A token file that changes is read again within a minute (client-go's period is 50 s, also when the
-// server refuses the old token).
+// A token file that changes is in use within seconds, whatever the server responds to the old one, and also where it replaces a
+// kubeconfig's token. An empty one changes nothing.
 func TestTokenFileIsFollowed(t *testing.T) {
 	t.Parallel()
-	ctx, ns := t.Context(), namespace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ns := namespace(t)
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, "stale")
 	c, err := New(Options{Kubeconfig: credentials(t, plane.Config().Host, &clientcmdapi.AuthInfo{TokenFile: file})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	reloads, ended := make(chan error, 10), make(chan struct{})
+	go func() { c.FollowKubeconfig(ctx, func(err error) { reloads <- err }); close(ended) }()
+	defer func() { cancel(); <-ended }()
 	if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "nauthorized") {
 		t.Fatalf("with a stale token: %v", err)
 	}
 	token, err := plane.Client().CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	known := func() {
+		t.Helper()
+		if _, err := c.GetClaim(ctx, ns, "a"); err == nil || !strings.Contains(err.Error(), "forbidden: User \"system:serviceaccount:"+ns+":default\"") {
+			t.Errorf("with the new token: %v", err)
+		}
 	}
-	write(t, file, token.Status.Token)
-	eventuallyWithin(t, 70*time.Second, "the new token", func() bool {
-		_, err := c.GetClaim(ctx, ns, "a")
-		return err != nil && strings.Contains(err.Error(), "forbidden: User \"system:serviceaccount:"+ns+":default\"")
+	write(t, file, token.Status.Token+"\n")
+	must(t, receive(t, reloads))
+	known()
+	write(t, file, "\n")
+	if err := receive(t, reloads); !errors.As(err, new(*KubeconfigError)) {
+		t.Errorf("an empty token: %v", err)
+	}
+	known()
+}
+
+// A credential that the server refuses is told once, whatever resource had the refusal, and that it is accepted again. One that is
+// bound to a Node that was made again is told before the server refuses it.
+func TestCredentialIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	kubeconfig := bound(t, "refused", false)
+	text, err := os.ReadFile(kubeconfig)
+	must(t, err)
+	node := bindingOf(t, kubeconfig)
+	told := make(chan error, 10)
+	c, _ := newClient(t, Options{Kubeconfig: kubeconfig, Self: plan.Self{Node: node}, OnHealth: func(err error) { told <- err }})
+	ended := make(chan struct{})
+	go func() { c.FollowKubeconfig(ctx, func(error) {}); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	c.nodeChanged(nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "another"}})
+	if err := receive(t, told); !errors.Is(err, ErrCredentialRefused) || !strings.Contains(err.Error(), "was deleted") {
+		t.Errorf("a Node that was made again: %v", err)
+	}
+	c.nodeUID.Store(nil)
+	c.connection.suspect()
+	must(t, receive(t, told))
+	write(t, kubeconfig, strings.Replace(string(text), "token: ", "token: a", 1))
+	eventually(t, "the other token", func() bool {
+		_, err := c.GetVolume(ctx, "none")
+		return Refusal(err) == Unauthorized
 	})
+	if err := receive(t, told); !errors.Is(err, ErrCredentialRefused) || !strings.Contains(err.Error(), "nauthorized") {
+		t.Errorf("a token that is not known: %v", err)
+	}
+	c.health.failed("claims", apierrors.NewUnauthorized("Unauthorized"))
+	c.health.recovered("claims")
+	write(t, kubeconfig, string(text))
+	must(t, receive(t, told))
+}
+
+// bindingOf is the Node that a kubeconfig's token is bound to.
+func bindingOf(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	c, err := New(Options{Kubeconfig: kubeconfig})
+	must(t, err)
+	return c.Credential().Node
 }
 
 // A client certificate that changes is in use within seconds. One that cannot be used changes nothing; one that is in the kubeconfig

@@ -33,8 +33,8 @@ const markKey = plan.ProvisionOnNode
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// atOnce is how many parallel tests run at the same time: they wait most of their time, for client-go's period of
-// reading a token file (50 s), or for a control plane of their own that starts.
+// atOnce is how many parallel tests run at the same time: they wait most of their time, for a control plane of their own that
+// starts, for example.
 const atOnce = "8"
 
 func run(m *testing.M) (code int) {

@@ -106,11 +106,9 @@ func TestRunRenewal(t *testing.T) {
 		renews          bool
 	}{"young": {now.Add(-time.Minute), now.Add(time.Hour), false}, "old": {now.Add(-50 * time.Minute), now.Add(10 * time.Minute), true}} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "token")
-			write(t, file, forged("node-a", c.issued, c.expires))
 			asked := make(chan string, 10)
 			client, w := newClient(t, Options{Kubeconfig: plane.Kubeconfig(), renewLook: time.Millisecond})
-			client.connection.config.Store(&rest.Config{BearerTokenFile: file})
+			client.connection.config.Store(&rest.Config{BearerToken: forged("node-a", c.issued, c.expires)})
 			w.intercept(func(r *http.Request) (*http.Response, error) {
 				asked <- r.URL.Path
 				return nil, errors.New("away")
@@ -163,7 +161,7 @@ func TestPreferRenewed(t *testing.T) {
 			write(t, file, c.renewed)
 			config := &rest.Config{BearerToken: own}
 			preferRenewed(config, file)
-			if (config.BearerTokenFile == file) != c.used || (config.BearerToken == "") != c.used {
+			if want := map[bool]string{true: c.renewed, false: own}[c.used]; config.BearerToken != want {
 				t.Errorf("%+v", config)
 			}
 		})

@@ -69,7 +69,9 @@ func (s *Informer[T]) Run(ctx context.Context) {
 				continue
 			}
 		}
-		pause(ctx, wait.next(err))
+		if !s.breaker.pause(ctx, wait.next(err)) {
+			wait.reset()
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ var (
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
-		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
+		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
 		ReasonSnapshotReady, ReasonSnapshotFailed,

@@ -38,6 +38,7 @@ const (
 	ReasonReloadFailed          = "ReloadFailed"
 	ReasonAPIUnavailable        = "APIUnavailable"
 	ReasonAPIAvailable          = "APIAvailable"
+	ReasonCredentialRefused     = "CredentialRefused"
 	ReasonStartFailed           = "StartFailed"
 	ReasonAPIRefused            = "APIRefused"
 	ReasonPathMismatch          = "PathMismatch"

@@ -18,7 +18,7 @@ func TestPermanent(t *testing.T) {
 		"forbidden":             {apierrors.NewForbidden(claims, "c", errors.New("no")), true},
 		"forbidden, wrapped":    {fmt.Errorf("patch claim: %w", apierrors.NewForbidden(claims, "c", errors.New("no"))), true},
 		"bad request":           {apierrors.NewBadRequest("no"), true},
-		"unauthorized":          {apierrors.NewUnauthorized("no"), true},
+		"unauthorized":          {apierrors.NewUnauthorized("no"), false},
 		"conflict":              {apierrors.NewConflict(claims, "c", errors.New("changed")), false},
 		"unavailable":           {apierrors.NewServiceUnavailable("away"), false},
 		"no response":           {errors.New("connection refused"), false},

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
@@ -29,6 +31,7 @@ type Options struct {
 type Publisher struct {
 	Options
 	changed chan struct{}
+	mended  chan struct{}
 	urgent  atomic.Bool
 	nodes   atomic.Int64 // that publish something, as the driver said when it was read last; 0: nothing is compared
 
@@ -49,7 +52,7 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, changed: make(chan struct{}, 1)}
+	p := &Publisher{Options: o, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1)}
 	p.API = paid{o.API, &p.budget}
 	return p
 }
@@ -58,6 +61,14 @@ func New(o Options) *Publisher {
 func (p *Publisher) Changed() {
 	select {
 	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Retry ends the pause after an error: what the requests failed with was mended.
+func (p *Publisher) Retry() {
+	select {
+	case p.mended <- struct{}{}:
 	default:
 	}
 }
@@ -99,13 +110,15 @@ func (p *Publisher) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-p.wake(err):
+		case <-p.mended:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-// failed logs an error that will not pass by itself, and one that lasts, once. It returns when to try again.
+// failed logs an error that will not pass by itself, and one that lasts, once. Package kube reports a refused credential.
+// It returns when to try again.
 func (p *Publisher) failed(err error, now time.Time) time.Duration {
 	p.published = nil
 	if p.failing.IsZero() {
@@ -115,7 +128,7 @@ func (p *Publisher) failed(err error, now time.Time) time.Duration {
 	switch refused := report.Permanent(err); {
 	case refused:
 		message, wait = message+"; an administrator of the cluster mends it with: "+p.Mend, refusedWait
-	case now.Sub(p.failing) < failingLong:
+	case apierrors.IsUnauthorized(err) || now.Sub(p.failing) < failingLong:
 		p.Log.Debug(message)
 		return wait
 	}

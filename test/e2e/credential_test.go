@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -79,5 +82,50 @@ func TestCredentialOfProgram(t *testing.T) {
 	h.made("data", w.Class("c", immediate))
 	if !strings.Contains(h.Log(), "confined by Landlock") {
 		t.Error("not confined")
+	}
+}
+
+// A Node that is deleted and made again has its daemon's token refused: the status says so with the command that helps, and no
+// other part of the daemon reports it. The token that is written then is taken into use, although the kubeconfig is the same.
+func TestNodeMadeAgain(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
+	bind := func() {
+		file := h.Path("bound")
+		w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", h.node, file))
+		config, err := clientcmd.LoadFromFile(file)
+		w.Must(err)
+		certs.Replace(t, token, []byte(config.AuthInfos["hostpath-provisioner"].Token))
+	}
+	bind()
+	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
+	h.run()
+	pid := h.PID()
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.Must(h.WaitStatus(w.Soon(), "the API server does not accept this node's credential: "))
+	w.Must(h.WaitStatus(w.Soon(), "run: hostpath-provisioner enroll --admin-kubeconfig FILE"))
+	if out, code := h.Call("status"); code == 0 || strings.Contains(out, "credential for the API server until") {
+		t.Errorf("status: exit code %d\n%s", code, out)
+	}
+	w.Eventually("the server refuses the token, which it may have known for ten seconds more", func() bool {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		w.Must(err)
+		client, err := kubernetes.NewForConfig(config)
+		w.Must(err)
+		_, err = client.CoreV1().Nodes().Get(w.Ctx, h.node, metav1.GetOptions{})
+		return apierrors.IsUnauthorized(err)
+	})
+	w.claim("data", w.Class("c", immediate), "8Mi")
+	bind()
+	w.Bound("data")
+	for line := range strings.Lines(h.Log()) {
+		if strings.Contains(line, "APIRefused") && (strings.Contains(line, "nauthorized") || strings.Contains(line, "credentials")) {
+			t.Error("another part reports the refusal: " + line)
+		}
+	}
+	if h.PID() != pid {
+		t.Error("the daemon was started again")
 	}
 }

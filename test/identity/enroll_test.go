@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -79,6 +82,69 @@ func TestEnroll(t *testing.T) {
 	}
 	if out, code := w.enrolls("none").Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 1 || !strings.Contains(out, `node "none": the cluster has no such node`) {
 		t.Errorf("no such node: exit code %d\n%s", code, out)
+	}
+}
+
+// TestEnrollMends: what the API server does not accept any more is written anew, by the command that names it, and nothing else is.
+func TestEnrollMends(t *testing.T) {
+	w := newWorld(t)
+	nodes, accounts := w.admin.CoreV1().Nodes(), w.admin.CoreV1().ServiceAccounts(account)
+	labels := map[string]string{corev1.LabelHostname: "node-again"}
+	w.must(w.AddNode(w.ctx, "node-again", labels))
+	t.Cleanup(func() { _ = nodes.Delete(w.ctx, "node-again", metav1.DeleteOptions{}) })
+	d := w.enrolls("node-again")
+	kubeconfig := d.Path("etc", "kubeconfig")
+	rewrite := func(change func(*clientcmdapi.Cluster)) {
+		config, err := clientcmd.LoadFromFile(kubeconfig)
+		w.must(err)
+		change(config.Clusters["cluster"])
+		w.must(clientcmd.WriteToFile(*config, kubeconfig))
+	}
+	admin := []string{"enroll", "--admin-kubeconfig", w.Kubeconfig()}
+	if out, code := d.Call(admin...); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		says   string // without an administrator
+	}{
+		{"the Node was deleted and joined again", func() {
+			w.must(nodes.Delete(w.ctx, "node-again", metav1.DeleteOptions{}))
+			w.must(w.AddNode(w.ctx, "node-again", labels))
+		}, "no identity that lasts: "},
+		{"the ServiceAccount was made again", func() {
+			was, err := accounts.Get(w.ctx, account, metav1.GetOptions{})
+			w.must(err)
+			w.must(accounts.Delete(w.ctx, account, metav1.DeleteOptions{}))
+			_, err = accounts.Create(w.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Labels: was.Labels}}, metav1.CreateOptions{})
+			w.must(err)
+		}, "no identity that lasts: the API server does not accept its token"},
+		{"the API server moved", func() {
+			rewrite(func(c *clientcmdapi.Cluster) { c.Server = "https://127.0.0.1:1" })
+		}, "connection refused"},
+		{"the API server has a new authority", func() {
+			rewrite(func(c *clientcmdapi.Cluster) { c.CertificateAuthorityData = certs.NewAuthority(t).PEM() })
+		}, "certificate signed by unknown authority"},
+	} {
+		c.change()
+		out, code := "", 0
+		for refused := false; !refused; refused = !strings.Contains(out, "nothing was changed") { // a server accepts it for 10 s more
+			if out, code = d.Call("enroll"); w.ctx.Err() != nil {
+				t.Fatalf("%s: the credential is accepted", c.name)
+			}
+		}
+		if code == 0 || !strings.Contains(out, c.says) {
+			t.Errorf("%s, without an administrator: exit code %d\n%s", c.name, code, out)
+		}
+		if out, code := d.Call(admin...); code != 0 || !strings.Contains(out, "node node-again is enrolled until") || strings.Contains(out, "nothing was changed") {
+			t.Fatalf("%s: exit code %d\n%s", c.name, code, out)
+		}
+		_, err := w.with(kubeconfig).CoreV1().Nodes().Get(w.ctx, "node-again", metav1.GetOptions{})
+		w.must(err)
+		if out, code := d.Call(admin...); code != 0 || !strings.Contains(out, "nothing was changed") {
+			t.Errorf("%s, once more: exit code %d\n%s", c.name, code, out)
+		}
 	}
 }
 
