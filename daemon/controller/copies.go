@@ -44,7 +44,7 @@ type oneCopy struct {
 func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.all[uid]; known != nil && (known.until.IsZero() || time.Now().Before(known.until)) {
+	if known := c.all[uid]; known.stands() {
 		return known, false
 	}
 	if c.all == nil {
@@ -72,6 +72,18 @@ func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
 		delete(c.all, uid)
 	}
 	return o.ended, o.err
+}
+
+// known reports whether a copy goes on, or has ended and was not looked at since, or is left alone for a while.
+func (c *copies) known(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[uid].stands()
+}
+
+// stands reports whether no other try begins.
+func (o *oneCopy) stands() bool {
+	return o != nil && (o.until.IsZero() || time.Now().Before(o.until))
 }
 
 // cancel ends the copy for a claim, if there is one, and forgets it.

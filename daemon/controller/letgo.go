@@ -23,6 +23,7 @@ func (c *Controller) finishLetGo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var all sync.WaitGroup
+	all.Go(func() { c.finishContents(ctx) })
 	for _, pv := range c.begun.Under(letGoKey("")) {
 		for name, w := range c.workers {
 			if name != "" {

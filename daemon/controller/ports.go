@@ -23,7 +23,8 @@ type Lister[T any] interface {
 	List() []T
 }
 
-// WatchedLister is a Store that knows whether it is kept up to date at this moment, or only remembers.
+// WatchedLister is a Store that knows whether it is kept up to date at this moment, or only
+// remembers.
 type WatchedLister[T any] interface {
 	Lister[T]
 	Watched() bool
@@ -44,19 +45,25 @@ type Reader interface {
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	// EachVolume reads all volume objects of the cluster.
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
-	// FewVolumes reads the volume objects of the cluster, of more than limit only some. all reports whether these were all.
+	// FewVolumes reads the volume objects of the cluster, of more than limit only some. all reports
+	// whether these were all.
 	FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error)
-	// EachKept reads the volume objects that the policy of the VolumeIndex has labelled as kept for claims of these names, and perhaps others.
+	// EachKept reads the volume objects that the policy of the VolumeIndex has labelled as kept for
+	// claims of these names, and perhaps others.
 	EachKept(ctx context.Context, claims []string, visit func(*corev1.PersistentVolume)) error
-	// EachMissed reads all volume objects of the cluster, and calls visit with those that are kept for a claim and have not that label.
+	// EachMissed reads all volume objects of the cluster, and calls visit with those that are kept
+	// for a claim and have not that label.
 	EachMissed(ctx context.Context, visit func(*corev1.PersistentVolume)) error
-	// VolumeIndex returns which policy labels kept volumes, "" for none. Another identity is another policy, or was changed.
+	// VolumeIndex returns which policy labels kept volumes, "" for none. Another identity is
+	// another policy, or was changed.
 	VolumeIndex(ctx context.Context) (identity string, err error)
-	// TryVolumeIndex reports whether the API server labels a volume by that policy. Nothing is changed.
+	// TryVolumeIndex reports whether the API server labels a volume by that policy. Nothing is
+	// changed.
 	TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume) (labels bool, err error)
 	NodeCount(ctx context.Context) (int, error)
 	NodeExists(ctx context.Context, name string) (bool, error)
-	// EventLastWritten returns when an event was written last, by any daemon, and its message; the zero time is never.
+	// EventLastWritten returns when an event was written last, by any daemon, and its message; the
+	// zero time is never.
 	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (at time.Time, text string, err error)
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
@@ -72,8 +79,9 @@ type VolumeWriter interface {
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// RemoveVolume takes our finalizer off and deletes the object.
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given, and that is still
-	// released if it was; else it returns a conflict. It returns the object as it is then, nil if it is gone.
+	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given,
+	// and that is still released if it was; else it returns a conflict. It returns the object as it
+	// is then, nil if it is gone.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
 	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
@@ -86,7 +94,8 @@ type ClaimWriter interface {
 
 // Tombstones are what stays of volumes of scope every-node.
 type Tombstones interface {
-	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain replaces Delete.
+	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain
+	// replaces Delete.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
 	// ReadTombstone returns nil without an error for a volume that has none.
 	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
@@ -103,8 +112,9 @@ type API interface {
 	expansion.Writer
 }
 
-// Snapshots is the part of the API group snapshot.storage.k8s.io that the controllers use. An object that does not exist is nil
-// without an error. Writes return a conflict if the content is not as given any more.
+// Snapshots is the part of the API group snapshot.storage.k8s.io that the controllers use. An
+// object that does not exist is nil without an error. Writes return a conflict if the content is
+// not as given any more.
 type Snapshots interface {
 	GetContent(ctx context.Context, name string) (*snapshotapi.Content, error)
 	GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error)
@@ -112,13 +122,15 @@ type Snapshots interface {
 	// TakeContent writes the node's name on a content.
 	TakeContent(ctx context.Context, of *snapshotapi.Content, node string) (*snapshotapi.Content, error)
 	SetContentStatus(ctx context.Context, of *snapshotapi.Content, status snapshotapi.ContentStatus) error
-	ClearContentStatus(ctx context.Context, of *snapshotapi.Content) error
-	// ReleaseContent takes our finalizer off.
-	ReleaseContent(ctx context.Context, of *snapshotapi.Content) error
+	// ClearContentStatus returns the content as it is then.
+	ClearContentStatus(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error)
+	// ReleaseContent takes our finalizer off. was is false for a content that is gone.
+	ReleaseContent(ctx context.Context, of *snapshotapi.Content) (was bool, err error)
 }
 
-// Pauser stops the pods that write to a volume for a moment. The context that Pause returns ends when they go on; end has them go
-// on, and returns how long how many stood still, or that they did not all the time.
+// Pauser stops the pods that write to a volume for a moment. The context that Pause returns ends
+// when they go on; end has them go on, and returns how long how many stood still, or that they did
+// not all the time.
 type Pauser interface {
 	Pause(ctx context.Context, pool, volume string) (paused context.Context, end func() (Paused, error), err error)
 }
@@ -139,7 +151,8 @@ type Paused struct {
 
 // Published is what the nodes publish for the scheduler.
 type Published interface {
-	// Compared returns how many nodes publish what the scheduler compares, as far as this node knows; 0: it compares nothing.
+	// Compared returns how many nodes publish what the scheduler compares, as far as this node
+	// knows; 0: it compares nothing.
 	Compared() int
 	// Offers returns it by class: nothing if the scheduler does not compare it.
 	Offers(ctx context.Context) (map[string]*plan.Offers, error)
@@ -150,8 +163,8 @@ type Events interface {
 	Event(ref corev1.ObjectReference, kind, reason, message string)
 }
 
-// Prober looks at one pool. It returns by the context's deadline, also when the pool hangs, and finds
-// a pool closed in which a call of its storage does not return.
+// Prober looks at one pool. It returns by the context's deadline, also when the pool hangs, and
+// finds a pool closed in which a call of its storage does not return.
 type Prober interface {
 	Probe(ctx context.Context) hostcheck.Report
 }

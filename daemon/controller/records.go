@@ -219,7 +219,7 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 		f.NodeLabels = node.Labels
 	}
 	if rec.Kind == record.Snapshot {
-		f.Content, f.ContentUnknown = c.contentOf(rec)
+		f.Content, f.ContentUnknown = c.contentOf(rec.PV)
 		return f, nil
 	}
 	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
@@ -234,18 +234,18 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 	return f, err
 }
 
-// contentOf is the VolumeSnapshotContent of a recorded snapshot, nil if the cluster has none; unknown is true as long as that
-// cannot be told.
-func (c *Controller) contentOf(rec record.Record) (of *snapshotapi.Content, unknown bool) {
+// contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is true as long as that cannot be told.
+// Of several it is one that is in the way of the snapshot going, if one is.
+func (c *Controller) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
 	if c.Contents == nil || !c.Contents.Watched() {
 		return nil, true
 	}
 	for _, one := range c.Contents.List() {
-		if one.Handle() == rec.PV {
-			return one, false
+		if one.Handle() == handle && (of == nil || plan.HoldsData(one)) {
+			of = one
 		}
 	}
-	return nil, false
+	return of, false
 }
 
 // putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of scope every-node a tombstone
@@ -314,6 +314,9 @@ func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, r
 			return c.discard(ctx, w, rec.PV)
 		}
 	}
+	if rec.Kind == record.Snapshot && c.letsContentGo(rec.PV) {
+		return nil // its content's worker is about to have it go
+	}
 	c.reportOrphan(w, rec)
 	return nil
 }
@@ -331,6 +334,9 @@ func (c *Controller) reportOrphan(w *poolWorker, rec record.Record) {
 	}
 	if rec.Kind == record.Snapshot {
 		words = "a recorded snapshot has no VolumeSnapshotContent; it is kept"
+	}
+	if rec.Kind == record.Snapshot && rec.Place == record.InTrash {
+		words = "a recorded snapshot is whole in the trash and has no VolumeSnapshotContent, which this daemon did not remove; it is kept"
 	}
 	if rec.Kind == record.Volume && rec.Place == record.InTrash {
 		words = "a recorded volume is whole in the trash and has no volume object, which this daemon did not remove; it is kept"

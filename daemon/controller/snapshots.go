@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +17,19 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// contentWorkers is how many VolumeSnapshotContents are looked at once. None of them waits for a copy.
+// contentWorkers is how many VolumeSnapshotContents are looked at once. None of them waits for a
+// copy.
 const contentWorkers = 4
 
-// ContentChanged is called with each VolumeSnapshotContent of the daemon's driver that came, changed or went (now is nil).
+// ContentChanged is called with each VolumeSnapshotContent of the daemon's driver that came,
+// changed or went (now is nil).
 func (c *Controller) ContentChanged(was, now *snapshotapi.Content) {
-	if now == nil {
+	if now != nil {
+		c.contentStaysAfterAll(now)
+	} else {
 		now = was
 	}
 	c.contents.Add(contentItem(now))
@@ -49,17 +55,21 @@ func (c *Controller) requeueContents() {
 	}
 }
 
-// content looks at one VolumeSnapshotContent. What it writes or destroys it decides on an object read from the API just now.
+// content looks at one VolumeSnapshotContent. What it writes or destroys it decides on an object
+// read from the API just now.
 func (c *Controller) content(ctx context.Context, i item) (time.Duration, error) {
 	known, is := c.Contents.Get(i.name)
 	if !is || string(known.UID) != i.uid {
 		c.dropContent(i)
-		return 0, nil
+		return c.finishContent(ctx, i.uid)
+	}
+	if done, err := c.contentLetGo(ctx, i); done || err != nil {
+		return 0, err
 	}
 	f, t := c.contentFacts(ctx, known)
 	verdict := plan.ForContent(f)
 	switch verdict.Action {
-	case plan.Publish, plan.Delete, plan.Retain, plan.LetGo:
+	case plan.Publish, plan.Delete, plan.Retain, plan.LetGo, plan.PutBack:
 		now, err := c.Snapshots.GetContent(ctx, i.name)
 		if err != nil || now == nil || string(now.UID) != i.uid {
 			return 0, err // the watch brings that it went
@@ -85,14 +95,17 @@ func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t ta
 	if f.Content.DeletionTimestamp != nil {
 		c.copies.cancel(uid)
 	}
-	if v.Action == plan.Ignore || v.Action == plan.Wait && v.Reason == "" {
+	switch {
+	case v.Action == plan.Ignore, v.Action == plan.Wait && v.Reason == "":
+		return v.After, nil
+	case v.Action == plan.PutBack:
+		return 0, c.putSnapshotBack(f, t, v)
+	case v.Reason == plan.ReasonSnapshotLost:
+		c.tellOfContent(f.Content, v)
 		return v.After, nil
 	}
-	if plan.NodeOfContent(f.Content) != c.Node {
-		var err error
-		if f.Content, err = c.Snapshots.TakeContent(ctx, f.Content, c.Node); err != nil {
-			return 0, err
-		}
+	if err := c.takeContent(ctx, &f); err != nil {
+		return 0, err
 	}
 	switch v.Action {
 	case plan.Provision:
@@ -106,13 +119,31 @@ func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t ta
 			return 0, err
 		}
 		c.Log.Info("the data of a snapshot is kept", "reason", v.Reason, "snapshot", f.Snapshot.PV, "pool", f.Pool.Name)
-		return 0, c.Snapshots.ReleaseContent(ctx, f.Content)
+		_, err := c.Snapshots.ReleaseContent(ctx, f.Content)
+		return 0, err
 	case plan.LetGo:
-		return 0, c.letContentGo(ctx, f.Content)
+		_, err := c.releaseContent(ctx, f.Content)
+		return 0, err
 	case plan.Wait, plan.Refuse:
 		return v.After, c.refuseContent(ctx, f.Content, v)
 	}
 	return 0, nil
+}
+
+// takeContent writes this node's name on a content. Where the policies confine tokens, what another
+// node has taken stays so.
+func (c *Controller) takeContent(ctx context.Context, f *plan.ContentFacts) error {
+	held := plan.NodeOfContent(f.Content)
+	if held == c.Node {
+		return nil
+	}
+	taken, err := c.Snapshots.TakeContent(ctx, f.Content, c.Node)
+	if err == nil {
+		f.Content = taken
+	} else if held != "" && report.Permanent(err) {
+		c.tellOfContent(f.Content, plan.ContentHeld(*f, err))
+	}
+	return err
 }
 
 // contentFailed passes on an error of the API. One that will not pass by itself is told.
@@ -123,7 +154,8 @@ func (c *Controller) contentFailed(uid string, err error) error {
 	return err
 }
 
-// dropContent ends the work on a content that is gone. What was made for it and is not whole goes by its record.
+// dropContent ends the work on a content that is gone. What was made for it and is not whole goes
+// by its record.
 func (c *Controller) dropContent(i item) {
 	c.said.Forget(i.uid)
 	c.said.Forget("content/" + i.uid)
@@ -142,7 +174,8 @@ type takenIn struct {
 	h disk.Handle
 }
 
-// contentFacts looks in this node's pools for the content's snapshot, and for the volume that it is made of.
+// contentFacts looks in this node's pools for the content's snapshot, and for the volume that it is
+// made of.
 func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) (f plan.ContentFacts, t takenIn) {
 	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.nodes.last()}
 	state := "stays"
@@ -175,6 +208,10 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 		}
 		return f, t
 	}
+	f.Former = t.h.State.Report.Mark.Former()
+	f.Shared = slices.ContainsFunc(c.Contents.List(), func(other *snapshotapi.Content) bool {
+		return other.UID != of.UID && other.DeletionTimestamp == nil && other.Handle() == of.Handle()
+	})
 	_, f.Closed = t.h.State.Closed()
 	f.Room = t.h.RoomFor(of.Handle())
 	if name := of.Spec.Class; name != nil && of.DeletionTimestamp == nil && !of.Ready() {
@@ -186,8 +223,8 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 	return f, t
 }
 
-// eachPool looks into this node's pools until one has what is looked for. It returns why one could not be looked into, "" if
-// that does not matter.
+// eachPool looks into this node's pools until one has what is looked for. It returns why one could
+// not be looked into, "" if that does not matter.
 func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
 	for _, p := range c.pools {
 		if !p.OfOneNode() {
@@ -215,6 +252,12 @@ func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h di
 // takeSnapshot makes the copy, beside the worker, and says that it is ready when it is.
 func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
 	made, again := snapshotSpec(f), contentItem(f.Content)
+	if f.Content.Failure() != "" && !c.copies.known(again.uid) { // it is over
+		none := false
+		if err := c.Snapshots.SetContentStatus(ctx, f.Content, snapshotapi.ContentStatus{ReadyToUse: &none}); err != nil {
+			return 0, err
+		}
+	}
 	if f.Pool.PausesFor(f.Class) {
 		made.Pause = c.pauses(again.uid, f.Pool.Name, made.Origin.Name)
 	}
@@ -244,8 +287,9 @@ const (
 	oneByOne = ", copied one file after another: what was written meanwhile may be in some files and not in others"
 )
 
-// announce says that a snapshot is ready. A crash before the record says so leaves one that is made again; one after it leaves a
-// snapshot that is whole, of which the next start says that it is ready.
+// announce says that a snapshot is ready. A crash before the record says so leaves one that is made
+// again; one after it leaves a snapshot that is whole, of which the next start says that it is
+// ready.
 func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenIn, rec record.Record) error {
 	if err := t.h.Published(rec.PV); err != nil {
 		return err
@@ -269,7 +313,8 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 	return nil
 }
 
-// snapshotFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
+// snapshotFailed: what is left of a copy is in the trash, and is made anew once it is gone from
+// there.
 func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t takenIn, err error) (time.Duration, error) {
 	t.w.purges.Add(item{name: f.Content.Handle()})
 	switch {
@@ -293,68 +338,22 @@ func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t 
 	return 0, err
 }
 
-// removeSnapshot removes the data of a snapshot, and then lets its content go. After a crash the content is still there, and
-// all is done again:
-//
-//	trashed      whole in the trash: discarded
-//	discarded    its files may go
-//	let go       the same, without a content: purged, by its record (plan.ForRecord)
-func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) error {
-	rec := *f.Snapshot
-	switch rec.Place {
-	case record.Emptying:
-	case record.InPool, record.InTrash, record.Nowhere: // a retained one is not retained any more
-		if rec.Unpublished && rec.Place == record.InPool {
-			if err := t.h.Undo(rec.PV); err != nil {
-				return err
-			}
-			break
-		}
-		if err := t.h.Trash(rec.PV); err != nil {
-			return err
-		}
-		if err := t.h.Discard(rec.PV); err != nil {
-			return err
-		}
-	default:
-		if err := t.h.Undo(rec.PV); err != nil {
-			return err
-		}
-	}
-	if err := c.letContentGo(ctx, f.Content); err != nil {
-		return err
-	}
-	c.Log.Info("removed a snapshot", "reason", plan.ReasonDeleted, "snapshot", rec.PV, "pool", f.Pool.Name)
-	t.w.purges.Add(item{name: rec.PV})
-	return nil
-}
-
-// letContentGo lets a content go that has no data any more. Its version is another one after the first request.
-func (c *Controller) letContentGo(ctx context.Context, of *snapshotapi.Content) error {
-	if err := c.Snapshots.ClearContentStatus(ctx, of); err != nil {
-		return err
-	}
-	now, err := c.Snapshots.GetContent(ctx, of.Name)
-	if err != nil || now == nil || now.UID != of.UID {
-		return err
-	}
-	return c.Snapshots.ReleaseContent(ctx, now)
-}
-
-// refuseContent says in the content's status why there is no snapshot, from where the snapshot-controller takes it to the
-// VolumeSnapshot.
+// refuseContent says in the content's status why there is no snapshot, from where the
+// snapshot-controller takes it to the VolumeSnapshot. The status has what is so now, also if that
+// was told a while ago, and something else since.
 func (c *Controller) refuseContent(ctx context.Context, of *snapshotapi.Content, v plan.Verdict) error {
 	uid := string(of.UID)
-	if v.Reason == "" || !c.said.New(uid, v.Reason+" "+v.Message) {
+	told := !c.said.New(uid, v.Reason+" "+v.Message)
+	if v.Reason == "" || told && words.Same(of.Failure()) == words.Same(v.Message) {
 		return nil
 	}
-	ref := of.Spec.SnapshotRef
-	if !c.mayWarn(ref.Namespace) {
+	if !c.mayWarn(of.Spec.SnapshotRef.Namespace) {
 		c.said.Retract(uid)
 		return nil
 	}
-	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)
-	c.Events.Event(report.Snapshot(ref), corev1.EventTypeWarning, v.Reason, v.Message)
+	if !told {
+		c.warnOfContent(of, v)
+	}
 	ready := false
 	err := c.Snapshots.SetContentStatus(ctx, of, snapshotapi.ContentStatus{ReadyToUse: &ready, Error: snapshotapi.NewError(v.Message, time.Now())})
 	if err != nil {
@@ -363,7 +362,27 @@ func (c *Controller) refuseContent(ctx context.Context, of *snapshotapi.Content,
 	return err
 }
 
-// snapshotSpec is the snapshot to be made of a volume. It is promised and limited to as much as the volume.
+// tellOfContent tells what no status can have: that of a content that is ready, or that another
+// node has taken.
+func (c *Controller) tellOfContent(of *snapshotapi.Content, v plan.Verdict) {
+	uid := string(of.UID)
+	switch {
+	case !c.said.New(uid, v.Reason+" "+v.Message):
+	case !c.mayWarn(of.Spec.SnapshotRef.Namespace):
+		c.said.Retract(uid)
+	default:
+		c.warnOfContent(of, v)
+	}
+}
+
+func (c *Controller) warnOfContent(of *snapshotapi.Content, v plan.Verdict) {
+	ref := of.Spec.SnapshotRef
+	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)
+	c.Events.Event(report.Snapshot(ref), corev1.EventTypeWarning, v.Reason, v.Message)
+}
+
+// snapshotSpec is the snapshot to be made of a volume. It is promised and limited to as much as the
+// volume.
 func snapshotSpec(f plan.ContentFacts) volume.Spec {
 	ref, of := f.Content.Spec.SnapshotRef, f.Source
 	made := volume.Spec{

@@ -32,6 +32,8 @@ type album struct {
 	class   *snapshotapi.Class
 	records map[string]record.Record
 	fails   map[string]error // by the step
+	lost    bool             // no response comes to a release
+	forced  bool             // another client released it just before
 	done    journal
 }
 
@@ -58,19 +60,31 @@ func (a *album) TakeContent(_ context.Context, of *snapshotapi.Content, node str
 	return taken, a.step("taken by " + node)
 }
 
-func (a *album) SetContentStatus(_ context.Context, _ *snapshotapi.Content, s snapshotapi.ContentStatus) error {
-	if s.Error != nil {
-		return a.step("refused")
+func (a *album) SetContentStatus(_ context.Context, of *snapshotapi.Content, s snapshotapi.ContentStatus) error {
+	did := "no error"
+	switch {
+	case s.Error != nil:
+		did = "refused"
+	case s.SnapshotHandle != nil:
+		did = "ready " + *s.SnapshotHandle
 	}
-	return a.step("ready " + *s.SnapshotHandle)
+	err := a.step(did)
+	if err == nil {
+		of.Status = &s
+	}
+	return err
 }
 
-func (a *album) ClearContentStatus(context.Context, *snapshotapi.Content) error {
-	return a.step("status cleared")
+func (a *album) ClearContentStatus(_ context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
+	return of, a.step("status cleared")
 }
 
-func (a *album) ReleaseContent(context.Context, *snapshotapi.Content) error {
-	return a.step("released")
+func (a *album) ReleaseContent(_ context.Context, of *snapshotapi.Content) (bool, error) {
+	err := a.step("released")
+	if a.lost {
+		return false, errAway
+	}
+	return err == nil && !a.forced, err
 }
 
 func (a *album) Lookup(_ context.Context, _ mounts.Identity, name string) (record.Record, error) {
@@ -101,7 +115,10 @@ func (a *album) Published(context.Context, mounts.Identity, string) error { retu
 func (a *album) Retain(context.Context, mounts.Identity, string) error    { return a.step("retain") }
 func (a *album) Trash(context.Context, mounts.Identity, string) error     { return a.step("trash") }
 func (a *album) Discard(context.Context, mounts.Identity, string) error   { return a.step("discard") }
-func (a *album) Undo(context.Context, mounts.Identity, string) error      { return a.step("undo") }
+func (a *album) PutBack(context.Context, mounts.Identity, string, string) error {
+	return a.step("put back")
+}
+func (a *album) Undo(context.Context, mounts.Identity, string) error { return a.step("undo") }
 
 const handle = "snapshot-u"
 
@@ -148,7 +165,22 @@ func unfinished(_ *Controller, _ *poolWorker, a *album) {
 func going(_ *Controller, _ *poolWorker, a *album) {
 	now := metav1.Now()
 	a.content.DeletionTimestamp, a.content.Annotations[snapshotapi.BeingDeleted] = &now, "yes"
+	a.content.Status = &snapshotapi.ContentStatus{}
 }
+
+// ready is the content of which this node has said that its snapshot is ready.
+func ready(_ *Controller, _ *poolWorker, a *album) {
+	yes, named := true, handle
+	a.content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &named}
+	a.content.Annotations[plan.NodeLabel] = "node-a"
+}
+
+func retain(_ *Controller, _ *poolWorker, a *album) {
+	a.content.Spec.DeletionPolicy = snapshotapi.PolicyRetain
+}
+
+// gone has no pool of this node have the snapshot, nor its volume.
+func gone(_ *Controller, _ *poolWorker, a *album) { clear(a.records) }
 
 // meanwhile has the API server keep what is changed next apart from what is watched.
 func meanwhile(_ *Controller, _ *poolWorker, a *album) { a.content = a.content.DeepCopy() }
@@ -170,13 +202,15 @@ func saidEnough(c *Controller, _ *poolWorker, _ *album) {
 }
 
 var (
-	errIO   = errors.New("i/o error")
-	changed = error(apierrors.NewConflict(schema.GroupResource{Resource: "volumesnapshotcontents"}, "snapcontent-u", errors.New("it is another")))
+	errIO        = errors.New("i/o error")
+	errForbidden = error(apierrors.NewForbidden(schema.GroupResource{}, "snapcontent-u", errors.New("it is another node's")))
+	changed      = error(apierrors.NewConflict(schema.GroupResource{Resource: "volumesnapshotcontents"}, "snapcontent-u", errors.New("it is another")))
 )
 
 const (
 	take       = "taken by node-a"
 	letGoSteps = ", status cleared, released"
+	removal    = take + ", trash" + letGoSteps + ", discard"
 )
 
 // contentCases are what is done about one content, in which order, and how the event of its VolumeSnapshot begins.
@@ -196,15 +230,28 @@ var contentCases = map[string]struct {
 		take + ", refused", plan.ReasonAPIRefused + ": away"},
 	"a volume in the trash": {[]contentChange{ofAlbum(func(a *album) { a.records["pvc-1"] = record.Record{PV: "pvc-1", Place: record.InTrash} })},
 		take + ", refused", plan.ReasonSnapshotFailed + ": the volume is not in the pool"},
-	"too much to say": {[]contentChange{off, saidEnough}, take, ""},
-	"goes, retained": {[]contentChange{whole(record.InPool), going, ofContent(func(of *snapshotapi.Content) { of.Spec.DeletionPolicy = snapshotapi.PolicyRetain })},
-		take + ", retain, released", ""},
-	"goes, whole":         {[]contentChange{whole(record.InPool), going}, take + ", trash, discard" + letGoSteps, ""},
-	"goes, in the trash":  {[]contentChange{whole(record.InTrash), going}, take + ", trash, discard" + letGoSteps, ""},
-	"goes, no directory":  {[]contentChange{whole(record.Nowhere), going}, take + ", trash, discard" + letGoSteps, ""},
-	"goes, half made":     {[]contentChange{whole(record.InPool), unfinished, going}, take + ", undo" + letGoSteps, ""},
-	"goes, in staging":    {[]contentChange{whole(record.InStaging), unfinished, going}, take + ", undo" + letGoSteps, ""},
-	"goes, being emptied": {[]contentChange{whole(record.Emptying), going}, take + letGoSteps, ""},
+	"too much to say":     {[]contentChange{off, saidEnough}, take, ""},
+	"goes, retained":      {[]contentChange{whole(record.InPool), going, retain}, take + ", retain, released", ""},
+	"goes, whole":         {[]contentChange{whole(record.InPool), going}, removal, ""},
+	"goes, in the trash":  {[]contentChange{whole(record.InTrash), going}, removal, ""},
+	"goes, no directory":  {[]contentChange{whole(record.Nowhere), going}, removal, ""},
+	"goes, half made":     {[]contentChange{whole(record.InPool), unfinished, going}, take + ", undo" + letGoSteps + ", discard", ""},
+	"goes, in staging":    {[]contentChange{whole(record.InStaging), unfinished, going}, take + ", undo" + letGoSteps + ", discard", ""},
+	"goes, being emptied": {[]contentChange{whole(record.Emptying), going}, take + letGoSteps + ", discard", ""},
+	"goes, in the trash, and is to be kept": {[]contentChange{whole(record.InTrash), going, retain}, "put back", plan.ReasonPutBack + ": node node-a: the data of the " +
+		"snapshot was being deleted, and its deletion policy is Retain now; it was put back"},
+	"released by others, in the trash, and is to be kept": {[]contentChange{whole(record.InTrash), going, retain, ofContent(func(of *snapshotapi.Content) { of.Finalizers = nil })},
+		"put back", plan.ReasonPutBack},
+	"goes, and another client lets it go": {[]contentChange{whole(record.InPool), going, ofAlbum(func(a *album) { a.forced = true })}, take + ", trash" + letGoSteps, ""},
+	"stays, and is in the trash":          {[]contentChange{whole(record.InTrash), ready}, "put back", plan.ReasonPutBack + ": node node-a: the data of the snapshot was being deleted, and it is to stay"},
+	"stays, and its files are going":      {[]contentChange{whole(record.Emptying), ready}, "", plan.ReasonSnapshotLost + ": node node-a: its directory is in the trash, and its files are going"},
+	"ready, and gone":                     {[]contentChange{ready, gone}, "", plan.ReasonSnapshotLost + ": node node-a: its data is gone from this node"},
+	"ready by another node": {[]contentChange{ready, ofContent(func(of *snapshotapi.Content) { of.Annotations[plan.NodeLabel] = "thief" })}, "",
+		plan.ReasonSnapshotLost + `: node node-a: it is said to be ready on node "thief", and this node, which has its volume, made none`},
+	"taken by another node, which the policies let nobody take back": {[]contentChange{ofContent(func(of *snapshotapi.Content) { of.Annotations[plan.NodeLabel] = "thief" }),
+		ofAlbum(func(a *album) { a.fails[take] = errForbidden })}, take, plan.ReasonSnapshotFailed + `: node thief has taken its VolumeSnapshotContent "snapcontent-u", and node node-a has`},
+	"not ready, and neither is here any more": {[]contentChange{ready, gone, ofContent(func(of *snapshotapi.Content) { of.Status = nil })},
+		"refused", plan.ReasonSnapshotFailed + ": node node-a has taken it, and has neither"},
 	"goes, and the pool cannot be read any more": {[]contentChange{whole(record.Emptying), going,
 		ofAlbum(func(a *album) { a.fails["lookup pvc-1"] = errIO })}, "", ""},
 	"the pool cannot be read any more": {[]contentChange{whole(record.InPool), ofAlbum(func(a *album) { a.fails["lookup pvc-1"] = errIO })}, "", ""},
@@ -216,7 +263,7 @@ var contentCases = map[string]struct {
 		take + ", refused", plan.ReasonSnapshotFailed + ": its VolumeSnapshotContent"},
 	"gone meanwhile":    {[]contentChange{whole(record.InPool), ofAlbum(func(a *album) { a.content = nil })}, "", ""},
 	"another meanwhile": {[]contentChange{whole(record.InPool), meanwhile, ofContent(func(of *snapshotapi.Content) { of.UID = "x" })}, "", ""},
-	"goes meanwhile":    {[]contentChange{whole(record.InPool), meanwhile, going}, take + ", trash, discard" + letGoSteps, ""},
+	"goes meanwhile":    {[]contentChange{whole(record.InPool), meanwhile, going}, removal, ""},
 }
 
 func TestContents(t *testing.T) {
@@ -226,7 +273,7 @@ func TestContents(t *testing.T) {
 			for _, change := range c.changes {
 				change(ctl, w, a)
 			}
-			if _, err := ctl.content(t.Context(), item{name: "snapcontent-u", uid: "content"}); err != nil || a.done.String() != c.done {
+			if _, err := ctl.content(t.Context(), item{name: "snapcontent-u", uid: "content"}); err != nil && !errors.Is(err, errForbidden) || a.done.String() != c.done {
 				t.Errorf("%s: did %q, %v, want %q", name, a.done.String(), err, c.done)
 			}
 			if said := strings.Join(heard.of("u"), "; "); !strings.HasPrefix(said, c.event) || (said == "") != (c.event == "") {
@@ -270,8 +317,8 @@ func TestContentOfNoName(t *testing.T) {
 // A step that fails is the last one: what follows it would take away what the next try needs.
 func TestContentStepsThatFail(t *testing.T) {
 	for step, want := range map[string]string{
-		"taken by node-a": take, "status cleared": take + ", trash, discard, status cleared", "released": take + ", trash, discard" + letGoSteps,
-		"trash": take + ", trash", "discard": take + ", trash, discard", "content": "",
+		"taken by node-a": take, "status cleared": take + ", trash, status cleared", "released": take + ", trash" + letGoSteps,
+		"trash": take + ", trash", "discard": removal, "content": "",
 	} {
 		for _, failed := range []error{errIO, changed} {
 			c, w, a, _ := snapshotting(t)

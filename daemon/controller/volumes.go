@@ -375,6 +375,13 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.
 		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
 		return 0, nil
 	}
+	if of := c.holder(pv); of != nil {
+		c.contents.Add(contentItem(of))
+		if of.DeletionTimestamp != nil {
+			return lag, nil // that it was let go was perhaps not watched yet
+		}
+		return 0, nil
+	}
 	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
 		return 0, ignoreNotLeading(err)
 	}

@@ -16,9 +16,10 @@ import (
 
 const contents = "volumesnapshotcontents"
 
-// Contents returns an informer of the VolumeSnapshotContents of the drivers that are called Options.Provisioner or one of
-// Options.Aliases. It is of objects that a cluster need not have: an error is not reported, and as long as the cluster has no
-// such resource it is asked for again at least every longestDelay. onChange may be nil.
+// Contents returns an informer of the VolumeSnapshotContents of the drivers that are called
+// Options.Provisioner or one of Options.Aliases. It is of objects that a cluster need not have: an
+// error is not reported, and as long as the cluster has no such resource it is asked for again at
+// least every longestDelay. onChange may be nil.
 func (c *Client) Contents(onChange func(old, new *snapshotapi.Content)) *Informer[*snapshotapi.Content] {
 	source := c.source(c.snapshots, contents, func() runtime.Object { return &snapshotapi.ContentList{} })
 	s := NewInformer(source, func(one *snapshotapi.Content) bool { return c.options.Serves(one.Spec.Driver) }, onChange)
@@ -44,29 +45,33 @@ func RunOptional[T Object](ctx context.Context, s *Informer[T]) {
 	s.Run(context.WithValue(ctx, uncounted{}, true))
 }
 
-// GetContent requests a VolumeSnapshotContent. It returns nil without an error if there is none of the name.
+// GetContent requests a VolumeSnapshotContent. It returns nil without an error if there is none of
+// the name.
 func (c *Client) GetContent(ctx context.Context, name string) (*snapshotapi.Content, error) {
 	return read[snapshotapi.Content](ctx, c.snapshots.Get().Resource(contents), name, "VolumeSnapshotContent "+name)
 }
 
-// GetSnapshot requests a VolumeSnapshot. It returns nil without an error if there is none of the name.
+// GetSnapshot requests a VolumeSnapshot. It returns nil without an error if there is none of the
+// name.
 func (c *Client) GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error) {
 	return read[snapshotapi.Snapshot](ctx, c.snapshots.Get().Namespace(namespace).Resource("volumesnapshots"), name, "VolumeSnapshot "+namespace+"/"+name)
 }
 
-// GetSnapshotClass requests a VolumeSnapshotClass. It returns nil without an error if there is none of the name.
+// GetSnapshotClass requests a VolumeSnapshotClass. It returns nil without an error if there is none
+// of the name.
 func (c *Client) GetSnapshotClass(ctx context.Context, name string) (*snapshotapi.Class, error) {
 	return read[snapshotapi.Class](ctx, c.snapshots.Get().Resource("volumesnapshotclasses"), name, "VolumeSnapshotClass "+name)
 }
 
-// TakeContent writes on a content which node has its snapshot, or is to make it: from then on the admission policies let that
-// node's daemon alone write to it. It returns the content as it is then. The error is a conflict if the content has changed.
+// TakeContent writes on a content which node has its snapshot, or is to make it: from then on the
+// admission policies let that node's daemon alone write to it. It returns the content as it is
+// then. The error is a conflict if the content has changed.
 func (c *Client) TakeContent(ctx context.Context, of *snapshotapi.Content, node string) (*snapshotapi.Content, error) {
 	return c.patchContent(ctx, of, map[string]any{"metadata": map[string]any{"annotations": map[string]any{plan.NodeLabel: node}}})
 }
 
-// SetContentStatus writes what a status has over that of a content, and no error if the status has none. The error is a conflict
-// if the content has changed.
+// SetContentStatus writes what a status has over that of a content, and no error if the status has
+// none. The error is a conflict if the content has changed.
 func (c *Client) SetContentStatus(ctx context.Context, of *snapshotapi.Content, status snapshotapi.ContentStatus) error {
 	fields, err := json.Marshal(status)
 	if err != nil {
@@ -80,26 +85,22 @@ func (c *Client) SetContentStatus(ctx context.Context, of *snapshotapi.Content, 
 	return err
 }
 
-// ClearContentStatus removes from a content's status what a driver says of a snapshot that there is. The error is a conflict if
-// the content has changed.
-func (c *Client) ClearContentStatus(ctx context.Context, of *snapshotapi.Content) error {
-	if of.Status == nil {
-		return nil
-	}
+// ClearContentStatus removes from a content's status what a driver says of a snapshot that there
+// is, and returns the content as it is then. The error is a conflict if the content has changed.
+func (c *Client) ClearContentStatus(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
 	none := map[string]any{"snapshotHandle": nil, "creationTime": nil, "restoreSize": nil, "readyToUse": nil}
-	_, err := c.patchContent(ctx, of, map[string]any{"status": none}, "status")
-	return err
+	return c.patchContent(ctx, of, map[string]any{"status": none}, "status")
 }
 
-// ReleaseContent takes the finalizer of the driver's side off a content that is being deleted. The error is a conflict if the
-// content has changed; one that is gone is fine.
-func (c *Client) ReleaseContent(ctx context.Context, of *snapshotapi.Content) error {
+// ReleaseContent takes the finalizer of the driver's side off a content that is being deleted. The
+// error is a conflict if the content has changed; was is false for one that is gone.
+func (c *Client) ReleaseContent(ctx context.Context, of *snapshotapi.Content) (was bool, err error) {
 	left := slices.DeleteFunc(slices.Clone(of.Finalizers), func(f string) bool { return f == snapshotapi.Finalizer })
-	_, err := c.patchContent(ctx, of, map[string]any{"metadata": map[string]any{"finalizers": left}})
+	_, err = c.patchContent(ctx, of, map[string]any{"metadata": map[string]any{"finalizers": left}})
 	if absent(err, of.Name) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // patchContent sends a merge patch that the server refuses if the content is not as given any more.

@@ -75,5 +75,6 @@ const (
 	ReasonExpanded              = "VolumeResizeSuccessful" // Kubernetes' own (pkg/kubelet/events, VolumeResizeSuccess)
 	ReasonSnapshotReady         = "SnapshotReady"
 	ReasonSnapshotFailed        = "SnapshotFailed"
+	ReasonSnapshotLost          = "SnapshotLost"
 	ReasonExpandFailed          = "VolumeResizeFailed" // the same (VolumeResizeFailed)
 )

@@ -15,9 +15,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A snapshot is a VolumeSnapshotContent of the daemon's driver. The snapshot-controller makes the object; the daemon of the node
-// that has the volume makes the copy, and then says in the object's status that it is ready. Whose a content is, the records say:
-// that of the snapshot, or before there is one, that of its volume.
+// A snapshot is a VolumeSnapshotContent of the daemon's driver. The snapshot-controller makes the
+// object; the daemon of the node that has the volume makes the copy, and then says in the object's
+// status that it is ready. Whose a content is, the records say: that of the snapshot, or before
+// there is one, that of its volume.
 
 // How snapshots of a pool's volumes are made, as spelt in the configuration. "" is SnapshotsOff.
 const (
@@ -33,7 +34,8 @@ func (p Pool) TakesSnapshots() bool {
 	return slices.Contains([]string{SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
 }
 
-// PausesFor reports whether the pods of a volume are paused for its snapshot: its class may want less than its pool makes.
+// PausesFor reports whether the pods of a volume are paused for its snapshot: its class may want
+// less than its pool makes.
 func (p Pool) PausesFor(class *snapshotapi.Class) bool {
 	return p.Snapshots == SnapshotsPaused && class.Parameters[paramConsistency] != SnapshotsLive
 }
@@ -53,6 +55,8 @@ type ContentFacts struct {
 	Source   *record.Record     // of the volume that it is to be made of, nil: the same
 	Pool     Pool               // that has them
 	Unread   string             // why a pool of this node could not be looked at, "" if each was
+	Shared   bool               // another content, that stays, has the same handle
+	Former   []string           // names that this node had before
 	Ours     bool               // the object of the volume that it is to be made of says that it is this node's
 	Closed   string             // why Pool takes no new work, "" if it does
 	Room     capacity.Room      // that Pool has for the snapshot
@@ -62,11 +66,14 @@ type ContentFacts struct {
 
 type contentRule func(ContentFacts) (Verdict, bool)
 
-// The rules about a content that is to go, and about one that is to stay. In each list the first rule that applies decides.
+// The rules about a content that is to go, and about one that is to stay. In each list the first
+// rule that applies decides.
 var (
-	goingRules   = []contentRule{contentElsewhere, contentUnbound, contentLocked, snapshotRetained, snapshotDeleted, neverTaken}
+	goingRules = []contentRule{
+		contentElsewhere, snapshotPutBack, contentUnbound, contentLocked, snapshotShared, snapshotRetained, snapshotDeleted, neverTaken,
+	}
 	stayingRules = []contentRule{
-		contentElsewhere, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassUnread, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
+		contentElsewhere, snapshotPutBack, snapshotLost, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassUnread, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
 		snapshotPoolClosed, snapshotTooLarge,
 	}
 )
@@ -85,7 +92,8 @@ func ForContent(f ContentFacts) Verdict {
 	return otherwise
 }
 
-// NodeOfContent is the node that has a content's snapshot, or is to make it, "" before one has taken it.
+// NodeOfContent is the node that has a content's snapshot, or is to make it, "" before one has
+// taken it.
 func NodeOfContent(of *snapshotapi.Content) string { return of.Annotations[NodeLabel] }
 
 // contentElsewhere: another driver's, another node's, or of a pool that cannot be looked at now.
@@ -103,14 +111,71 @@ func contentElsewhere(f ContentFacts) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// toBeTold reports whether somebody waits for what this node, and no other, has to do. What is ready stays so, whatever its pool is.
+// toBeTold reports whether somebody waits for what this node, and no other, has to do. What is
+// ready stays so, whatever its pool is.
 func (f ContentFacts) toBeTold() bool {
 	ours := NodeOfContent(f.Content) == f.Node || NodeOfContent(f.Content) == "" && f.Ours
 	if f.Content.DeletionTimestamp == nil {
 		return ours && !f.Content.Ready()
 	}
-	_, going := f.Content.Annotations[snapshotapi.BeingDeleted]
-	return ours && going && slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
+	return ours && unlocked(f.Content) && slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
+}
+
+// unlocked reports whether no VolumeSnapshot keeps a content that is being deleted
+// (external-snapshotter v8.6.0, pkg/sidecar-controller, shouldDelete).
+func unlocked(of *snapshotapi.Content) bool {
+	_, going := of.Annotations[snapshotapi.BeingDeleted]
+	return going || of.Spec.Source.SnapshotHandle != nil && of.Spec.SnapshotRef.UID == ""
+}
+
+// GoesWithData reports, from the content alone, whether it is to go with its snapshot.
+func GoesWithData(of *snapshotapi.Content) bool {
+	return of.DeletionTimestamp != nil && unlocked(of) && of.Spec.DeletionPolicy == snapshotapi.PolicyDelete
+}
+
+// mine reports whether this node has taken the content, under any name that it had.
+func (f ContentFacts) mine() bool {
+	of := NodeOfContent(f.Content)
+	return of != "" && NodeNamed(of, f.Node, f.Former)
+}
+
+// ContentHeld is said of a content that this node is to write to, and may not, because another one
+// has taken it.
+func ContentHeld(f ContentFacts, err error) Verdict {
+	return refuseSnapshot("node %s has taken its VolumeSnapshotContent %s, and node %s has the volume or the snapshot: %s",
+		words.Name(NodeOfContent(f.Content)), words.Quoted(f.Content.Name), f.Node, err)
+}
+
+// snapshotPutBack: its removal was begun, and before the content went its policy changed, or the
+// API server was restored to a day on which it was to stay.
+func snapshotPutBack(f ContentFacts) (Verdict, bool) {
+	why := "it is to stay"
+	if f.Content.DeletionTimestamp != nil {
+		why = "its deletion policy is " + words.Name(f.Content.Spec.DeletionPolicy) + " now"
+	}
+	v := Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
+		"node %s: the data of the snapshot was being deleted, and %s; it was put back", f.Node, why)}
+	return v, f.Snapshot != nil && f.Snapshot.Place == record.InTrash && !GoesWithData(f.Content)
+}
+
+// snapshotLost: a content is ready, and this node, which should have its data, or has its volume,
+// has it not. Nothing is written to it, and nothing is made in its place: a claim that was made
+// from it would have other data than it was ready with.
+func snapshotLost(f ContentFacts) (Verdict, bool) {
+	of, what := NodeOfContent(f.Content), ""
+	switch {
+	case !f.Content.Ready():
+	case f.Snapshot != nil && f.Snapshot.Place == record.InPool && of != "" && !f.mine():
+		what = fmt.Sprintf("node %s has taken its VolumeSnapshotContent, and the snapshot is on this node", words.Name(of))
+	case f.Snapshot != nil && f.Snapshot.Place != record.InPool:
+		what = "its directory is " + f.Snapshot.Place.Describe() + "; restore it from a backup"
+	case f.Snapshot != nil:
+	case f.mine():
+		what = "its data is gone from this node, which had it; restore it from a backup"
+	case f.Source != nil && f.Source.Place == record.InPool:
+		what = fmt.Sprintf("it is said to be ready on node %s, and this node, which has its volume, made none; keep the volume, and make another snapshot", words.Quoted(of))
+	}
+	return Verdict{Action: Wait, Reason: ReasonSnapshotLost, Message: "node " + f.Node + ": " + what}, what != ""
 }
 
 // OfNode reports whether a volume object says that its directory is on this node alone.
@@ -123,19 +188,23 @@ func contentUnbound(f ContentFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
 }
 
-// contentLocked: people deleted the content and not its VolumeSnapshot, which keeps it (external-snapshotter v8.6.0,
-// pkg/sidecar-controller, shouldDelete). One that is not ready never will be.
+// contentLocked: people deleted the content and not its VolumeSnapshot, which keeps it. One that is
+// not ready never will be.
 func contentLocked(f ContentFacts) (Verdict, bool) {
-	_, going := f.Content.Annotations[snapshotapi.BeingDeleted]
-	unbound := f.Content.Spec.Source.SnapshotHandle != nil && f.Content.Spec.SnapshotRef.UID == ""
 	v := Verdict{Action: Ignore}
 	if !f.Content.Ready() {
 		v = refuseSnapshot("its VolumeSnapshotContent %s was deleted; delete the VolumeSnapshot, too, and make another", words.Quoted(f.Content.Name))
 	}
-	return v, !going && !unbound
+	return v, !unlocked(f.Content)
 }
 
-// snapshotRetained: one that may not be whole is of no use to anybody who would import it.
+// snapshotShared: the data stays with the other content.
+func snapshotShared(f ContentFacts) (Verdict, bool) {
+	return Verdict{Action: LetGo}, f.Shared && f.Snapshot != nil && !f.Snapshot.Unpublished
+}
+
+// snapshotRetained: one that may not be whole is of no use to anybody who would import it. What was
+// being removed was put back.
 func snapshotRetained(f ContentFacts) (Verdict, bool) {
 	whole := f.Snapshot != nil && !f.Snapshot.Unpublished && f.Snapshot.Place == record.InPool
 	return Verdict{Action: Retain, Reason: ReasonRetained}, whole && f.Content.Spec.DeletionPolicy != snapshotapi.PolicyDelete
@@ -145,9 +214,10 @@ func snapshotDeleted(f ContentFacts) (Verdict, bool) {
 	return Verdict{Action: Delete, Reason: ReasonDeleted}, f.Snapshot != nil
 }
 
-// neverTaken: nothing was ever ready for the content. The node that has its volume lets it go; where none has it any more,
-// one of the others does after a while. What was ready and is in no pool of the node that had it any more went with another content
-// of the same handle, or people took it.
+// neverTaken: nothing was ever ready for the content. The node that has its volume lets it go;
+// where none has it any more, one of the others does after a while. What was ready and is in no
+// pool of the node that had it any more went with another content of the same handle, or people
+// took it.
 func neverTaken(f ContentFacts) (Verdict, bool) {
 	ready := f.Content.Status != nil && f.Content.Status.SnapshotHandle != nil
 	switch {
@@ -166,15 +236,21 @@ func contentReady(f ContentFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, f.Content.Ready() || f.Content.Handle() == ""
 }
 
-// snapshotWhole: also one that was imported by its handle. It is said again what was said before an API server was restored.
+// snapshotWhole: also one that was imported by its handle. It is said again what was said before an
+// API server was restored.
 func snapshotWhole(f ContentFacts) (Verdict, bool) {
 	whole := f.Snapshot != nil && f.Snapshot.Place == record.InPool && !f.Snapshot.Unpublished
 	return Verdict{Action: Publish, Reason: ReasonSnapshotReady}, whole
 }
 
-// snapshotOfOthers: neither the volume nor, of a content with a handle, the snapshot is here.
+// snapshotOfOthers: neither the volume nor, of a content with a handle, the snapshot is here. Of a
+// content that this node has taken nobody else says so.
 func snapshotOfOthers(f ContentFacts) (Verdict, bool) {
-	return Verdict{Action: Ignore}, f.Snapshot == nil && f.Source == nil || f.Content.Spec.Source.SnapshotHandle != nil
+	here, imported := f.Snapshot != nil || f.Source != nil, f.Content.Spec.Source.SnapshotHandle != nil
+	if !here && f.mine() {
+		return refuseSnapshot("node %s has taken it, and has neither the snapshot nor the volume any more", f.Node), true
+	}
+	return Verdict{Action: Ignore}, !here || imported
 }
 
 func snapshotsOff(f ContentFacts) (Verdict, bool) {
@@ -197,8 +273,9 @@ func snapshotClassMissing(f ContentFacts) (Verdict, bool) {
 	return refuseSnapshot("there is no VolumeSnapshotClass %s", name), f.Class == nil
 }
 
-// paramConsistency is the parameter of a VolumeSnapshotClass: the least that its snapshots are to be. SnapshotsLive is any pool's but
-// one that copies data, in which a file is of no one moment while something writes to it.
+// paramConsistency is the parameter of a VolumeSnapshotClass: the least that its snapshots are to
+// be. SnapshotsLive is any pool's but one that copies data, in which a file is of no one moment
+// while something writes to it.
 const paramConsistency = "consistency"
 
 func snapshotParameters(f ContentFacts) (Verdict, bool) {
@@ -241,12 +318,13 @@ func snapshotTooLarge(f ContentFacts) (Verdict, bool) {
 }
 
 // ofSnapshot is ForRecord for a snapshot: without a content only what may not be whole is removed.
+// Of a content that is ready and stays nothing more goes, also if its files are going: whose
+// removal that was a restored API server has forgotten.
 func (f RecordFacts) ofSnapshot() Verdict {
-	going := f.Content != nil && f.Content.DeletionTimestamp != nil && slices.Contains(f.Content.Finalizers, snapshotapi.Finalizer)
 	switch {
 	case f.Record.Retained, !f.made(), f.ContentUnknown:
 		return Verdict{Action: Keep}
-	case f.Record.Place == record.Emptying && !going: // else the content goes first, and then the files
+	case f.Record.Place == record.Emptying && !HoldsData(f.Content): // else the content goes first, and then the files
 		return Verdict{Action: Finish}
 	case f.Content != nil, f.Unsure:
 		return Verdict{Action: Keep}
@@ -254,5 +332,18 @@ func (f RecordFacts) ofSnapshot() Verdict {
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	default:
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
+	}
+}
+
+// HoldsData reports whether a content, nil for none, is in the way of what is left of its snapshot
+// going: it is ready, or an import, or its finalizer is there yet.
+func HoldsData(of *snapshotapi.Content) bool {
+	switch {
+	case of == nil:
+		return false
+	case of.DeletionTimestamp != nil:
+		return slices.Contains(of.Finalizers, snapshotapi.Finalizer)
+	default:
+		return of.Ready() || of.Spec.Source.SnapshotHandle != nil
 	}
 }

@@ -53,6 +53,15 @@ func saidReady(f *ContentFacts) {
 	f.Content.Status = &snapshotapi.ContentStatus{ReadyToUse: &yes, SnapshotHandle: &handle}
 }
 
+// Changes of both lists.
+var (
+	taken  = func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
+	ours   = func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
+	former = func(f *ContentFacts) { taken(f); f.Former = []string{"node-b"} }
+	common = func(f *ContentFacts) { f.Shared = true }
+	moved  = func(at record.Place) func(*record.Record) { return func(r *record.Record) { r.Place = at } }
+)
+
 // untold is the message of a case that has none.
 const untold = "-"
 
@@ -95,7 +104,16 @@ func TestContentRules(t *testing.T) {
 	for _, c := range []contentCase{
 		{"nothing speaks against it", nil, Provision, ""},
 		{"another driver's", changes{driver, takenRecord()}, Ignore, ""},
-		{"ready before its pool's key", changes{saidReady, off}, Ignore, ""},
+		{"ready before its pool's key", changes{saidReady, ours, takenRecord(), off}, Ignore, ""},
+		{"ready under an earlier name of the node", changes{saidReady, former, takenRecord()}, Ignore, ""},
+		{"ready, and gone", changes{saidReady, ours, elsewhere}, Wait, "its data is gone from this node"},
+		{"ready, and gone from another node", changes{saidReady, taken, elsewhere}, Ignore, ""},
+		{"ready, and half removed", changes{saidReady, ours, takenRecord(moved(record.Emptying))}, Wait, "in the trash, and its files are going; restore"},
+		{"ready by another node, with its volume here", changes{saidReady, taken}, Wait, `ready on node "node-b", and this node, which has its volume, made none`},
+		{"ready by another node, with it here", changes{saidReady, taken, takenRecord()}, Wait, "node node-b has taken its VolumeSnapshotContent"},
+		{"ready, and in the trash", changes{saidReady, ours, takenRecord(moved(record.InTrash))}, PutBack, "was being deleted, and it is to stay"},
+		{"imported, and in the trash", changes{imported, takenRecord(moved(record.InTrash))}, PutBack, ""},
+		{"taken, and the volume went", changes{ours, elsewhere}, Refuse, "node node-a has taken it, and has neither"},
 		{"ready by people's word", changes{byPeople}, Provision, ""},
 		{"whole, and not said to be", changes{takenRecord(), off, classless}, Publish, ""},
 		{"half, of an earlier try", changes{takenRecord(unpublished), full}, Provision, ""},
@@ -150,8 +168,6 @@ func TestContentGoes(t *testing.T) {
 		handle := "snapshot-u"
 		f.Content.Spec.Source, f.Source, f.Content.Spec.SnapshotRef.UID = snapshotapi.ContentSource{SnapshotHandle: &handle}, nil, ""
 	}
-	taken := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
-	ours := func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
 	late := func(f *ContentFacts) { f.Age = time.Hour }
 	unread := func(f *ContentFacts) { f.Unread = "pool slow: it is away" }
 	for _, c := range []contentCase{
@@ -159,6 +175,12 @@ func TestContentGoes(t *testing.T) {
 		{"with half a snapshot, to keep", changes{going, takenRecord(unpublished), retain}, Delete, ""},
 		{"with what is left of one", changes{going, takenRecord(emptying)}, Delete, ""},
 		{"to keep", changes{going, takenRecord(), retain}, Retain, ""},
+		{"to keep, and in the trash", changes{going, takenRecord(moved(record.InTrash)), retain}, PutBack, "deletion policy is Retain now"},
+		{"to keep, in the trash and released", changes{going, released, takenRecord(moved(record.InTrash)), retain}, PutBack, ""},
+		{"with its snapshot in the trash", changes{going, takenRecord(moved(record.InTrash))}, Delete, ""},
+		{"by hand, and in the trash", changes{going, byHand, takenRecord(moved(record.InTrash))}, PutBack, ""},
+		{"with what another content has", changes{going, takenRecord(), common}, LetGo, ""},
+		{"with half of what another content has", changes{going, takenRecord(unpublished), common}, Delete, ""},
 		{"by hand", changes{going, byHand, takenRecord(), saidReady}, Ignore, ""},
 		{"by hand, before it was ready", changes{going, byHand}, Refuse, "delete the VolumeSnapshot, too"},
 		{"by hand, imported and not bound", changes{going, byHand, imported, takenRecord()}, Delete, ""},
@@ -184,6 +206,11 @@ func TestSnapshotRecords(t *testing.T) {
 	content := toTake().Content
 	going := content.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{}
+	released := going.DeepCopy()
+	released.Finalizers = []string{"other"}
+	ready := toTake()
+	saidReady(&ready)
+	said := ready.Content
 	for _, c := range []struct {
 		name   string
 		change func(*RecordFacts)
@@ -200,6 +227,9 @@ func TestSnapshotRecords(t *testing.T) {
 		{"going", func(f *RecordFacts) { f.Record.Place = record.Emptying }, Finish, ""},
 		{"going before its content", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, going }, Keep, ""},
 		{"going, to be made anew", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, content }, Finish, ""},
+		{"going, of one that is ready", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, said }, Keep, ""},
+		{"going, of one that was let go", func(f *RecordFacts) { f.Record.Place, f.Content = record.Emptying, released }, Finish, ""},
+		{"whole in the trash", func(f *RecordFacts) { f.Record.Place = record.InTrash }, Keep, ReasonOrphaned},
 		{"gone", func(f *RecordFacts) { f.Record.Place = record.Nowhere }, Undo, ReasonUnpublishedRemoved},
 	} {
 		f := RecordFacts{Self: self, Scope: ScopeNode, Record: record.Record{Kind: record.Snapshot, PV: "snapshot-u", Node: us, Scope: ScopeNode, Place: record.InPool}}

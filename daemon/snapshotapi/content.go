@@ -22,6 +22,14 @@ func (c *Content) Handle() string {
 	return ""
 }
 
+// Failure is the message of the status's error, "" if it has none.
+func (c *Content) Failure() string {
+	if c.Status == nil || c.Status.Error == nil || c.Status.Error.Message == nil {
+		return ""
+	}
+	return *c.Status.Error.Message
+}
+
 // NewError is the error of a status.
 func NewError(message string, at time.Time) *Error {
 	return &Error{Time: &metav1.Time{Time: at}, Message: &message}

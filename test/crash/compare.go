@@ -66,7 +66,10 @@ func (w expectation) kept(s snapshot) bool {
 	pv := w.pv()
 	d, there := s.dirs["trash/"+pv]
 	_, object := s.objects[pv]
-	return w.outcome == gone && w.killed && !w.snapshot && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
+	if w.snapshot {
+		_, object = s.contents[w.content()]
+	}
+	return w.outcome == gone && w.killed && there && !object && d == (dir{dirMode, dirUID, dirGID, w.data}) &&
 		w.recordedAs(s.records["volumes/"+pv+".json"])
 }
 

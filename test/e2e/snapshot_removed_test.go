@@ -51,15 +51,16 @@ func snapshotOfTwoNodes(t *testing.T) (s *snapshots, h *host, origin *corev1.Per
 	return s, h, origin, content, handle
 }
 
-// Two contents of one handle have the same data. When it went with the first one, the second can be deleted, too.
+// Two contents of one handle have the same data. It goes with the last of them.
 func TestSnapshotOfTwoContents(t *testing.T) {
 	s, h, origin, content, handle := snapshotOfTwoNodes(t)
 	second := "second-" + s.Namespace
 	s.Must(s.api.Import(s.Ctx, "second", second, handle))
 	s.ready("second", second)
 	s.remove("snap", content)
-	h.wantTree(pool.Of(origin.Name)...)
+	h.wantTree(pool.Of(origin.Name, handle)...)
 	s.remove("second", second)
+	h.wantTree(pool.Of(origin.Name)...)
 }
 
 // A snapshot that cannot be removed because its record is damaged, and one that cannot be made because its pool is away, say so. What is

@@ -80,7 +80,7 @@ func (w *worker) advance(s *state, node int, at *place) {
 		d.task = at.id
 		return
 	}
-	d.task, d.memory, d.fenced, d.going, d.barred, d.snapshotGoes, d.elsewhere = 0, at.memory, false, 0, 0, false, at.elsewhere
+	d.task, d.memory, d.fenced, d.going, d.barred, d.elsewhere = 0, at.memory, false, 0, 0, at.elsewhere
 	d.look.looked = false
 	w.idle(s)
 }
@@ -172,7 +172,7 @@ func (w *worker) serve(s *state, node int, o op) response {
 	r := s.api.serve(o)
 	w.letGo(s, &before, node)
 	s.decides(node, o, r)
-	s.withdraws(node, o, r)
+	s.withdraws(o, before.snapshot)
 	return r
 }
 
@@ -203,7 +203,7 @@ func (w *worker) put(s *state, store int, id uint32) {
 	was, node := w.image(s, store), max(0, store-everyPool)
 	s.disks[store] = id
 	if s.snapshots && store == nodePool {
-		s.takes(was.snapshot, w.image(s, store).snapshot, s.daemons[node].snapshotGoes)
+		s.takes(w.image(s, store).snapshot)
 	}
 	for cell, now := range w.image(s, store).cells {
 		consent := &s.consent[node][cell]

@@ -172,21 +172,18 @@ func (s snapshots) SetContentStatus(_ context.Context, of *snapshotapi.Content, 
 	return err
 }
 
-func (s snapshots) ClearContentStatus(_ context.Context, of *snapshotapi.Content) error {
-	if of.Status == nil {
-		return nil
-	}
+func (s snapshots) ClearContentStatus(_ context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
 	c := contentOf(of)
 	c.handle, c.ready = false, false
-	_, err := s.asks(op{kind: writeContent, content: c})
-	return err
+	a, err := s.asks(op{kind: writeContent, content: c})
+	return a.content.as(), err
 }
 
-func (s snapshots) ReleaseContent(_ context.Context, of *snapshotapi.Content) error {
+func (s snapshots) ReleaseContent(_ context.Context, of *snapshotapi.Content) (was bool, err error) {
 	c := contentOf(of)
 	c.finalizer = false
-	_, err := s.asks(op{kind: releaseContent, content: c})
-	return err
+	a, err := s.asks(op{kind: releaseContent, content: c})
+	return a.yes, err
 }
 
 // patchContent is Client.patchContent (daemon/kube) and what the API server does with its patch.
@@ -212,7 +209,9 @@ func (e *etcd) releaseContent(to content) response {
 	if !e.snapshot.exists {
 		return response{}
 	}
-	return e.patchContent(to)
+	r := e.patchContent(to)
+	r.yes = r.fault == fine
+	return r
 }
 
 // goes: a content that is being deleted goes with its finalizer, and then the VolumeSnapshot, of which the snapshot-controller takes its own.

@@ -15,8 +15,8 @@ func snapshotTaken(_ *worker, s *state, cell int) bool {
 	return true
 }
 
-// snapshotDeleted: the snapshot-controller waits then for a claim that is being made from it, but not for one that comes meanwhile. So it may
-// happen at any time.
+// snapshotDeleted: the snapshot-controller waits then for a claim that is being made from it, but
+// not for one that comes meanwhile. So it may happen at any time.
 func snapshotDeleted(_ *worker, s *state, _ int) bool {
 	c := &s.api.snapshot
 	if !c.asked || c.withdrawn || !s.spend(snapshotEnds) {
@@ -26,7 +26,8 @@ func snapshotDeleted(_ *worker, s *state, _ int) bool {
 	return true
 }
 
-// contentFollows is what the snapshot-controller does with the content of a VolumeSnapshot that is being deleted.
+// contentFollows is what the snapshot-controller does with the content of a VolumeSnapshot that is
+// being deleted.
 func contentFollows(_ *worker, s *state, _ int) bool {
 	c := &s.api.snapshot
 	was := *c
@@ -85,23 +86,24 @@ func (w *worker) contentsWork(s *state, node int, view *etcd) bool {
 	return copied
 }
 
-// takes notes what is on the pool's disk of the snapshot now: that it is whole, and whether it may go then.
-func (s *state) takes(was, now onFile, going bool) {
+// takes notes what is on the pool's disk of the snapshot now: that it is whole, and so has not
+// gone.
+func (s *state) takes(now onFile) {
 	if now.snapshotWhole() {
 		s.whole, s.snapshotGoes = true, false
-	}
-	if was.snapshotWhole() && !now.snapshotWhole() {
-		s.snapshotGoes = going
 	}
 }
 
 func (f onFile) snapshotWhole() bool { return f.recorded && f.place == inPool && !f.unnoted }
 
-// withdraws notes whether the API server told a daemon, in its present work, that the snapshot's data is to go.
-func (s *state) withdraws(node int, o op, r response) {
-	if c := r.content; o.kind == getContent || o.kind == writeContent {
-		s.daemons[node].snapshotGoes = r.fault == fine && c.deleting && c.going && !c.retain
-	}
+// goesWithData reports whether the content is to go, and its data with it.
+func (c content) goesWithData() bool { return c.deleting && c.going && !c.retain }
+
+// withdraws notes whether a daemon let the content go, by a request that was done, whatever
+// response it gets.
+func (s *state) withdraws(o op, before content) {
+	released := o.kind == releaseContent && before.finalizer && !s.api.snapshot.finalizer
+	s.snapshotGoes = s.snapshotGoes || released && before.goesWithData()
 }
 
 // restorable reports whether there is a snapshot from which a claim can be made.

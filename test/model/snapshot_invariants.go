@@ -9,26 +9,27 @@ type ofSnapshot struct {
 
 // snapshotInvariants must hold in each state, of the snapshot on the pool's disk.
 var snapshotInvariants = []ofSnapshot{
-	{"SnapshotReady", "a snapshot that is said to be ready is whole, with the data of its volume", snapshotReady},
-	{"SnapshotStays", "the data of a snapshot that was whole goes only if its content is to go with policy Delete", snapshotStays},
+	{"SnapshotReady", "a snapshot that is said to be ready is whole somewhere, with the data of its volume", snapshotReady},
+	{"SnapshotStays", "the data of a snapshot that was whole goes only after the daemon itself let its content go, with policy Delete", snapshotStays},
 }
 
 // snapshotSettlements must hold when nothing more happens.
 var snapshotSettlements = []ofSnapshot{
 	{"SnapshotSettles", "a snapshot is taken, or its volume is not there", snapshotSettles},
+	{"SnapshotPutBack", "the snapshot of a content that stays, or with another policy than Delete, is not in the trash", snapshotPutBack},
 	{"ContentGoes", "a content that is to go with its data is gone", contentGoes},
 	{"NoSnapshotLeft", "nothing is left of a snapshot that is half made or half removed", noSnapshotLeft},
 }
 
 func snapshotReady(s *state, on, _ onFile) string {
-	if c := s.api.snapshot; c.ready && !s.snapshotGoes && (!on.snapshotWhole() || on.data != uidOf(int(c.of))) {
+	if c := s.api.snapshot; c.ready && !s.snapshotGoes && (!on.whole() || on.unnoted || on.data != uidOf(int(c.of))) {
 		return "it is ready, and its directory is " + on.place.Describe() + " with data " + on.data
 	}
 	return ""
 }
 
 func snapshotStays(s *state, on, _ onFile) string {
-	if s.whole && !s.snapshotGoes && !on.snapshotWhole() {
+	if s.whole && !s.snapshotGoes && !on.whole() {
 		return "its directory is " + on.place.Describe()
 	}
 	return ""
@@ -38,6 +39,13 @@ func snapshotSettles(s *state, on, of onFile) string {
 	c := s.api.snapshot
 	if c.exists && !c.deleting && !c.ready && of.recorded && of.place == inPool && !on.snapshotWhole() {
 		return "it is not taken"
+	}
+	return ""
+}
+
+func snapshotPutBack(s *state, on, _ onFile) string {
+	if c := s.api.snapshot; c.exists && !c.goesWithData() && on.place == inTrash {
+		return "it is in the trash"
 	}
 	return ""
 }
@@ -54,7 +62,7 @@ func noSnapshotLeft(s *state, on, _ onFile) string {
 	switch {
 	case on.begun, on.place == inStaging:
 		return "something is half made"
-	case on.recorded && on.place != inPool && !on.retained && !c.exists:
+	case on.recorded && on.place != inPool && on.place != inTrash && !on.retained && !c.exists:
 		return "its directory is " + on.place.Describe() + ", and a record is left"
 	case on.recorded && on.unnoted && !c.exists:
 		return "a snapshot that may not be whole is left"

@@ -88,26 +88,25 @@ type setting struct {
 // daemon is one process, and what it knows.
 type daemon struct {
 	setting
-	exists       bool // the world has its node
-	off          bool // and that is gone
-	boot         uint8
-	up           bool
-	open         [pools]bool // the pools' gates
-	memory       uint32      // what it knows of its work (tree.memories)
-	task         uint32      // the place in the tree of its work, 0 for none
-	cache        uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
-	past         past        // of what its broken watches have
-	run          uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
-	stays        uint8       // of which cells the watch brought that the volume is to stay, while it works
-	fenced       bool        // in that work the API server said that it leads
-	going        uint8       // cells of scope every-node of which it said in that work that their data is to go
-	elector      elector
-	beside       uint32 // what it knows since another worker of it worked beside its work (tree.memories), 0: none did
-	held         bool   // another worker works just now
-	snapshotGoes bool   // the API server said in its work that the snapshot's data is to go
-	barred       uint8  // names for whose claims it may make nothing in its work, as long as a volume is kept for them
-	counted      bool   // the records of the second pool are of a scope with which it keeps out
-	look                // at the first pool
+	exists  bool // the world has its node
+	off     bool // and that is gone
+	boot    uint8
+	up      bool
+	open    [pools]bool // the pools' gates
+	memory  uint32      // what it knows of its work (tree.memories)
+	task    uint32      // the place in the tree of its work, 0 for none
+	cache   uint32      // what its watches brought before they broke (tree.etcds), 0: they are current
+	past    past        // of what its broken watches have
+	run     uint32      // the call of its work that was stopped, with the process (disks.runs), 0 for none
+	stays   uint8       // of which cells the watch brought that the volume is to stay, while it works
+	fenced  bool        // in that work the API server said that it leads
+	going   uint8       // cells of scope every-node of which it said in that work that their data is to go
+	elector elector
+	beside  uint32 // what it knows since another worker of it worked beside its work (tree.memories), 0: none did
+	held    bool   // another worker works just now
+	barred  uint8  // names for whose claims it may make nothing in its work, as long as a volume is kept for them
+	counted bool   // the records of the second pool are of a scope with which it keeps out
+	look           // at the first pool
 }
 
 // state is the whole world at one moment.
@@ -137,7 +136,7 @@ type state struct {
 	hasty        bool               // a directory was made for such a claim while a volume was kept for it
 	snapshots    bool               // claims with the second name are made from the snapshot
 	whole        bool               // the snapshot was whole
-	snapshotGoes bool               // and it went, as its content said
+	snapshotGoes bool               // and a daemon let its content go, with policy Delete
 	last         uint8              // the node whose daemon moved last, while one is in the middle of its work
 	names        uint8              // that claims have in this world
 	in           [slots]uint8       // the pool that the class of a name's claims leads to
