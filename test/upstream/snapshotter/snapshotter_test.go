@@ -72,25 +72,23 @@ func blocks(w *environment, page, language string) (all []string) {
 	return all
 }
 
-// install applies the CustomResourceDefinitions and starts the snapshot-controller, which ends with the test.
+// install builds and starts the snapshot-controller, which ends with the test, and applies the
+// CustomResourceDefinitions that belong to it.
 func (w *environment) install() {
 	w.Helper()
-	out, err := exec.CommandContext(w.Ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/external-snapshotter/client/v8").Output()
-	w.Must(err)
+	dir := hosttest.Dir(w)
+	build, err := exec.CommandContext(w.Ctx, "./build.sh", dir).CombinedOutput()
+	if err != nil {
+		w.Fatalf("build.sh: %v: %s", err, build)
+	}
 	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config/crd", "snapshot.storage.k8s.io_"+name+".yaml"))
+		text, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
 		w.Must(err)
 		w.Must(w.Apply(w.Ctx, text))
 		w.Eventually(name+" are served", func() bool {
 			_, err := w.of(name).List(w.Ctx, metav1.ListOptions{})
 			return err == nil
 		})
-	}
-	dir := hosttest.Dir(w)
-	program := filepath.Join(dir, "snapshot-controller")
-	built, err := exec.CommandContext(w.Ctx, "go", "build", "-trimpath", "-o", program, "github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller").CombinedOutput()
-	if err != nil {
-		w.Fatalf("%v: %s", err, built)
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	w.Must(err)
@@ -100,7 +98,7 @@ func (w *environment) install() {
 			w.Logf("the log of the snapshot-controller:\n%s", text)
 		}
 	})
-	controller := exec.CommandContext(w.Ctx, program, "--kubeconfig="+w.Kubeconfig(), "--v=4")
+	controller := exec.CommandContext(w.Ctx, filepath.Join(dir, "snapshot-controller"), "--kubeconfig="+w.Kubeconfig(), "--v=4")
 	controller.Stdout, controller.Stderr = log, log
 	w.Must(controller.Start())
 	w.Cleanup(func() { _ = controller.Process.Kill(); _ = controller.Wait() })
