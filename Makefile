@@ -161,6 +161,10 @@ test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, w
 test-model: build ## every order of events in small worlds, as deep as an hour goes
 	@$(GO) run $(GOFLAGS) ./test/model $(MODELFLAGS)
 
+.PHONY: test-worlds
+test-worlds: build ## each world of the model as far as its test says, of which make test explores the beginning
+	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -skip '^(TestReal|TestServer|TestFilesystems)' ./test/model
+
 # MODELFLAGS: -for 10m, -seed N for the first order's, -worlds every.
 .PHONY: test-model-real
 test-model-real: deps build $(BUILD)/controlplane ## orders that the model chooses at random, on the real daemon, for an hour

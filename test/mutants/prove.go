@@ -80,7 +80,7 @@ func (p prover) command(ctx context.Context, dir, name string, args ...string) (
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "HOSTPATH_WORLDS=whole")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	group(cmd)
