@@ -21,9 +21,12 @@ import (
 // A process that goes on writing does not keep purge: without root's rights it is shut out, with
 // them what it holds is reported after some passes.
 func TestPurgeWhileWriting(t *testing.T) {
-	for _, who := range []string{"65534", "0"} {
-		t.Run("uid "+who, func(t *testing.T) {
-			r := onTmpfs(t)
+	for _, c := range [][2]string{{"tmpfs", "65534"}, {"tmpfs", "0"}, {"btrfs", "65534"}, {"btrfs", "0"}} {
+		t.Run(c[0]+" uid "+c[1], func(t *testing.T) {
+			who, r := c[1], onTmpfs(t)
+			if c[0] == "btrfs" {
+				r = onDisk(t, mounted(t, "btrfs", 256))
+			}
 			dir := r.create(t, pv)
 			must(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
 			must(t, os.Chmod(filepath.Join(dir, "d"), 0o777))
@@ -50,6 +53,58 @@ func TestPurgeWhileWriting(t *testing.T) {
 			_, err = r.Purge(ctx, r.id, pv)
 			must(t, err)
 		})
+	}
+}
+
+// A directory that its owner removes while a purge reads it is nothing that is left.
+func TestPurgeRemovedMeanwhile(t *testing.T) {
+	r := onTmpfs(t)
+	before := contents(t, r.path)
+	dir := r.create(t, pv)
+	write(t, filepath.Join(dir, "d", "1"), "x")
+	write(t, filepath.Join(dir, "d", "2"), "x")
+	must(t, r.Trash(t.Context(), r.id, pv))
+	d := r.meta("trash", pv+"~", "d")
+	purged, err := r.Purge(&meanwhile{Context: t.Context(), do: func() {
+		if all, err := os.ReadDir(d); err == nil && len(all) == 1 {
+			must(t, os.RemoveAll(d))
+		}
+	}}, r.id, pv)
+	must(t, err)
+	if after := contents(t, r.path); after != before || !purged.Forgotten {
+		t.Errorf("%+v; left:\n%s", purged, after)
+	}
+}
+
+// meanwhile is a context that does something whenever it is asked.
+type meanwhile struct {
+	context.Context
+	do func()
+}
+
+func (m *meanwhile) Err() error { m.do(); return m.Context.Err() }
+
+// The owner of a directory that takes long to empty is shut out meanwhile, of those above it as well.
+func TestPurgeShutsOutMeanwhile(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for i := range 2 * shutOutEvery {
+		write(t, filepath.Join(dir, "d", "below", strconv.Itoa(i)), "")
+	}
+	for _, path := range []string{"", "d", "d/below"} {
+		must(t, errors.Join(os.Chmod(filepath.Join(dir, path), 0o777), os.Chown(filepath.Join(dir, path), 7, 7)))
+	}
+	must(t, r.Trash(t.Context(), r.id, pv))
+	_, err := r.Purge(&countdown{Context: t.Context(), left: 3 * shutOutEvery / 2}, r.id, pv)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", "d", "d/below"} {
+		var st unix.Stat_t
+		must(t, unix.Stat(r.meta("trash", pv+"~", path), &st))
+		if st.Uid != 0 || st.Mode&0o777 != 0o700 {
+			t.Errorf("%q: %d %o", path, st.Uid, st.Mode)
+		}
 	}
 }
 

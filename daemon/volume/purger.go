@@ -15,6 +15,9 @@ import (
 // passMax is how often a directory is read again because another process goes on writing to it.
 const passMax = 8
 
+// shutOutEvery is after how many entries the owner of a directory is shut out of it, and of those above, while it is emptied.
+const shutOutEvery = 1 << 10
+
 // purger removes a tree that its owner may have made as nasty as possible, and may still be writing to. Package tree
 // walks it, and says what that refuses. The purger works on single names beneath the walk's descriptors:
 //
@@ -38,6 +41,11 @@ type purger struct {
 func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
 	if err := e.giveWay(); err != nil {
 		return nil, err
+	}
+	if e.purged.Removed%shutOutEvery == shutOutEvery-1 {
+		for _, dir := range append(at.Above(), at.Dir) {
+			shutOut(dir)
+		}
 	}
 	err := removeAny(at.Dir, at.Name)
 	if kept(err) || errors.Is(err, unix.EACCES) {
@@ -87,7 +95,7 @@ func (e *purger) count(at tree.Entry, err error) {
 func (e *purger) leave() tree.Leave {
 	left, moves, pass := e.purged.Left, e.moves, 0
 	return func(at tree.Entry, fd int, err error) (again bool, stop error) {
-		if fd < 0 && at.Depth() > 0 && vanished(err) {
+		if at.Depth() > 0 && (fd < 0 && vanished(err) || errors.Is(err, unix.ENOENT)) {
 			return false, nil
 		}
 		if err == nil {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -21,6 +22,7 @@ type level struct {
 	id    mounts.Identity // of one that was closed
 
 	from    int64    // the position of the piece that was read last
+	after   int64    // the position behind it
 	piece   []string // the names in it
 	visited int      // how many of them
 
@@ -40,15 +42,18 @@ func (l *level) next(buffer []byte) (string, error) {
 }
 
 // read reads the next piece. After resume that is the last one once more, at least as much of it as was visited: a
-// signal cuts what getdents(2) returns.
+// signal cuts what getdents(2) returns. The position is taken from the entries: btrfs ends a directory where it ended
+// when it was opened, or when its position was last asked for (TestGrowing).
 func (l *level) read(buffer []byte) (more bool, err error) {
-	if l.from, err = unix.Seek(l.fd, 0, unix.SEEK_CUR); err != nil {
-		return false, err
-	}
-	l.piece, l.visited = l.piece[:0], 0
+	l.piece, l.visited, l.from = l.piece[:0], 0, l.after
 	for more = true; more && len(l.piece) < max(1, l.seen); {
-		if l.piece, more, err = Read(l.fd, buffer, l.piece); err != nil {
+		n, err := getdents(l.fd, buffer)
+		if more = n > 0; err != nil {
 			return false, err
+		}
+		if more {
+			l.after = behind(buffer[:n])
+			_, _, l.piece = unix.ParseDirent(buffer[:n], -1, l.piece)
 		}
 	}
 	if l.seen > 0 { // if the last one is gone, the piece is visited from its beginning
@@ -60,7 +65,7 @@ func (l *level) read(buffer []byte) (more bool, err error) {
 // rewind begins anew.
 func (l *level) rewind() error {
 	_, err := unix.Seek(l.fd, 0, unix.SEEK_SET)
-	l.piece, l.visited, l.seen = l.piece[:0], 0, 0
+	l.piece, l.visited, l.seen, l.after = l.piece[:0], 0, 0, 0
 	return err
 }
 
@@ -91,7 +96,7 @@ func (l *level) resume(fd int) error {
 		_, err = unix.Seek(fd, l.from, unix.SEEK_SET)
 	}
 	if err == nil {
-		l.fd = fd
+		l.fd, l.after = fd, l.from
 	}
 	return err
 }
@@ -106,11 +111,25 @@ func (l *level) close() {
 // Read reads the next piece of an open directory, as much as the buffer takes, and appends the names in it, without "."
 // and "..". more is false at the end, and after an error.
 func Read(dir int, buffer []byte, names []string) (all []string, more bool, err error) {
-	n := 0
-	err = openat.Retry(func() (err error) { n, err = unix.Getdents(dir, buffer); return err })
+	n, err := getdents(dir, buffer)
 	if n <= 0 || err != nil {
 		return names, false, err
 	}
 	_, _, all = unix.ParseDirent(buffer[:n], -1, names)
 	return all, true, nil
+}
+
+func getdents(dir int, buffer []byte) (n int, err error) {
+	err = openat.Retry(func() (err error) { n, err = unix.Getdents(dir, buffer); return err })
+	return n, err
+}
+
+// behind is the position behind the last entry of a piece (d_off of getdents64(2)).
+func behind(piece []byte) (at int64) {
+	const off, length = 8, 16 // in struct linux_dirent64
+	for len(piece) > 0 {
+		at = int64(binary.NativeEndian.Uint64(piece[off:]))
+		piece = piece[binary.NativeEndian.Uint16(piece[length:]):]
+	}
+	return at
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,8 @@ const (
 	Held = 32
 	// Deepest is how many directories below each other are entered. Each takes some 200 bytes, and its name.
 	Deepest = 100_000
+	// mostNew is how many entries may come while a tree is walked, and so many are not looked at.
+	mostNew = 1 << 17
 )
 
 var (
@@ -24,6 +27,8 @@ var (
 	ErrDirectoryReplaced = errors.New("directories in it were moved meanwhile")
 	// ErrDeep: a directory lies below Deepest others.
 	ErrDeep = errors.New("too many directories below each other")
+	// ErrGrows: most of what the walk came to was made after it began. It would not end, whatever the filesystem.
+	ErrGrows = errors.New("files are made in it as fast as it is read")
 )
 
 // Visit visits one entry of a directory. Nothing is known of the entry but its name. If a Leave is returned, the entry
@@ -57,6 +62,7 @@ type walk struct {
 	levels  []*level
 	buffer  []byte
 	deepest int
+	growth  growth
 }
 
 // Walk visits an entry of an open directory, and everything below it that is to be entered. A directory is visited
@@ -66,7 +72,8 @@ func Walk(ctx context.Context, dir int, name string, visit Visit) error {
 }
 
 func newWalk(ctx context.Context, dir int, visit Visit) *walk {
-	return &walk{ctx: ctx, start: dir, visitor: visit, buffer: make([]byte, pieceSize), deepest: Deepest}
+	return &walk{ctx: ctx, start: dir, visitor: visit, buffer: make([]byte, pieceSize), deepest: Deepest,
+		growth: growth{most: mostNew, began: time.Now().Unix()}}
 }
 
 func (w *walk) run(name string) error {
@@ -93,6 +100,9 @@ func (w *walk) visit(name string) error {
 		return err
 	}
 	at := w.entry(len(w.levels), name)
+	if w.growth.endless(at) {
+		return ErrGrows
+	}
 	leave, err := w.visitor(at)
 	if leave == nil || err != nil {
 		return err

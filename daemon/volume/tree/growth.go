@@ -1,0 +1,35 @@
+package tree
+
+import "golang.org/x/sys/unix"
+
+// growth tells a large tree from one that grows as fast as it is walked. Which of both costs a system call for each entry,
+// of a large tree alone.
+type growth struct {
+	most    int   // entries that are not looked at, and that may have come
+	began   int64 // in seconds since 1970, when the walk did
+	visited int
+	came    int // of those that were looked at
+}
+
+// endless reports whether two of three entries came while the tree was walked. One that is gone by now came and went.
+func (g *growth) endless(at Entry) bool {
+	if g.visited++; g.visited <= g.most {
+		return false
+	}
+	if g.isNew(at) {
+		g.came++
+	}
+	return g.came > g.most && g.came/2 > g.visited/3
+}
+
+// isNew reports whether an entry was made after the walk began, or got the name. What has further names gets a change
+// time with each that a purge removes.
+func (g *growth) isNew(at Entry) bool {
+	var st unix.Statx_t
+	const mask = unix.STATX_BTIME | unix.STATX_CTIME | unix.STATX_NLINK | unix.STATX_TYPE
+	if unix.Statx(at.Dir, at.Name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, mask, &st) != nil {
+		return true
+	}
+	born := st.Mask&unix.STATX_BTIME != 0 && st.Btime.Sec > g.began
+	return born || st.Nlink == 1 && st.Ctime.Sec > g.began
+}
