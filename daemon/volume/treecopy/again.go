@@ -158,7 +158,7 @@ func (a *again) through(e tree.Entry, st unix.Stat_t) tree.Leave {
 		switch {
 		case a.depth != e.Depth():
 			return false, about(e, tree.ErrDirectoryReplaced)
-		case fd < 0:
+		case fd < 0, removed(e, err):
 			return false, a.lose(e, err)
 		case err == nil && was.changed:
 			err = a.like(fd, was.st)
@@ -170,7 +170,7 @@ func (a *again) through(e tree.Entry, st unix.Stat_t) tree.Leave {
 	}
 }
 
-// lose takes a directory out of the copy that could not be entered in the source.
+// lose takes a directory out of the copy that could not be entered in the source, or was removed there.
 func (a *again) lose(e tree.Entry, err error) error {
 	if e.Depth() == 0 {
 		return err

@@ -167,6 +167,53 @@ func TestAgainMapped(t *testing.T) {
 	}
 }
 
+// A directory that is removed while a further pass is in it, known or copied anew, is not in the copy after the next one.
+func TestAgainRemovedMeanwhile(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		for _, moved := range []bool{false, true} {
+			t.Run(fmt.Sprint(fstype, moved), func(t *testing.T) {
+				w := newTwice(t, on(t, fstype))
+				w.first()
+				gone := "d0"
+				if moved {
+					gone = "d9"
+					must(t, os.Rename(w.at("d0"), w.at(gone)))
+				}
+				var inside unix.Stat_t
+				must(t, unix.Stat(w.at(gone), &inside))
+				removed := 0
+				w.o.Step = func() error {
+					if _, err := os.Lstat(w.at(gone)); err != nil || !openHere(t, inside) {
+						return nil
+					}
+					removed++
+					return os.RemoveAll(w.at(gone))
+				}
+				done, err := Again(t.Context(), w.from, w.to, w.o)
+				if must(t, err); done.Gone == 0 || removed != 1 {
+					t.Errorf("removed %d times: %+v", removed, done)
+				}
+				w.o.Step = nil
+				w.again()
+			})
+		}
+	}
+}
+
+// openHere reports whether this process has an inode open.
+func openHere(t testing.TB, of unix.Stat_t) bool {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, fd := range all {
+		var st unix.Stat_t
+		if unix.Stat("/proc/self/fd/"+fd.Name(), &st) == nil && st.Ino == of.Ino && st.Dev == of.Dev {
+			return true
+		}
+	}
+	return false
+}
+
 // A third pass begins where the second did.
 func TestThrice(t *testing.T) {
 	w := newTwice(t, on(t, "xfs"))

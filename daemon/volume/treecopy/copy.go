@@ -176,9 +176,16 @@ func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 		if fd < 0 {
 			return false, c.drop(e, err)
 		}
+		if removed(e, err) { // its copy has what was read of it
+			c.done.Gone++
+			err = nil
+		}
 		return false, about(e, errors.Join(err, c.leave(e.Name, fd, st)))
 	}, nil
 }
+
+// removed reports whether a directory below the top was removed while it was read: getdents(2) has ENOENT then.
+func removed(e tree.Entry, err error) bool { return e.Depth() > 0 && errors.Is(err, unix.ENOENT) }
 
 // enter makes a directory that only this process reaches and goes into it. One that is there was copied before its owner
 // moved it, or made another one of its name: what is in both is put together.

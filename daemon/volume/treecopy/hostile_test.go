@@ -127,6 +127,37 @@ func TestVanishing(t *testing.T) {
 	})
 }
 
+// A directory that is removed while it is copied, with those below it, is counted and does not end the copy.
+func TestRemovedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, dir string, o Options) {
+		in := func(name string) string { return filepath.Join(dir, "source", name) }
+		deep := "gone/" + strings.Repeat("d/", tree.Held+3)
+		must(t, os.MkdirAll(in(deep), 0o755), os.MkdirAll(in("stays/below"), 0o755))
+		for _, name := range []string{"stays/below/file", "stays/file", "gone/file", deep + "file"} {
+			must(t, os.WriteFile(in(name), []byte("data"), 0o600))
+		}
+		o.Step = func() error {
+			if _, err := os.Lstat(filepath.Join(dir, "copy", deep)); err == nil {
+				return os.RemoveAll(in("gone"))
+			}
+			return nil
+		}
+		done, err := copyTree(t, dir, o)
+		if must(t, err); done.Gone < 2 {
+			t.Errorf("%+v", done)
+		}
+		got, want := describe(t, filepath.Join(dir, "copy")), describe(t, in(""))
+		delete(got, "") // has the times of before
+		delete(want, "")
+		for path := range got {
+			if strings.HasPrefix(path, "/gone") {
+				delete(got, path)
+			}
+		}
+		compare(t, got, want)
+	})
+}
+
 // swap exchanges two entries of a directory as fast as it can, until done is called.
 func swap(t testing.TB, one, other string) (done func()) {
 	t.Helper()
