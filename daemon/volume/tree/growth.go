@@ -22,8 +22,8 @@ func (g *growth) endless(at Entry) bool {
 	return g.came > g.most && g.came/2 > g.visited/3
 }
 
-// isNew reports whether an entry was made after the walk began, or got the name. What has further names gets a change
-// time with each that a purge removes.
+// isNew reports whether an entry was made after the walk began, or a file got the name. What has further names gets a
+// change time with each that a purge removes, and a directory when that moves it up.
 func (g *growth) isNew(at Entry) bool {
 	var st unix.Statx_t
 	const mask = unix.STATX_BTIME | unix.STATX_CTIME | unix.STATX_NLINK | unix.STATX_TYPE
@@ -31,5 +31,6 @@ func (g *growth) isNew(at Entry) bool {
 		return true
 	}
 	born := st.Mask&unix.STATX_BTIME != 0 && st.Btime.Sec > g.began
-	return born || st.Nlink == 1 && st.Ctime.Sec > g.began
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	return born || !directory && st.Nlink == 1 && st.Ctime.Sec > g.began
 }
