@@ -40,15 +40,14 @@ type wentAgain struct {
 func Again(ctx context.Context, from, to int, o Options) (Copied, error) {
 	a := &again{copier: newCopier(ctx, to, o), since: o.Seen.since(), fresh: -1}
 	defer a.leaveAt()
-	last := o.Seen.begin()
 	var st unix.Stat_t
-	if err := unix.Fstat(from, &st); err != nil {
+	if err := errors.Join(o.Seen.begin(), unix.Fstat(from, &st)); err != nil {
 		return Copied{}, err
 	}
 	a.dev = st.Dev
 	err := tree.Walk(ctx, from, ".", a.visit)
 	if err == nil {
-		err = last.stepped()
+		err = o.Seen.clock.set()
 	}
 	a.done.Lost += o.Seen.lost
 	o.Seen.lost, o.Seen.mounts = a.done.Lost, a.done.Mounts

@@ -251,34 +251,6 @@ func TestAgainMixed(t *testing.T) {
 	w.again()
 }
 
-// A clock that is set back makes change times worthless.
-func TestSteppedBack(t *testing.T) {
-	for _, c := range []struct {
-		wall, monotonic time.Duration
-		want            error
-	}{
-		{time.Minute, time.Minute, nil}, {time.Minute - margin/4, time.Minute, nil}, {time.Hour, time.Minute, nil},
-		{time.Minute - margin, time.Minute, ErrClock}, {-time.Hour, time.Minute, ErrClock},
-	} {
-		if got := steppedBack(c.wall, c.monotonic); got != c.want {
-			t.Errorf("%s %s: %v", c.wall, c.monotonic, got)
-		}
-	}
-}
-
-// A further pass is an error if the clock was set back since the one before began, and not if it was set forward.
-func TestAgainSteppedBack(t *testing.T) {
-	base := on(t, "xfs")
-	for by, want := range map[time.Duration]error{-time.Minute: ErrClock, 0: nil, time.Minute: nil} {
-		w := newTwice(t, base)
-		w.first()
-		w.o.Seen.pass.began = w.o.Seen.pass.began.Add(-by) // as if it had been set since
-		if _, err := Again(t.Context(), w.from, w.to, w.o); err != want {
-			t.Errorf("by %s: %v", by, err)
-		}
-	}
-}
-
 // A pass ends with its context.
 func TestAgainCanceled(t *testing.T) {
 	w := newTwice(t, on(t, "xfs"))

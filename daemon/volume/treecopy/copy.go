@@ -68,10 +68,10 @@ type copier struct {
 func Copy(ctx context.Context, from, to int, o Options) (Copied, error) {
 	c := newCopier(ctx, to, o)
 	defer c.leaveAt()
-	if o.Seen != nil {
-		o.Seen.begin()
-	} else {
+	if o.Seen == nil {
 		defer c.links.close()
+	} else if err := o.Seen.begin(); err != nil {
+		return c.done, err
 	}
 	err := tree.Walk(ctx, from, ".", c.visit)
 	if o.Seen != nil {

@@ -2,9 +2,7 @@ package treecopy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +23,7 @@ var ErrWritten = errors.New("something that is not stopped writes to the volume"
 //	directory that is moved       the same; each is looked at after all that is in it                           TestLast
 //	what was written before       an older change time, by the filesystem's own clock                           TestLastBefore
 //	change time in the future     of a clock that was set back since                                            TestLastFuture
-//	clock that is set meanwhile   ErrClock                                                                      TestLastClock
+//	clock that is set meanwhile   ErrClock, as of all passes                                                    TestLastClock
 //
 // A write that began before and ends meanwhile is in the copy as a whole: FICLONE waits for it.
 func Last(ctx context.Context, from, to int, o Options) (Copied, error) {
@@ -33,13 +31,12 @@ func Last(ctx context.Context, from, to int, o Options) (Copied, error) {
 	if err != nil {
 		return Copied{}, err
 	}
-	defer unix.Close(w.clock)
 	done, err := Again(ctx, from, to, o)
 	if err == nil {
 		err = tree.Walk(ctx, from, ".", w.visit)
 	}
 	if err == nil {
-		err = w.set()
+		err = o.Seen.clock.set()
 	}
 	return done, err
 }
@@ -49,16 +46,12 @@ type watched struct {
 	to    int           // directory of the same filesystem, which tells the time
 	since unix.Timespec // what was changed before has an older change time, and what is changed later has not
 	now   unix.Timespec // at the last look
-	clock int           // timer that ends when the clock is set
 }
 
 // watch begins to watch. The clock of change times may stand still for a tick (10 ms at most): what was changed before it went on
 // could not be told from what is changed later. From Linux 6.13 on it goes on with each look (multigrain timestamps).
 func watch(ctx context.Context, to int) (w *watched, err error) {
 	w = &watched{to: to}
-	if w.clock, err = clockTimer(); err != nil {
-		return nil, fmt.Errorf("watching the host's clock: %w", err)
-	}
 	var before unix.Timespec
 	if before, err = w.time(); err == nil {
 		w.since, err = w.time()
@@ -69,12 +62,8 @@ func watch(ctx context.Context, to int) (w *watched, err error) {
 			err = ctx.Err()
 		}
 	}
-	if err != nil {
-		unix.Close(w.clock)
-		return nil, err
-	}
 	w.now = w.since
-	return w, nil
+	return w, err
 }
 
 // time is the change time of what is changed now.
@@ -86,29 +75,6 @@ func (w *watched) time() (unix.Timespec, error) {
 		err = unix.Fstat(w.to, &st)
 	}
 	return st.Ctim, err
-}
-
-// clockTimer is a timer that does not end before the clock is set (timerfd_create(2)).
-func clockTimer() (int, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err != nil {
-		return -1, err
-	}
-	never := unix.ItimerSpec{Value: unix.Timespec{Sec: 1 << 40}}
-	if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// set is ErrClock if the clock was set since.
-func (w *watched) set() error {
-	_, err := unix.Read(w.clock, make([]byte, binary.Size(uint64(0))))
-	if errors.Is(err, unix.EAGAIN) {
-		return nil
-	}
-	return ErrClock
 }
 
 func (w *watched) visit(e tree.Entry) (tree.Leave, error) {

@@ -161,7 +161,6 @@ func TestLastFuture(t *testing.T) {
 	must(t, err)
 	w, err := watch(t.Context(), top)
 	must(t, err)
-	defer unix.Close(w.clock)
 	after, err := (&watched{to: top}).time()
 	must(t, err)
 	future := unix.NsecToTimespec(time.Now().Add(time.Hour).UnixNano())
@@ -186,11 +185,41 @@ func TestLastClock(t *testing.T) {
 	if must(t, err); !strings.Contains(string(info), "clockid: 0\n") || !strings.Contains(string(info), "settime flags: 03\n") {
 		t.Errorf("%s", info)
 	}
-	w := &watched{clock: fd}
-	must(t, w.set())
-	must(t, unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: unix.Timespec{Sec: 1}}, nil))
-	if err := w.set(); err != ErrClock {
+	c := &clock{timer: fd, runs: true}
+	must(t, c.set())
+	c.end(t)
+	if err := c.set(); err != ErrClock {
 		t.Error(err)
+	}
+}
+
+// end has a clock that runs look as if it had been set.
+func (c *clock) end(t testing.TB) {
+	t.Helper()
+	must(t, unix.TimerfdSettime(c.timer, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: unix.Timespec{Sec: 1}}, nil))
+}
+
+// A clock that is set in any pass, or between two, is an error of the next one: a file that was written while the clock
+// was an hour behind looks as if it had not changed, also when the clock is right again.
+func TestClockOfAllPasses(t *testing.T) {
+	base := on(t, "xfs")
+	for name, next := range map[string]func(w *twice) error{
+		"again": func(w *twice) error { _, err := Again(t.Context(), w.from, w.to, w.o); return err },
+		"last":  func(w *twice) error { _, err := Last(t.Context(), w.from, w.to, w.o); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTwice(t, base)
+			w.first()
+			must(t, next(w))
+			w.o.Seen.clock.end(t)
+			if err := next(w); err != ErrClock {
+				t.Error(err)
+			}
+			before := descriptors(t)
+			if w.o.Seen.Close(); descriptors(t) >= before {
+				t.Error("the clock's timer is open")
+			}
+		})
 	}
 }
 

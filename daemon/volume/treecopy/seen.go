@@ -19,7 +19,8 @@ import (
 // It knows what each file and directory was copied to, by the inodes: names below a directory that was renamed do not change.
 // What has no place there is copied again in each pass.
 type Seen struct {
-	pass   pass              // the last one
+	began  time.Time         // when the last pass did
+	clock  clock             // from the first one on
 	margin time.Duration     // 0 is that of the package; tests have less to wait for
 	copies map[uint64]uint64 // inodes of the source, and of their copies
 	both   map[uint64]bool   // copies that have files of more than one directory
@@ -36,31 +37,20 @@ type Seen struct {
 // mostCopies is how many inodes are remembered, some 40 bytes each.
 const mostCopies = 1_000_000
 
-// pass is when a pass began.
-type pass struct {
-	began time.Time // by the wall clock alone
-	clock time.Time // by the monotonic clock, too
-}
-
-// margin is how much older than a pass a change time may be that is taken for newer. The clock of change times is behind by a
-// tick, and may be set back by less than this.
+// margin is how much older than a pass a change time may be that is taken for newer. The clock of change times is behind
+// by a tick.
 const margin = time.Second
 
-// ErrClock: the host's clock was set, so that change times say nothing.
-var ErrClock = errors.New("the host's clock was set while it was copied")
-
-// begin begins a pass, and returns the one before.
-func (s *Seen) begin() pass {
-	last := s.pass
-	s.pass = passAt(time.Now())
-	return last
+// begin begins a pass.
+func (s *Seen) begin() error {
+	err := s.clock.start()
+	s.began = time.Now()
+	return err
 }
-
-func passAt(now time.Time) pass { return pass{now.Round(0), now} }
 
 // since is the oldest change time of what changed after the last pass began.
 func (s *Seen) since() unix.Timespec {
-	return unix.NsecToTimespec(s.pass.began.Add(-cmp.Or(s.margin, margin)).UnixNano())
+	return unix.NsecToTimespec(s.began.Add(-cmp.Or(s.margin, margin)).UnixNano())
 }
 
 // version tells apart what a file was in two passes. A change time that is not older than a pass may be that of a write after
@@ -68,22 +58,9 @@ func (s *Seen) since() unix.Timespec {
 func (s *Seen) version(changed unix.Timespec) string {
 	version := fmt.Sprintf("-%d-%d", changed.Sec, changed.Nsec)
 	if !older(changed, s.since()) {
-		version += fmt.Sprintf("-%d", s.pass.began.UnixNano())
+		version += fmt.Sprintf("-%d", s.began.UnixNano())
 	}
 	return version
-}
-
-// stepped is ErrClock if the clock was set back since the pass began: the monotonic clock went on.
-func (p pass) stepped() error {
-	now := time.Now() // both clocks at one moment
-	return steppedBack(now.Round(0).Sub(p.began), now.Sub(p.clock))
-}
-
-func steppedBack(wall, monotonic time.Duration) error {
-	if wall < monotonic-margin/2 {
-		return ErrClock
-	}
-	return nil
 }
 
 // note notes what an open file or directory was copied to.
@@ -151,6 +128,7 @@ func (s *Seen) make(top int) (err error) {
 
 // Close closes what the passes need.
 func (s *Seen) Close() {
+	s.clock.close()
 	if s.links != nil {
 		s.links.close()
 	}
