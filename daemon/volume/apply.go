@@ -73,7 +73,7 @@ func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done A
 			return fmt.Errorf("directory %q: %w", r.Directory, err)
 		}
 		defer unix.Close(dir)
-		w := projector{project: r.ProjectID}
+		w := projector{ctx: ctx, project: r.ProjectID}
 		err = tree.Walk(ctx, dir, ".", w.visit)
 		if done = w.done; err != nil {
 			return err
@@ -168,16 +168,18 @@ func (s *session) lastFree() (uint32, error) {
 // projector gives what package tree walks, which says what is refused, a project. A directory hands it down before its
 // entries are visited, so that what is made meanwhile has it.
 type projector struct {
+	ctx     context.Context
+	leases  openat.Leases
 	project uint32
 	done    Applied
 }
 
 func (w *projector) visit(at tree.Entry) (tree.Leave, error) {
 	w.done.Seen++
-	fd, err := openPlain(at.Dir, at.Name)
+	fd, err := w.leases.Open(w.ctx.Err, func() (int, error) { return openPlain(at.Dir, at.Name) })
 	if err != nil {
 		w.skip(at.Path, err)
-		return nil, nil
+		return nil, w.ctx.Err()
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // unlimited is a pool with project quotas that has a volume from before: with files, and with what can have no project.
@@ -49,6 +50,16 @@ func TestApply(t *testing.T) {
 	u, err := r.Usage(t.Context(), r.id)
 	if must(t, err); len(u.Volumes) != 2 || u.Mixed {
 		t.Errorf("what volumes take: %+v", u)
+	}
+}
+
+// A file on which a program has a lease gets the project when the program has given it up.
+func TestApplyLeased(t *testing.T) {
+	r, _, dir := unlimited(t)
+	asked := hosttest.Lease(t, filepath.Join(dir, "leased"))
+	done, err := r.Apply(t.Context(), r.id, pv)
+	if must(t, err); done.Err() != nil || done.Changed != 6 || !asked() {
+		t.Errorf("%+v", done)
 	}
 }
 

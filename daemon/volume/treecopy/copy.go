@@ -60,6 +60,7 @@ type copier struct {
 	done  Copied
 	text  []byte // for names and values of attributes
 
+	leases   openat.Leases
 	unsynced int64 // bytes that were written since the last syncfs(2)
 }
 

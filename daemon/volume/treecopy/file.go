@@ -38,7 +38,7 @@ func (c *copier) file(fd int, name string, st unix.Stat_t) error {
 			return err
 		}
 	}
-	from, err := reopen(fd, unix.O_RDONLY)
+	from, err := c.leases.Open(c.step, func() (int, error) { return reopen(fd, unix.O_RDONLY) })
 	if err != nil {
 		return fmt.Errorf("opening it: %w", err)
 	}

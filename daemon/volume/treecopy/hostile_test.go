@@ -158,6 +158,39 @@ func TestRemovedMeanwhile(t *testing.T) {
 	})
 }
 
+// A file on which a program has a lease, as file servers do, is copied when the program has given it up.
+func TestLease(t *testing.T) {
+	each(t, func(t *testing.T, dir string, o Options) {
+		must(t, os.Mkdir(filepath.Join(dir, "source"), 0o755))
+		asked := hosttest.Lease(t, filepath.Join(dir, "source/file"))
+		done, err := copyTree(t, dir, o)
+		if must(t, err); done.Files != 1 || !asked() {
+			t.Errorf("%+v", done)
+		}
+	})
+}
+
+// One that is not given up ends the copy with its context.
+func TestLeaseIsKept(t *testing.T) {
+	dir := on(t, "xfs")
+	must(t, os.Mkdir(filepath.Join(dir, "source"), 0o755))
+	f, err := os.Create(filepath.Join(dir, "source/file"))
+	must(t, err)
+	defer f.Close()
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	must(t, err)
+	steps, failed := 0, errors.New("no more")
+	_, err = copyTree(t, dir, Options{Step: func() error {
+		if steps++; steps < 10 {
+			return nil
+		}
+		return failed
+	}})
+	if !errors.Is(err, failed) {
+		t.Error(err)
+	}
+}
+
 // swap exchanges two entries of a directory as fast as it can, until done is called.
 func swap(t testing.TB, one, other string) (done func()) {
 	t.Helper()
