@@ -20,9 +20,10 @@ import (
 //
 //	record written   a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made     and staging/<pv>, empty: the same
-//	quota set        the same; its limit goes with it (dropStaged)
+//	quota set        the same; its limit goes with it (dropStaged). It is larger than the copy's own (limitCopy)
 //	record durable   a record of a copy, and staging/<pv>: discarded
 //	copied           the same, with data
+//	quota set        the same, with its own limit
 //	copy durable     the same, with all data on stable storage
 //	renamed          a volume without an object: published, or Undo
 //	pool durable     the same
@@ -80,6 +81,11 @@ func (s *session) prepareCopy(spec Spec) error {
 	if err != nil {
 		return fmt.Errorf("copying volume %s: %w", spec.Origin.Name, err)
 	}
+	if spec.ProjectID != 0 { // limitCopy gave it more
+		if err := s.limit(dir, spec.Record, spec.Quota); err != nil {
+			return err
+		}
+	}
 	if err := openat.Retry(func() error { return unix.Syncfs(dir) }); err != nil {
 		return wrap("writing out the copy", err)
 	}
@@ -117,7 +123,7 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	s.pool.crashPoint("staging made")
 	for _, step := range []func() error{
 		func() error { return s.project(dir, spec.Record) },
-		func() error { return s.limitAsRecorded(dir, spec.Record, spec.Quota) },
+		func() error { return s.limitCopy(dir, spec) },
 		func() error { return s.recordCopy(record, spec.PV) },
 	} {
 		if err := step(); err != nil {
@@ -212,6 +218,9 @@ func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.
 	_, err := treecopy.Copy(s.ctx, from, to, o)
 	if err == nil {
 		_, err = treecopy.Again(s.ctx, from, to, o)
+	}
+	if err == nil { // counts to the copy's limit
+		err = o.Seen.Clear(s.ctx, to, o.Step)
 	}
 	if err != nil {
 		return treecopy.Copied{}, err

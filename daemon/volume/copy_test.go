@@ -351,6 +351,11 @@ func TestCopyLimited(t *testing.T) {
 			if name == "record durable" && len(k.limits) != 2 {
 				t.Errorf("limits %v before the first file", k.limits)
 			}
+			own := quota.Limit{Bytes: 2 << 30, Inodes: 2002}
+			if got := k.limits[first+1]; name == "copied" && (got.Bytes < own.Bytes+4<<20 || got.Inodes < own.Inodes+64) ||
+				name == "copy durable" && got != own {
+				t.Errorf("%s: the limit is %+v", name, got)
+			}
 			if step++; step == n {
 				panic(crash{name})
 			}
@@ -380,6 +385,34 @@ func TestCopyLimited(t *testing.T) {
 			t.Errorf("%s has project %d, want %d", name, p.ID, rec.ProjectID)
 		}
 		unix.Close(fd)
+	}
+}
+
+// What a paused copy keeps of earlier passes counts to its limit: that has room for all of it, until it is whole.
+func TestPausedCopyLimited(t *testing.T) {
+	r, k := onXFS(t)
+	write(t, filepath.Join(r.limitedDir(t, pv), "below", "file"), "data")
+	s := limitedSpec(clone)
+	s.Origin, s.Unpublished = record.Origin{Name: pv, UID: spec(pv).ClaimUID}, true
+	s.Pause = func(ctx context.Context) (context.Context, func() error, error) {
+		return ctx, func() error { return nil }, nil
+	}
+	own := quota.Limit{Bytes: 1 << 30, Inodes: 1002}
+	steps := 0
+	r.atCrashPoint = func(name string) {
+		got := k.limits[first+1]
+		if name == "copied for the most part" || name == "copied in the pause" {
+			if steps++; got.Bytes <= 2*own.Bytes || got.Inodes <= 2*own.Inodes {
+				t.Errorf("%s: the limit is %+v", name, got)
+			}
+		}
+		if name == "copy durable" && got != own {
+			t.Errorf("%s: the limit is %+v", name, got)
+		}
+	}
+	must(t, second(r.Create(t.Context(), r.id, s)))
+	if steps != 2 {
+		t.Errorf("%d passes", steps)
 	}
 }
 

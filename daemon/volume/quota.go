@@ -47,7 +47,11 @@ func (s *session) limitProject(id uint32, bytes int64) error {
 	if of == nil {
 		return fmt.Errorf("%w: the volume has project %d, and the pool no project quotas (quota)", ErrNoQuota, id)
 	}
-	err := of.Kernel.Set(s.root, id, of.limitOf(bytes))
+	return s.setLimit(id, of.limitOf(bytes))
+}
+
+func (s *session) setLimit(id uint32, l quota.Limit) error {
+	err := s.quotas.Kernel.Set(s.root, id, l)
 	return wrap(fmt.Sprintf("setting the limit of project %d", id), err)
 }
 
@@ -60,4 +64,25 @@ func (q *ProjectQuotas) limitOf(bytes int64) quota.Limit {
 		l.Inodes = l.Bytes/gib*q.InodesPerGiB + l.Bytes%gib*q.InodesPerGiB/gib + 2
 	}
 	return l
+}
+
+// limitCopy gives a copy that is being made its limit, and a project some more until it is whole (prepareCopy): xfs
+// refuses what could take the rest of a limit, 190 KiB of it and more, there is a directory of our own in it, and in
+// a paused copy also what was copied before and changed.
+func (s *session) limitCopy(dir int, spec Spec) error {
+	if spec.ProjectID == 0 || spec.Quota <= 0 {
+		return s.limitAsRecorded(dir, spec.Record, spec.Quota)
+	}
+	const bytes, inodes, part = 4 << 20, 64, 64
+	l := s.quotas.limitOf(spec.Quota)
+	if spec.Pause != nil {
+		l.Bytes, l.Inodes = 2*l.Bytes, 2*l.Inodes
+	}
+	l.Bytes += bytes + l.Bytes/part
+	if l.Inodes > 0 {
+		l.Inodes += inodes + l.Inodes/part
+	}
+	err := s.setLimit(spec.ProjectID, l)
+	s.pool.crashPoint("quota set")
+	return err
 }

@@ -282,6 +282,24 @@ func TestAgainEnds(t *testing.T) {
 	}
 }
 
+// What was moved aside is removed between two passes, and the next one moves aside again.
+func TestClear(t *testing.T) {
+	w := newTwice(t, on(t, "xfs"))
+	w.first()
+	before := descriptors(t)
+	for _, gone := range []string{"d0", "d1"} {
+		must(t, os.RemoveAll(w.at(gone)))
+		_, err := Again(t.Context(), w.from, w.to, w.o)
+		must(t, err, w.o.Seen.Clear(t.Context(), w.to, func() error { return nil }))
+		kept, err := filepath.Glob(w.copied(".stale-*"))
+		if must(t, err); len(kept) != 0 || descriptors(t) != before {
+			t.Errorf("%q, %d descriptors, before %d", kept, descriptors(t), before)
+		}
+	}
+	must(t, w.o.Seen.Clear(t.Context(), w.to, nil))
+	w.again()
+}
+
 // What was moved aside is removed by Sweep alone, which goes on where it was ended, and nothing of the passes is left.
 func TestSweep(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {

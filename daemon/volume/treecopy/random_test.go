@@ -61,6 +61,9 @@ func TestPassesRandom(t *testing.T) {
 				r.some(20)
 				_, err := Again(t.Context(), r.from, r.to, r.o)
 				must(t, err)
+				if round%2 > 0 {
+					must(t, r.o.Seen.Clear(t.Context(), r.to, func() error { return nil }))
+				}
 				r.some(20)
 				r.again()
 			})

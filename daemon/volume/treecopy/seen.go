@@ -132,10 +132,7 @@ func (s *Seen) Close() {
 	if s.links != nil {
 		s.links.close()
 	}
-	if s.name != "" && s.dir >= 0 {
-		unix.Close(s.dir)
-		s.dir = -1
-	}
+	s.closeAside()
 }
 
 // Sweep removes what the passes moved aside and noted in the copy. It is called when no pass follows.
@@ -143,17 +140,18 @@ func (s *Seen) Sweep(ctx context.Context, top int, step func() error) error {
 	if err := s.links.remove(); err != nil {
 		return err
 	}
-	if err := s.sweep(ctx, top, step); err != nil {
-		return fmt.Errorf("removing what was copied again: %w", err)
+	if err := s.Clear(ctx, top, step); err != nil {
+		return err
 	}
 	return setTimes(top, ".", s.top)
 }
 
-func (s *Seen) sweep(ctx context.Context, top int, step func() error) error {
+// Clear removes what the passes moved aside, also between two.
+func (s *Seen) Clear(ctx context.Context, top int, step func() error) error {
 	if s.name == "" {
 		return nil
 	}
-	return tree.Walk(ctx, top, s.name, func(e tree.Entry) (tree.Leave, error) {
+	err := tree.Walk(ctx, top, s.name, func(e tree.Entry) (tree.Leave, error) {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -163,6 +161,19 @@ func (s *Seen) sweep(ctx context.Context, top int, step func() error) error {
 		}
 		return sweepDirectory, nil
 	})
+	if err != nil {
+		return fmt.Errorf("removing what was copied again: %w", err)
+	}
+	s.closeAside()
+	s.name = ""
+	return nil
+}
+
+func (s *Seen) closeAside() {
+	if s.name != "" && s.dir >= 0 {
+		unix.Close(s.dir)
+		s.dir = -1
+	}
 }
 
 func sweepDirectory(e tree.Entry, _ int, err error) (again bool, stop error) {
