@@ -20,7 +20,7 @@ import (
 //
 //	record written   a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made     and staging/<pv>, empty: the same
-//	quota set        the same; its limit goes with it (dropStaged). It is larger than the copy's own (limitCopy)
+//	quota set        the same; its limit, which is more (limitCopy), goes with it (dropStaged)
 //	record durable   a record of a copy, and staging/<pv>: discarded
 //	copied           the same, with data
 //	quota set        the same, with its own limit

@@ -21,7 +21,9 @@ import (
 // A process that goes on writing does not keep purge: without root's rights it is shut out, with
 // them what it holds is reported after some passes.
 func TestPurgeWhileWriting(t *testing.T) {
-	for _, c := range [][2]string{{"tmpfs", "65534"}, {"tmpfs", "0"}, {"btrfs", "65534"}, {"btrfs", "0"}} {
+	for _, c := range [][2]string{
+		{"tmpfs", "65534"}, {"tmpfs", "0"}, {"btrfs", "65534"}, {"btrfs", "0"},
+	} {
 		t.Run(c[0]+" uid "+c[1], func(t *testing.T) {
 			who, r := c[1], onTmpfs(t)
 			if c[0] == "btrfs" {
@@ -84,7 +86,8 @@ type meanwhile struct {
 
 func (m *meanwhile) Err() error { m.do(); return m.Context.Err() }
 
-// The owner of a directory that takes long to empty is shut out meanwhile, of those above it as well.
+// The owner of a directory that takes long to empty is shut out meanwhile, of those above it as
+// well.
 func TestPurgeShutsOutMeanwhile(t *testing.T) {
 	r := onTmpfs(t)
 	dir := r.create(t, pv)
@@ -92,7 +95,8 @@ func TestPurgeShutsOutMeanwhile(t *testing.T) {
 		write(t, filepath.Join(dir, "d", "below", strconv.Itoa(i)), "")
 	}
 	for _, path := range []string{"", "d", "d/below"} {
-		must(t, errors.Join(os.Chmod(filepath.Join(dir, path), 0o777), os.Chown(filepath.Join(dir, path), 7, 7)))
+		path = filepath.Join(dir, path)
+		must(t, errors.Join(os.Chmod(path, 0o777), os.Chown(path, 7, 7)))
 	}
 	must(t, r.Trash(t.Context(), r.id, pv))
 	_, err := r.Purge(&countdown{Context: t.Context(), left: 3 * shutOutEvery / 2}, r.id, pv)

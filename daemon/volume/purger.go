@@ -15,7 +15,8 @@ import (
 // passMax is how often a directory is read again because another process goes on writing to it.
 const passMax = 8
 
-// shutOutEvery is after how many entries the owner of a directory is shut out of it, and of those above, while it is emptied.
+// shutOutEvery is after how many entries the owner of a directory is shut out of it, and of those
+// above, while it is emptied.
 const shutOutEvery = 1 << 10
 
 // purger removes a tree that its owner may have made as nasty as possible, and may still be writing to. Package tree

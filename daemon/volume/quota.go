@@ -66,9 +66,9 @@ func (q *ProjectQuotas) limitOf(bytes int64) quota.Limit {
 	return l
 }
 
-// limitCopy gives a copy that is being made its limit, and a project some more until it is whole (prepareCopy): xfs
-// refuses what could take the rest of a limit, 190 KiB of it and more, there is a directory of our own in it, and in
-// a paused copy also what was copied before and changed.
+// limitCopy gives a copy that is being made its limit, and a project some more until it is whole
+// (prepareCopy): xfs refuses what could take the rest of a limit, 190 KiB of it and more, there is
+// a directory of our own in it, and in a paused copy also what was copied before and changed.
 func (s *session) limitCopy(dir int, spec Spec) error {
 	if spec.ProjectID == 0 || spec.Quota <= 0 {
 		return s.limitAsRecorded(dir, spec.Record, spec.Quota)

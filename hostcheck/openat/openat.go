@@ -5,7 +5,7 @@
 //	        return EINTR whatever SA_RESTART says (signal(7)).
 //	EAGAIN  Repeated only for openat2 with RESOLVE_BENEATH, which returns it when a rename or a mount anywhere on the
 //	        machine got in the way of ".." in the path (openat2(2)), and not for ever: it is also the error of a file
-//	        opened with O_NONBLOCK while another process holds a lease on it (fcntl(2), F_SETLEASE): Leases waits for that.
+//	        opened with O_NONBLOCK while another process holds a lease on it (F_SETLEASE): Leases waits.
 //
 // The package will not decide what a path may be: that is in the flags that a caller gives.
 package openat

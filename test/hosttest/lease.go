@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lease makes a file and holds a lease on it (fcntl(2), F_SETLEASE) until somebody wants to open it. asked reports
-// whether that was so.
+// Lease makes a file and holds a lease on it (fcntl(2), F_SETLEASE) until somebody wants to open
+// it. asked reports whether that was so.
 func Lease(t testing.TB, path string) (asked func() bool) {
 	t.Helper()
 	f, err := os.Create(path)

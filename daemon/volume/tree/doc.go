@@ -15,7 +15,7 @@
 //	a tree deeper than memory          ErrDeep below Deepest                                              TestDeepest
 //	a directory of any width           its names are read piece by piece                                  TestWide
 //	a directory that grows for ever    read once; again only if its visitor wants that, who counts        TestAgain
-//	a tree that grows for ever         ErrGrows, when most of what is visited was made meanwhile          TestGrowing
+//	a tree that grows for ever         ErrGrows, when most of it came meanwhile    TestGrowing
 //	a tree that takes hours            the context is looked at before each entry                         TestCanceled
 //
 // ".." is used only below Held directories. Above, descriptors stay open: a directory that is open cannot be replaced by

@@ -2,8 +2,8 @@ package tree
 
 import "golang.org/x/sys/unix"
 
-// growth tells a large tree from one that grows as fast as it is walked. Which of both costs a system call for each entry,
-// of a large tree alone.
+// growth tells a large tree from one that grows as fast as it is walked. Which of both costs a
+// system call for each entry, of a large tree alone.
 type growth struct {
 	most    int   // entries that are not looked at, and that may have come
 	began   int64 // in seconds since 1970, when the walk did
@@ -11,7 +11,8 @@ type growth struct {
 	came    int // of those that were looked at
 }
 
-// endless reports whether two of three entries came while the tree was walked. One that is gone by now came and went.
+// endless reports whether two of three entries came while the tree was walked. One that is gone by
+// now came and went.
 func (g *growth) endless(at Entry) bool {
 	if g.visited++; g.visited <= g.most {
 		return false
@@ -22,12 +23,14 @@ func (g *growth) endless(at Entry) bool {
 	return g.came > g.most && g.came/2 > g.visited/3
 }
 
-// isNew reports whether an entry was made after the walk began, or a file got the name. What has further names gets a
-// change time with each that a purge removes, and a directory when that moves it up.
+// isNew reports whether an entry was made after the walk began, or a file got the name. What has
+// further names gets a change time with each that a purge removes, and a directory when that moves
+// it up.
 func (g *growth) isNew(at Entry) bool {
 	var st unix.Statx_t
 	const mask = unix.STATX_BTIME | unix.STATX_CTIME | unix.STATX_NLINK | unix.STATX_TYPE
-	if unix.Statx(at.Dir, at.Name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, mask, &st) != nil {
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
+	if unix.Statx(at.Dir, at.Name, flags, mask, &st) != nil {
 		return true
 	}
 	born := st.Mask&unix.STATX_BTIME != 0 && st.Btime.Sec > g.began

@@ -41,9 +41,10 @@ func (l *level) next(buffer []byte) (string, error) {
 	return l.piece[l.visited-1], nil
 }
 
-// read reads the next piece. After resume that is the last one once more, at least as much of it as was visited: a
-// signal cuts what getdents(2) returns. The position is taken from the entries: btrfs ends a directory where it ended
-// when it was opened, or when its position was last asked for (TestGrowing).
+// read reads the next piece. After resume that is the last one once more, at least as much of it as
+// was visited: a signal cuts what getdents(2) returns. The position is taken from the entries:
+// btrfs ends a directory where it ended when it was opened, or when its position was last asked for
+// (TestGrowing).
 func (l *level) read(buffer []byte) (more bool, err error) {
 	l.piece, l.visited, l.from = l.piece[:0], 0, l.after
 	for more = true; more && len(l.piece) < max(1, l.seen); {

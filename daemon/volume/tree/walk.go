@@ -27,7 +27,8 @@ var (
 	ErrDirectoryReplaced = errors.New("directories in it were moved meanwhile")
 	// ErrDeep: a directory lies below Deepest others.
 	ErrDeep = errors.New("too many directories below each other")
-	// ErrGrows: most of what the walk came to was made after it began. It would not end, whatever the filesystem.
+	// ErrGrows: most of what the walk came to was made after it began. It would not end, whatever
+	// the filesystem.
 	ErrGrows = errors.New("files are made in it as fast as it is read")
 )
 
@@ -72,8 +73,10 @@ func Walk(ctx context.Context, dir int, name string, visit Visit) error {
 }
 
 func newWalk(ctx context.Context, dir int, visit Visit) *walk {
-	return &walk{ctx: ctx, start: dir, visitor: visit, buffer: make([]byte, pieceSize), deepest: Deepest,
-		growth: growth{most: mostNew, began: time.Now().Unix()}}
+	return &walk{
+		ctx: ctx, start: dir, visitor: visit, buffer: make([]byte, pieceSize), deepest: Deepest,
+		growth: growth{most: mostNew, began: time.Now().Unix()},
+	}
 }
 
 func (w *walk) run(name string) error {

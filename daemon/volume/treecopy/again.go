@@ -169,7 +169,8 @@ func (a *again) through(e tree.Entry, st unix.Stat_t) tree.Leave {
 	}
 }
 
-// lose takes a directory out of the copy that could not be entered in the source, or was removed there.
+// lose takes a directory out of the copy that could not be entered in the source, or was removed
+// there.
 func (a *again) lose(e tree.Entry, err error) error {
 	if e.Depth() == 0 {
 		return err

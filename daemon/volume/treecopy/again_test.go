@@ -167,7 +167,8 @@ func TestAgainMapped(t *testing.T) {
 	}
 }
 
-// A directory that is removed while a further pass is in it, known or copied anew, is not in the copy after the next one.
+// A directory that is removed while a further pass is in it, known or copied anew, is not in the
+// copy after the next one.
 func TestAgainRemovedMeanwhile(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		for _, moved := range []bool{false, true} {
@@ -207,7 +208,8 @@ func openHere(t testing.TB, of unix.Stat_t) bool {
 	must(t, err)
 	for _, fd := range all {
 		var st unix.Stat_t
-		if unix.Stat("/proc/self/fd/"+fd.Name(), &st) == nil && st.Ino == of.Ino && st.Dev == of.Dev {
+		err := unix.Stat("/proc/self/fd/"+fd.Name(), &st)
+		if err == nil && st.Ino == of.Ino && st.Dev == of.Dev {
 			return true
 		}
 	}

@@ -37,7 +37,8 @@ func clockTimer() (int, error) {
 		return -1, err
 	}
 	never := unix.ItimerSpec{Value: unix.Timespec{Sec: 1 << 40}}
-	if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil); err != nil {
+	const flags = unix.TFD_TIMER_ABSTIME | unix.TFD_TIMER_CANCEL_ON_SET
+	if err := unix.TimerfdSettime(fd, flags, &never, nil); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}

@@ -185,7 +185,8 @@ func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 	}, nil
 }
 
-// removed reports whether a directory below the top was removed while it was read: getdents(2) has ENOENT then.
+// removed reports whether a directory below the top was removed while it was read: getdents(2) has
+// ENOENT then.
 func removed(e tree.Entry, err error) bool { return e.Depth() > 0 && errors.Is(err, unix.ENOENT) }
 
 // enter makes a directory that only this process reaches and goes into it. One that is there was copied before its owner

@@ -127,13 +127,14 @@ func TestVanishing(t *testing.T) {
 	})
 }
 
-// A directory that is removed while it is copied, with those below it, is counted and does not end the copy.
+// A directory that is removed while it is copied, with those below it, is counted and does not end
+// the copy.
 func TestRemovedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, dir string, o Options) {
 		in := func(name string) string { return filepath.Join(dir, "source", name) }
 		deep := "gone/" + strings.Repeat("d/", tree.Held+3)
 		must(t, os.MkdirAll(in(deep), 0o755), os.MkdirAll(in("stays/below"), 0o755))
-		for _, name := range []string{"stays/below/file", "stays/file", "gone/file", deep + "file"} {
+		for _, name := range []string{"stays/below/f", "stays/file", "gone/file", deep + "f"} {
 			must(t, os.WriteFile(in(name), []byte("data"), 0o600))
 		}
 		o.Step = func() error {
@@ -158,7 +159,8 @@ func TestRemovedMeanwhile(t *testing.T) {
 	})
 }
 
-// A file on which a program has a lease, as file servers do, is copied when the program has given it up.
+// A file on which a program has a lease, as file servers do, is copied when the program has given
+// it up.
 func TestLease(t *testing.T) {
 	each(t, func(t *testing.T, dir string, o Options) {
 		must(t, os.Mkdir(filepath.Join(dir, "source"), 0o755))

@@ -23,7 +23,7 @@ var ErrWritten = errors.New("something that is not stopped writes to the volume"
 //	directory that is moved       the same; each is looked at after all that is in it                           TestLast
 //	what was written before       an older change time, by the filesystem's own clock                           TestLastBefore
 //	change time in the future     of a clock that was set back since                                            TestLastFuture
-//	clock that is set meanwhile   ErrClock, as of all passes                                                    TestLastClock
+//	clock that is set meanwhile   ErrClock, as of all passes               TestLastClock
 //
 // A write that began before and ends meanwhile is in the copy as a whole: FICLONE waits for it.
 func Last(ctx context.Context, from, to int, o Options) (Copied, error) {

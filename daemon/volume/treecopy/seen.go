@@ -37,8 +37,8 @@ type Seen struct {
 // mostCopies is how many inodes are remembered, some 40 bytes each.
 const mostCopies = 1_000_000
 
-// margin is how much older than a pass a change time may be that is taken for newer. The clock of change times is behind
-// by a tick.
+// margin is how much older than a pass a change time may be that is taken for newer. The clock of
+// change times is behind by a tick.
 const margin = time.Second
 
 // begin begins a pass.
