@@ -48,6 +48,10 @@ type Options struct {
 	Confine Confinement
 }
 
+// partOf is on all objects of the manifests but a namespace that may have what is not ours: by it they are found
+// and removed together.
+const partOf = "  labels: {app.kubernetes.io/part-of: hostpath-provisioner}\n"
+
 const boundToken = `#   TOKEN=$(kubectl create token hostpath-provisioner -n NAMESPACE --duration=8760h \
 #     --bound-object-kind=Node --bound-object-name="$NODE")`
 
@@ -70,7 +74,17 @@ const namespaceObject = `---
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: NAMESPACE`
+  name: NAMESPACE
+`
+
+// parametersObject is what policies of earlier versions read.
+const parametersObject = `---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: hostpath-provisioner-confinement
+  namespace: NAMESPACE
+`
 
 const secretObject = `---
 # The token controller writes the token into it.
@@ -80,7 +94,7 @@ type: kubernetes.io/service-account-token
 metadata:
   name: hostpath-provisioner
   namespace: NAMESPACE
-  annotations:
+` + partOf + `  annotations:
     kubernetes.io/service-account.name: hostpath-provisioner`
 
 const classObjects = `---
@@ -90,7 +104,7 @@ apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:
   name: CLASS
-provisioner: PROVISIONER
+` + partOf + `provisioner: PROVISIONER
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Delete
 allowVolumeExpansion: true
@@ -100,7 +114,7 @@ apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:
   name: CLASS-retain
-provisioner: PROVISIONER
+` + partOf + `provisioner: PROVISIONER
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Retain
 allowVolumeExpansion: true`
@@ -116,6 +130,7 @@ metadata:
   name: PROVISIONER
   labels:
     app.kubernetes.io/managed-by: hostpath-provisioner
+    app.kubernetes.io/part-of: hostpath-provisioner
 spec:
   attachRequired: false
   podInfoOnMount: true
@@ -154,6 +169,9 @@ func Manifests(o Options) string {
 	if o.Namespace == "default" || strings.HasPrefix(o.Namespace, "kube-") || o.Delete && o.Namespace != defaultNamespace {
 		namespace = "" // the cluster's own, there already; or one that stays
 	}
+	if namespace != "" && o.Namespace == defaultNamespace {
+		namespace += partOf
+	}
 	if o.NoClasses {
 		classes = ""
 	}
@@ -164,6 +182,7 @@ func Manifests(o Options) string {
 	text := manifests
 	if o.Delete {
 		text = deletion + text[strings.Index(text, "@DRIVER@"):]
+		text = strings.Replace(text, "@NAMESPACE_OBJECT@\n", "", 1) + parametersObject + "@NAMESPACE_OBJECT@\n"
 	}
 	text = strings.NewReplacer("@TOKEN@", token, "@DRIVER@\n", line(driver), "@NAMESPACE_OBJECT@\n", line(namespace), "@SECRET_OBJECT@\n", line(secret),
 		"@ROLES@\n", index+o.policyLines()+o.roleLines(), "@CLASSES@\n", line(classes)).Replace(text)
@@ -177,7 +196,8 @@ func possibleDriver(provisioner string) bool {
 
 // fill puts the names in their places.
 func (o Options) fill(text string) string {
-	return strings.NewReplacer("NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))).Replace(text)
+	names := []string{"NAMESPACE", o.Namespace, "PROVISIONER", o.Provisioner, "CLASS", cmp.Or(o.ClassPrefix, ClassPrefix(o.Provisioner))}
+	return strings.NewReplacer(append(names, o.literals()...)...).Replace(text)
 }
 
 // roleLines are the roles and their bindings. Objects of the whole cluster carry the namespace in their names, and where it
@@ -190,8 +210,8 @@ func (o Options) roleLines() (lines string) {
 }
 
 func line(block string) string {
-	if block == "" {
-		return ""
+	if block == "" || strings.HasSuffix(block, "\n") {
+		return block
 	}
 	return block + "\n"
 }

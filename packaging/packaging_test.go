@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,7 +49,8 @@ func TestConfig(t *testing.T) {
 	if !reflect.DeepEqual(asInstalled, want) {
 		t.Errorf("as installed\n%+v\nwant\n%+v", asInstalled, want)
 	}
-	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path", "kubevirt.io.hostpath-provisioner"}, "Retain"
+	want.Node, want.Aliases, want.Pools[0].ReclaimPolicy = "node-a", []string{"rancher.io/local-path",
+		"kubevirt.io.hostpath-provisioner"}, "Retain"
 	want.CSIDrivers = []string{"kubevirt.io.hostpath-provisioner"}
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
@@ -113,38 +115,73 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 	return list, all
 }
 
-// What is removed is what was applied, the CSIDriver first, but no namespace that may have what is not ours.
+// What is removed is what was applied: the CSIDriver first, bindings before their policies, and
+// last what policies of
+// earlier versions read, alone or with its namespace; but no namespace that may have what is not
+// ours.
 func TestManifestsDelete(t *testing.T) {
-	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false, "kube-system": false} {
-		o := Options{Namespace: namespace, Provisioner: "p", TokenSecret: true, Confine: Confinement{Paths: []string{"/srv"}}}
+	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false,
+		"kube-system": false} {
+		o := Options{Namespace: namespace, Provisioner: "p", TokenSecret: true,
+			Confine: Confinement{Paths: []string{"/srv"}}}
 		applied, _ := objects(t, Manifests(o))
 		o.Delete, o.Confine = true, Confinement{}
 		text := Manifests(o)
 		removed, _ := objects(t, text)
-		want := slices.DeleteFunc(applied, func(o string) bool { return strings.HasPrefix(o, "Namespace ") && !own })
+		want := slices.DeleteFunc(applied, func(o string) bool {
+			return strings.HasPrefix(o,
+				"Namespace ") && !own
+		})
+		want = append(want, "ConfigMap "+namespace+"/hostpath-provisioner-confinement")
+		order := []string{"CSIDriver ", "ServiceAccount ", "Secret ",
+			"ValidatingAdmissionPolicyBinding ", "ValidatingAdmissionPolicy ", "", "ConfigMap ", "Namespace "}
+		slices.SortStableFunc(want, func(a, b string) int {
+			return cmp.Compare(placeIn(order, a), placeIn(order, b))
+		})
 		if !slices.Equal(removed, want) || removed[0] != "CSIDriver p" {
-			t.Errorf("of %s: %q, want %q", namespace, removed, want)
+			t.Errorf("of %s:\n%s\nwant\n%s", namespace, strings.Join(removed, "\n"),
+				strings.Join(want, "\n"))
 		}
-		if labels := "-n " + namespace + " -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=p\n"; !strings.Contains(text, labels) || strings.Contains(text, "@") {
+		if labels := "-n " + namespace + " -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=p\n"; !strings.Contains(text,
+			labels) || strings.Contains(text, "@") {
 			t.Errorf("of %s:\n%s", namespace, text)
 		}
 	}
 }
 
+// placeIn is that of the object's kind, or of "" for a kind that is not there.
+func placeIn(order []string, object string) int {
+	if at := slices.IndexFunc(order, func(kind string) bool {
+		return kind != "" &&
+			strings.HasPrefix(object, kind)
+	}); at >= 0 {
+		return at
+	}
+	return slices.Index(order, "")
+}
+
 func TestManifests(t *testing.T) {
 	var policies string
-	for _, p := range []string{"volumes", "claims", "claimstatus", "events", "leases", "capacities", "drivers", "snapshotcontents", "snapshotstatus", "tokens"} {
-		policies += "ValidatingAdmissionPolicy " + p + ".c.hostpath-provisioner, ValidatingAdmissionPolicyBinding " + p + ".c.hostpath-provisioner, "
+	for _, p := range []string{"volumes", "claims", "claimstatus", "events", "leases", "capacities",
+		"drivers", "snapshotcontents", "snapshotstatus", "tokens"} {
+		policies += "ValidatingAdmissionPolicy " + p + ".c.hostpath-provisioner, "
+	}
+	for _, p := range strings.Split(strings.TrimSuffix(policies, ", "), ", ") {
+		policies += strings.Replace(p, "Policy ", "PolicyBinding ", 1) + ", "
 	}
 	for _, c := range []struct {
 		o      Options
 		prefix string
 		want   string
 	}{
-		{Options{Namespace: "c", Provisioner: "p", Confine: Confinement{Paths: []string{"/srv"}}}, "p", "CSIDriver p, Namespace c, ServiceAccount c/hostpath-provisioner, ConfigMap c/hostpath-provisioner-confinement, " + policies},
-		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner", "CSIDriver hostpath-provisioner, Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
-		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"}, "torchbox.com-hostpath", "ServiceAccount kube-system/hostpath-provisioner, "},
-		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast", "CSIDriver p, Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
+		{Options{Namespace: "c", Provisioner: "p", Confine: Confinement{Paths: []string{"/srv"}}},
+			"p", "CSIDriver p, Namespace c, ServiceAccount c/hostpath-provisioner, " + policies},
+		{Options{Namespace: "storage", Provisioner: "hostpath-provisioner"}, "hostpath-provisioner",
+			"CSIDriver hostpath-provisioner, Namespace storage, ServiceAccount storage/hostpath-provisioner, "},
+		{Options{Namespace: "kube-system", Provisioner: "torchbox.com/hostpath"},
+			"torchbox.com-hostpath", "ServiceAccount kube-system/hostpath-provisioner, "},
+		{Options{Namespace: "s", Provisioner: "p", TokenSecret: true, ClassPrefix: "fast"}, "fast",
+			"CSIDriver p, Namespace s, ServiceAccount s/hostpath-provisioner, Secret s/hostpath-provisioner, "},
 	} {
 		text := Manifests(c.o)
 		list, all := objects(t, text)
@@ -175,7 +212,8 @@ func TestManifests(t *testing.T) {
 		if in := all["RoleBinding "+c.o.Namespace+"/hostpath-provisioner"].(*rbacv1.RoleBinding).Subjects[0]; in != subject {
 			t.Errorf("bound to %+v and to %+v", subject, in)
 		}
-		if subject.Namespace != c.o.Namespace || subject.Name != "hostpath-provisioner" || subject.Kind != "ServiceAccount" {
+		if subject.Namespace != c.o.Namespace || subject.Name != "hostpath-provisioner" ||
+			subject.Kind != "ServiceAccount" {
 			t.Errorf("bound to %+v", subject)
 		}
 		if left := regexp.MustCompile(`NAMESPACE|PROVISIONER|CLASS|@`).FindString(text); left != "" {
@@ -188,9 +226,11 @@ func TestManifests(t *testing.T) {
 func TestLeastPrivileges(t *testing.T) {
 	_, all := objects(t, Manifests(Options{Namespace: "s", Provisioner: "p"}))
 	var got []string
-	rules := slices.Concat(all["ClusterRole hostpath-provisioner:s"].(*rbacv1.ClusterRole).Rules, all["ClusterRole hostpath-provisioner:s:p"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules)
+	rules := slices.Concat(all["ClusterRole hostpath-provisioner:s"].(*rbacv1.ClusterRole).Rules,
+		all["ClusterRole hostpath-provisioner:s:p"].(*rbacv1.ClusterRole).Rules, all["Role s/hostpath-provisioner"].(*rbacv1.Role).Rules)
 	for _, rule := range rules {
-		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs, rule.Verbs))
+		got = append(got, fmt.Sprint(rule.APIGroups, rule.Resources, rule.ResourceNames,
+			rule.NonResourceURLs, rule.Verbs))
 	}
 	want := []string{
 		"[] [persistentvolumeclaims] [] [] [get list watch patch]",
@@ -219,23 +259,30 @@ func TestLeastPrivileges(t *testing.T) {
 	}
 }
 
-// The policy of the claim index is printed where it is asked for alone, to be applied and to be removed: a server before Kubernetes 1.36
+// The policy of the claim index is printed where it is asked for alone, to be applied and to be
+// removed: a server before Kubernetes 1.36
 // does not know its kind.
 func TestClaimIndexIsAskedFor(t *testing.T) {
-	for _, o := range []Options{{ClaimIndex: true}, {ClaimIndex: true, Delete: true}, {}, {Delete: true}} {
+	for _, o := range []Options{{ClaimIndex: true}, {ClaimIndex: true, Delete: true}, {},
+		{Delete: true}} {
 		o.Namespace, o.Provisioner = "s", "p"
 		text := Manifests(o)
-		if strings.Contains(text, claimindex.VolumesManifest+claimindex.Manifest) != o.ClaimIndex || strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
+		if strings.Contains(text, claimindex.VolumesManifest+claimindex.Manifest) != o.ClaimIndex ||
+			strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
 			t.Errorf("%+v prints\n%s", o, text)
 		}
 	}
 }
 
-// Installations of two namespaces, or of two provisioners in one namespace, share only objects that are the same for both: an
+// Installations of two namespaces, or of two provisioners in one namespace, share only objects that
+// are the same for both: an
 // apply of the one takes nothing from the other.
 func TestSideBySide(t *testing.T) {
-	one := Options{Namespace: "a", Provisioner: "p", Confine: Confinement{Paths: []string{"/srv"}, Aliases: []string{"q"}}}
-	for name, other := range map[string]Options{"namespaces": {Namespace: "b", Provisioner: "p", Confine: Confinement{Paths: []string{"/mnt"}}}, "provisioners": {Namespace: "a", Provisioner: "q", Confine: Confinement{Paths: []string{"/srv"}, Aliases: []string{"p"}}}} {
+	one := Options{Namespace: "a", Provisioner: "p",
+		Confine: Confinement{Paths: []string{"/srv"}, Aliases: []string{"q"}}}
+	for name, other := range map[string]Options{"namespaces": {Namespace: "b", Provisioner: "p",
+		Confine: Confinement{Paths: []string{"/mnt"}}}, "provisioners": {Namespace: "a", Provisioner: "q", Confine: Confinement{Paths: []string{"/srv"},
+		Aliases: []string{"p"}}}} {
 		_, first := objects(t, Manifests(one))
 		_, second := objects(t, Manifests(other))
 		if len(first) != len(second) {

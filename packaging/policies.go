@@ -1,25 +1,12 @@
 package packaging
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
-
-// Confinement is what the policies let the daemons of a cluster have. Its zero value confines nothing: then the manifests
-// have no policies.
-type Confinement struct {
-	Paths          []string          // of pools of scope node, or directories that hold them
-	SharedPaths    []string          // the same for scope shared
-	EveryNodePaths []string          // the same for scope every-node
-	Aliases        []string          // provisioner names beside Options.Provisioner, "*" for any
-	Audiences      []string          // for which a token may be renewed: those of the API server; none is any
-	Hostnames      map[string]string // the hostname label of each node that has another one than its name
-}
-
-// Any reports whether anything is confined.
-func (c Confinement) Any() bool { return len(c.Paths)+len(c.SharedPaths)+len(c.EveryNodePaths) > 0 }
 
 // policy is a ValidatingAdmissionPolicy for what the daemon's identity writes in one resource.
 type policy struct {
@@ -27,24 +14,22 @@ type policy struct {
 	group      string // of the API, "" is the core
 	resource   string
 	operations []string
-	variables  []variable // beside the common ones
+	own        bool       // in the daemons' namespace alone
+	names      []string   // of the objects, none for all
+	variables  []variable // beside the lists and the common ones
 	rules      []rule
 }
 
 type variable struct{ name, is string }
 
-// rule is a condition in CEL, and what the API server responds where it does not hold.
+// rule is a condition in CEL on one line or more, and what the API server responds where it does not hold.
 type rule struct{ condition, message string }
 
-// common variables: whose identity it is, and what the parameter object lists.
+// common variables: whose identity it is, and what the object is and was.
 var common = []variable{
-	{"node", `has(request.userInfo.extra) && 'authentication.kubernetes.io/node-name' in request.userInfo.extra ? request.userInfo.extra['authentication.kubernetes.io/node-name'][0] : ''`},
-	{"data", `has(params.data) ? dyn(params.data) : dyn({})`},
-	{"provisioners", `('provisioners' in variables.data ? string(variables.data['provisioners']) : '').split('\n').map(p, p.trim())`},
-	{"paths", `('paths' in variables.data ? string(variables.data['paths']) : '').split('\n').map(p, p.trim()).filter(p, p.startsWith('/') && p != '/')`},
-	{"sharedPaths", `('shared-paths' in variables.data ? string(variables.data['shared-paths']) : '').split('\n').map(p, p.trim()).filter(p, p.startsWith('/') && p != '/')`},
-	{"everyNodePaths", `('every-node-paths' in variables.data ? string(variables.data['every-node-paths']) : '').split('\n').map(p, p.trim()).filter(p, p.startsWith('/') && p != '/')`},
-	{"hostname", `'hostname.' + variables.node in variables.data ? string(variables.data['hostname.' + variables.node]) : variables.node`},
+	{"node", `string(request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue(''))`},
+	{"hostname", `variables.hostnames[?variables.node].orValue(variables.node)`},
+	{"anyProvisioner", `'*' in variables.provisioners`},
 	{"now", `request.operation == 'DELETE' ? dyn(oldObject) : dyn(object)`},
 	{"labels", `has(variables.now.metadata.labels) ? dyn(variables.now.metadata.labels) : dyn({})`},
 	{"annotations", `has(variables.now.metadata.annotations) ? dyn(variables.now.metadata.annotations) : dyn({})`},
@@ -95,9 +80,6 @@ var policies = []policy{
 	volumesPolicy, claimsPolicy, claimStatusPolicy, eventsPolicy, leasesPolicy, capacitiesPolicy, driversPolicy, contentsPolicy, contentStatusPolicy, tokensPolicy,
 }
 
-// ParametersName is the name of the ConfigMap that the policies read.
-const ParametersName = "hostpath-provisioner-confinement"
-
 // object is the name of the policy's object, and of its binding.
 func (p policy) object() string { return p.name + ".NAMESPACE.hostpath-provisioner" }
 
@@ -110,96 +92,104 @@ func policyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// params is the ConfigMap that the policies read.
-func (o Options) params() string {
-	c := o.Confine
-	var b strings.Builder
-	b.WriteString("---\n# What the policies below let the daemons have; each list has one entry a line, and a change counts at once. A node whose label\n# kubernetes.io/hostname differs from its name has a key of its own, hostname.NODE, with the label's value.\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hostpath-provisioner-confinement\n  namespace: NAMESPACE\ndata:\n")
-	list := func(key string, all []string) {
-		if len(all) > 0 {
-			fmt.Fprintf(&b, "  %s: |\n    %s\n", key, strings.Join(all, "\n    "))
-		}
-	}
-	// Provisioners of one namespace share the identity, and with each other's names as aliases this object.
-	list("provisioners", slices.Compact(slices.Sorted(slices.Values(append([]string{o.Provisioner}, c.Aliases...)))))
-	list("paths", c.Paths)
-	list("shared-paths", c.SharedPaths)
-	list("every-node-paths", c.EveryNodePaths)
-	list("audiences", c.Audiences)
-	for _, node := range slices.Sorted(maps.Keys(c.Hostnames)) {
-		fmt.Fprintf(&b, "  %q: %q\n", "hostname."+node, c.Hostnames[node])
-	}
-	return b.String()
-}
-
-// policyLines are the parameter object, the policies and their bindings; without a confinement there are none, unless they are to
-// be removed.
+// policyLines are the policies and their bindings; without a confinement there are none. What is removed is
+// removed in this order: bindings, policies, and after all else the ConfigMap that policies of earlier
+// versions read. While one of these is in force without it, the API server refuses everybody's writes.
 func (o Options) policyLines() string {
 	if !o.Confine.Any() && !o.Delete {
 		return ""
 	}
-	var b strings.Builder
+	var all, bindings strings.Builder
 	for _, p := range policies {
-		b.WriteString(p.yaml())
+		all.WriteString(p.yaml())
+		bindings.WriteString(strings.ReplaceAll(bindingObject, "@NAME@", p.object()))
 	}
-	return o.params() + b.String()
+	if o.Delete {
+		return bindings.String() + all.String()
+	}
+	return all.String() + bindings.String()
 }
 
 // daemonCondition holds for requests of the daemons alone.
 const daemonCondition = "request.userInfo.username == 'system:serviceaccount:NAMESPACE:hostpath-provisioner'"
 
-func (p policy) allVariables() []variable { return slices.Concat(common, p.variables) }
-
 func (p policy) allRules() []rule { return append([]rule{isNodes}, p.rules...) }
 
-// yaml is the policy and its binding.
-func (p policy) yaml() string {
-	var variables, rules strings.Builder
-	for _, v := range p.allVariables() {
-		fmt.Fprintf(&variables, "    - name: %s\n      expression: >-\n        %s\n", v.name, v.is)
+var ofVariable = regexp.MustCompile(`variables[.]([A-Za-z]+)`)
+
+// allVariables are those that the rules use, and those that these use, each before its use.
+func (p policy) allVariables() (used []variable) {
+	wanted, all := map[string]bool{}, slices.Concat(lists, common, p.variables)
+	want := func(expression string) {
+		for _, found := range ofVariable.FindAllStringSubmatch(expression, -1) {
+			wanted[found[1]] = true
+		}
 	}
 	for _, r := range p.allRules() {
-		fmt.Fprintf(&rules, "    - expression: >-\n        %s\n      message: %q\n      reason: Forbidden\n", r.condition, r.message)
+		want(r.condition)
 	}
-	group := p.group
-	if group == "" {
-		group = `""`
+	for _, v := range slices.Backward(all) {
+		if wanted[v.name] {
+			want(v.is)
+			used = append(used, v)
+		}
 	}
-	return strings.NewReplacer("@NAME@", p.object(), "@GROUP@", group, "@RESOURCE@", p.resource,
-		"@OPERATIONS@", strings.Join(p.operations, ", "), "@VARIABLES@", variables.String(), "@RULES@", rules.String()).Replace(policyObjects)
+	slices.Reverse(used)
+	return used
 }
 
-const policyObjects = `---
+// oneLine is an expression without the lines and the indentation that it has here.
+func oneLine(expression string) string { return strings.Join(strings.Fields(expression), " ") }
+
+// yaml is the policy.
+func (p policy) yaml() string {
+	var match, variables, rules strings.Builder
+	if p.own {
+		match.WriteString("    namespaceSelector:\n      matchLabels: {" + namespaceName + ": NAMESPACE}\n")
+	}
+	fmt.Fprintf(&match, "    resourceRules:\n      - apiGroups: [%s]\n        apiVersions: [\"*\"]\n        resources: [%s]\n",
+		cmp.Or(p.group, `""`), p.resource)
+	if len(p.names) > 0 {
+		fmt.Fprintf(&match, "        resourceNames: [%s]\n", strings.Join(p.names, ", "))
+	}
+	fmt.Fprintf(&match, "        operations: [%s]\n", strings.Join(p.operations, ", "))
+	for _, v := range p.allVariables() {
+		fmt.Fprintf(&variables, "    - name: %s\n      expression: >-\n        %s\n", v.name, oneLine(v.is))
+	}
+	for _, r := range p.allRules() {
+		fmt.Fprintf(&rules, "    - expression: >-\n        %s\n      message: %q\n      reason: Forbidden\n", oneLine(r.condition), r.message)
+	}
+	return strings.NewReplacer("@NAME@", p.object(), "@MATCH@", match.String(), "@VARIABLES@", variables.String(),
+		"@RULES@", rules.String()).Replace(policyObject)
+}
+
+// namespaceName is the label that the API server itself puts on each namespace.
+const namespaceName = "kubernetes.io/metadata.name"
+
+// policyObject fails closed: what cannot be evaluated is refused. That concerns the daemons alone, because whose the
+// request is comes first, an expression that cannot fail; and what else comes before it is a namespace
+// of a request that does not exist, in which nobody can write.
+const policyObject = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
   name: @NAME@
-spec:
+` + partOf + `spec:
   failurePolicy: Fail
-  paramKind:
-    apiVersion: v1
-    kind: ConfigMap
   matchConstraints:
-    resourceRules:
-      - apiGroups: [@GROUP@]
-        apiVersions: ["*"]
-        resources: [@RESOURCE@]
-        operations: [@OPERATIONS@]
-  matchConditions:
+@MATCH@  matchConditions:
     - name: daemon
       expression: ` + daemonCondition + `
   variables:
 @VARIABLES@  validations:
-@RULES@---
+@RULES@`
+
+const bindingObject = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
   name: @NAME@
-spec:
+` + partOf + `spec:
   policyName: @NAME@
   validationActions: [Deny]
-  paramRef:
-    name: hostpath-provisioner-confinement
-    namespace: NAMESPACE
-    parameterNotFoundAction: Deny
 `

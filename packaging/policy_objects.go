@@ -15,7 +15,7 @@ type Policy struct {
 }
 
 // Policies are those of this version for the identity in a namespace, which `manifests` prints. What they let the identity have is in
-// the ConfigMap alone: they are the same for each cluster.
+// their lists alone: the rest is the same for each cluster.
 func Policies(namespace string) (all []Policy) {
 	o := Options{Namespace: namespace}
 	for _, p := range policies {
@@ -24,9 +24,21 @@ func Policies(namespace string) (all []Policy) {
 	return all
 }
 
-// SamePolicy reports whether the cluster's policy is this one.
+// SamePolicy reports whether the cluster's policy is this one, whatever is in its lists.
 func (p Policy) SamePolicy(spec admissionv1.ValidatingAdmissionPolicySpec) bool {
-	return same(p.policy, spec)
+	known := p.policy.DeepCopy()
+	for i, v := range known.Variables {
+		if isList(v.Name) && i < len(spec.Variables) && json.Valid([]byte(spec.Variables[i].Expression)) {
+			known.Variables[i].Expression = spec.Variables[i].Expression
+		}
+	}
+	return same(*known, spec)
+}
+
+// ReadsParameters reports whether a policy is of an earlier version, which has the API server look for a ConfigMap in
+// everybody's requests.
+func ReadsParameters(spec admissionv1.ValidatingAdmissionPolicySpec) bool {
+	return spec.ParamKind != nil
 }
 
 // SameBinding reports whether the cluster's binding is this one's.
@@ -45,33 +57,34 @@ func same(a, b any) bool {
 func (p policy) spec(o Options) admissionv1.ValidatingAdmissionPolicySpec {
 	fail, equivalent, all, forbidden := admissionv1.Fail, admissionv1.Equivalent, admissionv1.AllScopes, metav1.StatusReasonForbidden
 	spec := admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy: &fail, ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		FailurePolicy: &fail,
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: &equivalent,
-			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{ResourceNames: p.names, RuleWithOperations: admissionv1.RuleWithOperations{
 				Rule: admissionv1.Rule{APIGroups: []string{p.group}, APIVersions: []string{"*"}, Resources: []string{p.resource}, Scope: &all},
 			}}},
 		},
 		MatchConditions: []admissionv1.MatchCondition{{Name: "daemon", Expression: o.fill(daemonCondition)}},
+	}
+	if p.own {
+		spec.MatchConstraints.NamespaceSelector.MatchLabels = map[string]string{namespaceName: o.Namespace}
 	}
 	for _, operation := range p.operations {
 		rule := &spec.MatchConstraints.ResourceRules[0]
 		rule.Operations = append(rule.Operations, admissionv1.OperationType(operation))
 	}
 	for _, v := range p.allVariables() {
-		spec.Variables = append(spec.Variables, admissionv1.Variable{Name: v.name, Expression: o.fill(v.is)})
+		spec.Variables = append(spec.Variables, admissionv1.Variable{Name: v.name, Expression: o.fill(oneLine(v.is))})
 	}
 	for _, r := range p.allRules() {
-		spec.Validations = append(spec.Validations, admissionv1.Validation{Expression: o.fill(r.condition), Message: r.message, Reason: &forbidden})
+		spec.Validations = append(spec.Validations, admissionv1.Validation{Expression: o.fill(oneLine(r.condition)), Message: r.message, Reason: &forbidden})
 	}
 	return spec
 }
 
 // bindingSpec is the binding of the policy as the API server returns it.
 func (p policy) bindingSpec(o Options) admissionv1.ValidatingAdmissionPolicyBindingSpec {
-	deny := admissionv1.DenyAction
 	return admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: o.fill(p.object()), ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		ParamRef: &admissionv1.ParamRef{Name: ParametersName, Namespace: o.Namespace, ParameterNotFoundAction: &deny},
 	}
 }

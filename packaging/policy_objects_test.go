@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Whatever is changed in a policy makes it another one: check --cluster names it.
@@ -13,7 +14,7 @@ func TestChangedPolicies(t *testing.T) {
 	ignore := admissionv1.Ignore
 	for name, change := range map[string]func(*admissionv1.ValidatingAdmissionPolicySpec){
 		"it fails open":              func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.FailurePolicy = &ignore },
-		"it has no parameters":       func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.ParamKind = nil },
+		"it has parameters":          func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.ParamKind = &admissionv1.ParamKind{} },
 		"it is for another identity": func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.MatchConditions[0].Expression = "false" },
 		"it is for any identity":     func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.MatchConditions = nil },
 		"it is for another resource": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
@@ -23,12 +24,14 @@ func TestChangedPolicies(t *testing.T) {
 			s.MatchConstraints.ResourceRules[0].Operations = nil
 		},
 		"it leaves namespaces out": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
-			s.MatchConstraints.NamespaceSelector.MatchLabels = map[string]string{"a": "b"}
+			s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		},
 		"it leaves objects out": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.ExcludeResourceRules = s.MatchConstraints.ResourceRules
 		},
-		"a variable is another":   func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Variables[0].Expression = "'node-a'" },
+		"a variable is another": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+			s.Variables[len(s.Variables)-1].Expression = "'node-a'"
+		},
 		"a variable is missing":   func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Variables = s.Variables[1:] },
 		"a condition is another":  func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "true" },
 		"a condition is missing":  func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations = s.Validations[1:] },
@@ -46,15 +49,33 @@ func TestChangedPolicies(t *testing.T) {
 	}
 }
 
+// What is in its lists makes it no other one.
+func TestOtherLists(t *testing.T) {
+	for _, p := range Policies("s") {
+		changed := p.policy.DeepCopy()
+		for i, v := range changed.Variables {
+			if isList(v.Name) {
+				changed.Variables[i].Expression = `["x"]`
+			}
+		}
+		if !p.SamePolicy(*changed) {
+			t.Errorf("%s with other lists is another one", p.Name)
+		}
+		changed.Variables = nil
+		if p.SamePolicy(*changed) || ReadsParameters(*changed) {
+			t.Errorf("%s without variables is the same", p.Name)
+		}
+	}
+}
+
 // The same of bindings.
 func TestChangedBindings(t *testing.T) {
-	allow := admissionv1.AllowAction
 	for name, change := range map[string]func(*admissionv1.ValidatingAdmissionPolicyBindingSpec){
-		"of another policy":       func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.PolicyName = "x" },
-		"with another ConfigMap":  func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.ParamRef.Name = "x" },
-		"of another namespace":    func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.ParamRef.Namespace = "x" },
-		"that needs no ConfigMap": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.ParamRef.ParameterNotFoundAction = &allow },
-		"that refuses nothing":    func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.ValidationActions = nil },
+		"of another policy": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.PolicyName = "x" },
+		"with a ConfigMap": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
+			s.ParamRef = &admissionv1.ParamRef{Name: "x"}
+		},
+		"that refuses nothing": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) { s.ValidationActions = nil },
 		"for some resources alone": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
 			s.MatchResources = &admissionv1.MatchResources{}
 		},
@@ -83,7 +104,8 @@ func TestPoliciesCanBeRead(t *testing.T) {
 	for _, p := range Policies(confined.Namespace) {
 		names = append(names, p.Name)
 	}
-	for _, right := range []string{"get validatingadmissionpolicies", "get validatingadmissionpolicybindings"} {
+	for _, right := range []string{"get validatingadmissionpolicies",
+		"get validatingadmissionpolicybindings"} {
 		if !slices.Equal(may[right], names) {
 			t.Errorf("%s: %q, want %q", right, may[right], names)
 		}

@@ -52,9 +52,8 @@ var rights = []right{
 	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},
 	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler", false},
 	{ownNamespace, "", "serviceaccounts/token", "hostpath-provisioner", []string{"create"}, "its own next token, before this one ends", true},
-	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicies", policyNames(), []string{"get"}, "check --cluster: what confines this identity", true},
+	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicies", policyNames(), []string{"get"}, "check --cluster: what confines this identity, and what it lets it have", true},
 	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicybindings", policyNames(), []string{"get"}, "the same", true},
-	{ownNamespace, "", "configmaps", ParametersName, []string{"get"}, "check --cluster: what the policies let the daemon have", true},
 }
 
 // role is a Role or ClusterRole with its binding, in YAML.
@@ -96,13 +95,13 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: @KIND@
 metadata:
   name: @NAME@@IN@
-rules:
+` + partOf + `rules:
 @RULES@---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: @KIND@Binding
 metadata:
   name: @NAME@@IN@
-roleRef:
+` + partOf + `roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: @KIND@
   name: @NAME@

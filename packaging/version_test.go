@@ -43,7 +43,8 @@ func (s sources) run(name string, args ...string) string {
 	c := exec.Command(name, args...)
 	c.Dir = s.dir
 	// All commits in one second: what is left to tell them apart is their order.
-	c.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z",
+	c.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z",
+		"GIT_COMMITTER_DATE=2026-01-01T00:00:00Z",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example",
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CEILING_DIRECTORIES="+filepath.Dir(s.dir))
 	out, err := c.CombinedOutput()
@@ -84,7 +85,8 @@ func TestVersion(t *testing.T) {
 	add(`v0\.2\.0-dev\.11\+g[0-9a-f]{12}`)
 	s.commit("another")
 	add(`v0\.2\.0-dev\.12\+g[0-9a-f]{12}`)
-	packages = append(packages, s.run("sh", "-c", `sh packaging/version.sh --package "$(AFTER=1 sh packaging/version.sh)"`))
+	packages = append(packages, s.run("sh", "-c",
+		`sh packaging/version.sh --package "$(AFTER=1 sh packaging/version.sh)"`))
 	s.commit("more")
 	s.commit("the release")
 	s.run("git", "tag", "v0.2.0")
@@ -115,7 +117,8 @@ func TestExamplesHaveTheVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`hostpath-provisioner v([0-9][^, ]*), pid`).FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`hostpath-provisioner v([0-9][^, ]*), pid`).FindAllSubmatch(text,
+			-1) {
 			if string(m[1]) != string(next[1]) {
 				t.Errorf("%s has version %s, CHANGELOG.md %s", page, m[1], next[1])
 			}

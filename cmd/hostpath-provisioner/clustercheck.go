@@ -131,11 +131,13 @@ func gatherNode(ctx context.Context, client *kube.Client, f *clustercheck.Facts)
 // to read them.
 func gatherPolicies(ctx context.Context, client *kube.Client, f *clustercheck.Facts) (err error) {
 	f.Policies.Readable = true
+	lists := packaging.Lists{}
 	for _, known := range packaging.Policies(f.Configured.Namespace) {
 		one := clustercheck.Policy{Name: known.Name}
 		policy, err := client.Policy(ctx, known.Name)
 		if err == nil && policy != nil {
-			one.Found, one.Same = true, known.SamePolicy(policy.Spec)
+			one.Found, one.Parametrised = true, packaging.ReadsParameters(policy.Spec)
+			one.Same = known.SamePolicy(policy.Spec) && lists.Add(policy.Spec)
 		}
 		binding, bindingErr := client.PolicyBinding(ctx, known.Name)
 		if bindingErr == nil && binding != nil {
@@ -149,18 +151,20 @@ func gatherPolicies(ctx context.Context, client *kube.Client, f *clustercheck.Fa
 		}
 		f.Policies.All = append(f.Policies.All, one)
 	}
+	if f.Parameters.Readable = len(lists) > 0; f.Parameters.Readable {
+		f.Parameters.Lists, f.Parameters.Hostnames = map[string][]string{}, lists.Hostnames()
+		for name := range lists {
+			f.Parameters.Lists[name] = lists.Texts(name)
+		}
+	}
 	f.Policies.Enforced, err = client.Confined(ctx)
 	return err
 }
 
-func gatherParameters(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
-	parameters, err := client.ConfigMap(ctx, packaging.ParametersName)
-	f.Parameters.Readable = err == nil
-	if parameters != nil {
-		f.Parameters.Found, f.Parameters.Data = true, parameters.Data
-	}
-	if kube.Refusal(err) == kube.Forbidden {
-		return nil
+// gatherParameters finds the classes that the policies have to list.
+func gatherParameters(ctx context.Context, client *kube.Client, f *clustercheck.Facts) (err error) {
+	if f.Parameters.Readable {
+		f.Parameters.Classes, err = client.ClassesOf(ctx, f.Configured.Provisioners)
 	}
 	return err
 }

@@ -68,7 +68,8 @@ func TestClusterHint(t *testing.T) {
 		"a right, with policies": {clustercheck.ReasonRightsMissing, "manifests --no-classes --provisioner p --namespace s" + paths + " | kubectl apply -f -", true},
 		"a label":                {clustercheck.ReasonHostnameMissing, "kubectl label node node-a kubernetes.io/hostname=node-a", false},
 		"a server":               {clustercheck.ReasonServerUnreachable, "curl -k https://x:1/healthz", false},
-		"a path":                 {clustercheck.ReasonPoolNotListed, "kubectl edit configmap -n s hostpath-provisioner-confinement", true},
+		"a path":                 {clustercheck.ReasonPoolNotListed, "kubectl get validatingadmissionpolicy volumes.s.hostpath-provisioner -o yaml", true},
+		"an earlier version":     {clustercheck.ReasonPoliciesReadConfigMap, paths + " | kubectl apply -f -; and a minute later: kubectl delete configmap -n s hostpath-provisioner-confinement", true},
 		"nothing":                {"", "", false},
 	} {
 		f := clustercheck.Facts{API: clustercheck.API{Server: "https://x:1"}, Policies: clustercheck.Policies{Enforced: c.confined}}

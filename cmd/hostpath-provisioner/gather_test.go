@@ -118,15 +118,14 @@ func TestGatherFromTheCluster(t *testing.T) {
 		"a token of another Node": {func(c clusterAPI) {
 			c.has["/selfsubjectreviews"] = strings.ReplaceAll(c.has["/selfsubjectreviews"], "node-a", "node-b")
 		}, map[string]string{"identity": "wrong BoundToOtherNode", "exit": "1"}},
-		"a right that lacks":     {func(c clusterAPI) { c.lacks["patch persistentvolumeclaims"] = true }, map[string]string{"rights": "wrong RightsMissing", "exit": "1"}},
-		"a right too many":       {func(c clusterAPI) { delete(c.lacks, "get secrets") }, map[string]string{"rights": "warning TooManyRights"}},
-		"reviews that fail":      {func(c clusterAPI) { c.refuse["/selfsubjectaccessreviews"] = failed }, map[string]string{"rights": `unknown review the rights of this identity: an error on the server ("unknown") has prevented the request from succeeding`, "exit": "1"}},
-		"a ConfigMap that fails": {func(c clusterAPI) { c.refuse["/configmaps/hostpath-provisioner-confinement"] = failed }, map[string]string{"parameters": "unknown read ConfigMap hostpath-provisioner-confinement: etcd is away", "exit": "1"}},
-		"a ConfigMap that is refused, with policies": {func(c clusterAPI) {
-			c.refuse["/configmaps/hostpath-provisioner-confinement"], c.refuse["/persistentvolumes"] = forbidden, denied
-		}, map[string]string{"policies": "wrong PoliciesMissing", "exit": "1"}},
-		"policies without their ConfigMap": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = denied }, map[string]string{
-			"policies": "wrong PoliciesMissing", "parameters": "wrong ParametersMissing", "exit": "1"}},
+		"a right that lacks":              {func(c clusterAPI) { c.lacks["patch persistentvolumeclaims"] = true }, map[string]string{"rights": "wrong RightsMissing", "exit": "1"}},
+		"a right too many":                {func(c clusterAPI) { delete(c.lacks, "get secrets") }, map[string]string{"rights": "warning TooManyRights"}},
+		"reviews that fail":               {func(c clusterAPI) { c.refuse["/selfsubjectaccessreviews"] = failed }, map[string]string{"rights": `unknown review the rights of this identity: an error on the server ("unknown") has prevented the request from succeeding`, "exit": "1"}},
+		"policies that are not all there": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = denied }, map[string]string{"policies": "wrong PoliciesMissing", "exit": "1"}},
+		"policies that read a ConfigMap": {func(c clusterAPI) {
+			c.has["/validatingadmissionpolicies/events.hostpath-provisioner.hostpath-provisioner"] = `{"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1",
+				"metadata": {"name": "events.hostpath-provisioner.hostpath-provisioner"}, "spec": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}}`
+		}, map[string]string{"policies": "wrong PoliciesReadConfigMap", "exit": "1"}},
 		"a volume that another than a policy refuses": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = failed }, map[string]string{"policies": "unknown the server would not take volume hostpath-provisioner-confined: etcd is away", "exit": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

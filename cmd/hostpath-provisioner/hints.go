@@ -83,45 +83,48 @@ var reasonHints = map[string]string{
 
 // clusterHints are what helps against a reason of check --cluster. NODE, NAMESPACE, PROVISIONER and PATHS stand for what is configured.
 var clusterHints = map[string]string{
-	clustercheck.ReasonKubeconfigUnusable:   enrollHint,
-	clustercheck.ReasonServerNotTrusted:     "if the cluster has a new authority: " + enrollHint,
-	clustercheck.ReasonCredentialRefused:    enrollHint,
-	clustercheck.ReasonServerUnreachable:    "see whether this host reaches it: curl -k SERVER/healthz",
-	clustercheck.ReasonServerFails:          "look at the API server's log",
-	clustercheck.ReasonCredentialExpired:    enrollHint,
-	clustercheck.ReasonCredentialEnds:       "look for \"token\" in: journalctl -u hostpath-provisioner; or " + enrollHint,
-	clustercheck.ReasonCredentialEndless:    enrollHint,
-	clustercheck.ReasonBoundToOtherNode:     enrollHint,
-	clustercheck.ReasonOtherIdentity:        enrollHint,
-	clustercheck.ReasonNotBound:             enrollHint,
-	clustercheck.ReasonNodeMissing:          "correct node in the configuration, or see: kubectl get nodes",
-	clustercheck.ReasonHostnameMissing:      "an administrator runs: kubectl label node NODE kubernetes.io/hostname=NODE",
-	clustercheck.ReasonRightsMissing:        rightsHint,
-	clustercheck.ReasonTooManyRights:        enrollHint,
-	clustercheck.ReasonNoPolicies:           manifestsHint,
-	clustercheck.ReasonPoliciesUnreadable:   manifestsHint,
-	clustercheck.ReasonPoliciesMissing:      manifestsHint,
-	clustercheck.ReasonPoliciesUnbound:      manifestsHint,
-	clustercheck.ReasonPoliciesNotEnforced:  "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
-	clustercheck.ReasonPoliciesDiffer:       manifestsHint,
-	clustercheck.ReasonParametersMissing:    manifestsHint,
-	clustercheck.ReasonProvisionerNotListed: parametersHint,
-	clustercheck.ReasonPoolNotListed:        parametersHint,
-	clustercheck.ReasonHostnameNotListed:    parametersHint,
-	clustercheck.ReasonAudienceNotListed:    parametersHint,
-	clustercheck.ReasonIndexUnbound:         indexHint,
-	clustercheck.ReasonIndexDiffers:         indexHint,
-	clustercheck.ReasonVolumesUnlabelled:    indexHint,
-	clustercheck.ReasonIndexNotEnforced:     "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
+	clustercheck.ReasonKubeconfigUnusable:    enrollHint,
+	clustercheck.ReasonServerNotTrusted:      "if the cluster has a new authority: " + enrollHint,
+	clustercheck.ReasonCredentialRefused:     enrollHint,
+	clustercheck.ReasonServerUnreachable:     "see whether this host reaches it: curl -k SERVER/healthz",
+	clustercheck.ReasonServerFails:           "look at the API server's log",
+	clustercheck.ReasonCredentialExpired:     enrollHint,
+	clustercheck.ReasonCredentialEnds:        "look for \"token\" in: journalctl -u hostpath-provisioner; or " + enrollHint,
+	clustercheck.ReasonCredentialEndless:     enrollHint,
+	clustercheck.ReasonBoundToOtherNode:      enrollHint,
+	clustercheck.ReasonOtherIdentity:         enrollHint,
+	clustercheck.ReasonNotBound:              enrollHint,
+	clustercheck.ReasonNodeMissing:           "correct node in the configuration, or see: kubectl get nodes",
+	clustercheck.ReasonHostnameMissing:       "an administrator runs: kubectl label node NODE kubernetes.io/hostname=NODE",
+	clustercheck.ReasonRightsMissing:         rightsHint,
+	clustercheck.ReasonTooManyRights:         enrollHint,
+	clustercheck.ReasonNoPolicies:            manifestsHint,
+	clustercheck.ReasonPoliciesUnreadable:    manifestsHint,
+	clustercheck.ReasonPoliciesReadConfigMap: configMapHint,
+	clustercheck.ReasonPoliciesMissing:       manifestsHint,
+	clustercheck.ReasonPoliciesUnbound:       manifestsHint,
+	clustercheck.ReasonPoliciesNotEnforced:   "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
+	clustercheck.ReasonPoliciesDiffer:        manifestsHint,
+	clustercheck.ReasonProvisionerNotListed:  parametersHint,
+	clustercheck.ReasonPoolNotListed:         parametersHint,
+	clustercheck.ReasonHostnameNotListed:     parametersHint,
+	clustercheck.ReasonClassNotListed:        parametersHint,
+	clustercheck.ReasonAudienceNotListed:     parametersHint,
+	clustercheck.ReasonIndexUnbound:          indexHint,
+	clustercheck.ReasonIndexDiffers:          indexHint,
+	clustercheck.ReasonVolumesUnlabelled:     indexHint,
+	clustercheck.ReasonIndexNotEnforced:      "an administrator looks at the flags of the API servers: --disable-admission-plugins, --feature-gates",
 }
 
 const (
 	enrollHint     = "run: hostpath-provisioner enroll --admin-kubeconfig FILE"
 	rightsHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACECONFINED | kubectl apply -f -"
 	manifestsHint  = "an administrator runs, with the paths of all nodes' pools: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -"
-	parametersHint = "an administrator runs: kubectl edit configmap -n NAMESPACE hostpath-provisioner-confinement"
-	bindingsHint   = "an administrator looks at what else is bound to it: kubectl get clusterrolebindings,rolebindings -A -o wide"
-	indexHint      = "an administrator runs: hostpath-provisioner manifests --no-classes --claim-index | kubectl apply -f -"
+	parametersHint = "an administrator runs manifests with one flag more beside those in use: --pool-path, --shared-pool-path, --every-node-pool-path, --alias, --class, --hostname or --audience; those in use are in: kubectl get validatingadmissionpolicy volumes.NAMESPACE.hostpath-provisioner -o yaml"
+	// The policies are replaced in their places, and the ConfigMap goes when no API server has the old ones any more.
+	configMapHint = "delete nothing; an administrator runs, with the entries of that ConfigMap: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -; and a minute later: kubectl delete configmap -n NAMESPACE hostpath-provisioner-confinement"
+	bindingsHint  = "an administrator looks at what else is bound to it: kubectl get clusterrolebindings,rolebindings -A -o wide"
+	indexHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --claim-index | kubectl apply -f -"
 )
 
 // errorHints are what helps against an error, the first that it is.

@@ -69,9 +69,10 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&chart, "helm-chart", "", "write them as a Helm chart, whose values are the other options, in `directory`")
 	c.Flags().StringVar(&kustomization, "kustomization", "", "write them as a kustomization in `directory`")
 	f, confine := c.Flags(), &o.Confine
-	f.StringArrayVar(&confine.Paths, "pool-path", nil, "confine each node's identity to its own objects, and to volumes in pools under this `path`; repeatable, as are the following")
+	f.StringArrayVar(&confine.Paths, "pool-path", nil, "confine each node's identity to its own objects, and to volumes in the pool with this `path`, or in those right below one that ends with /*; repeatable, as are the following")
 	f.StringArrayVar(&confine.SharedPaths, "shared-pool-path", nil, "the same for pools of scope shared: `path`")
 	f.StringArrayVar(&confine.EveryNodePaths, "every-node-pool-path", nil, "the same for pools of scope every-node: `path`")
+	f.StringArrayVar(&confine.Classes, "class", nil, "the confined identities make volumes of this `class`, too: beside those that are named after a provisioner; it may end with *")
 	f.StringArrayVar(&confine.Aliases, "alias", nil, "the confined identities serve classes of this `provisioner`, too")
 	f.StringArrayVar(&confine.Audiences, "audience", nil, "the confined identities renew their tokens for this `audience` of the API server, and for no other")
 	f.StringArrayVar(&hostnames, "hostname", nil, "a `pair` NODE=LABEL, of a node whose label kubernetes.io/hostname is not its name")
@@ -81,7 +82,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 // notForCharts are the flags that a chart has as values, and those that it has not.
 var notForCharts = []string{
 	"namespace", "provisioner", "class-prefix", "no-classes", "claim-index", "inline-volumes", "delete", "token-secret", "kustomization",
-	"pool-path", "shared-pool-path", "every-node-pool-path", "alias", "audience", "hostname",
+	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience", "hostname",
 }
 
 // writeFiles writes files in a directory that is made. A directory with other files is refused: they could be taken for these.
@@ -123,15 +124,21 @@ func checkManifests(o packaging.Options) error {
 	return nil
 }
 
-// checkConfinement refuses what would not confine, or would not be a ConfigMap.
+// checkConfinement refuses what would not confine.
 func checkConfinement(o packaging.Options) error {
 	c := o.Confine
 	if c.Any() && o.TokenSecret {
 		return errors.New("--token-secret: a token in a Secret is bound to no node, and the policies would refuse it everything")
 	}
 	for _, path := range slices.Concat(c.Paths, c.SharedPaths, c.EveryNodePaths) {
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || strings.ContainsFunc(path, unicode.IsControl) {
-			return fmt.Errorf("--pool-path: %q is not the path of a pool, or of a directory with pools", path)
+		pool := strings.TrimSuffix(path, "/*")
+		if !filepath.IsAbs(pool) || filepath.Clean(pool) != pool || pool == "/" || strings.ContainsAny(pool, "*") || strings.ContainsFunc(path, unicode.IsControl) {
+			return fmt.Errorf("--pool-path: %q is not the path of a pool, or of a directory with pools and /*", path)
+		}
+	}
+	for _, class := range c.Classes {
+		if name := strings.TrimSuffix(class, "*"); len(validation.IsDNS1123Subdomain(strings.TrimRight(name, "-."))) > 0 && class != "*" {
+			return fmt.Errorf("--class: %q cannot be the name of a StorageClass, or begin one", class)
 		}
 	}
 	for _, alias := range c.Aliases {

@@ -13,7 +13,14 @@ func TestManifestsConfinement(t *testing.T) {
 	h := newHost(t, minimal)
 	for line, want := range map[string]string{
 		"--pool-path /srv --token-secret":       "--token-secret: a token in a Secret is bound to no node, and the policies would refuse it everything",
-		"--pool-path /srv/":                     `--pool-path: "/srv/" is not the path of a pool, or of a directory with pools`,
+		"--pool-path /srv/":                     `--pool-path: "/srv/" is not the path of a pool, or of a directory with pools and /*`,
+		"--pool-path /srv/*":                    "",
+		"--pool-path /*":                        `--pool-path: "/*" is not the path of a pool, or of a directory with pools and /*`,
+		"--pool-path /srv/*/a":                  `--pool-path: "/srv/*/a" is not the path of a pool, or of a directory with pools and /*`,
+		"--pool-path /srv --class fast-*":       "",
+		"--pool-path /srv --class *":            "",
+		"--pool-path /srv --class Fast":         `--class: "Fast" cannot be the name of a StorageClass, or begin one`,
+		"--pool-path /srv --class=":             `--class: "" cannot be the name of a StorageClass, or begin one`,
 		"--pool-path /srv --alias *":            "",
 		"--pool-path /srv --audience https://x": "",
 		"--pool-path /srv --audience=":          `--audience: "" is none`,

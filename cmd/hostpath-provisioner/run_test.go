@@ -261,9 +261,9 @@ func TestManifests(t *testing.T) {
 	for _, c := range []struct{ flag, value, says string }{
 		{"--namespace", "Foo", `--namespace: "Foo" cannot be a namespace`},
 		{"--provisioner", "foo bar", `--provisioner: "foo bar" cannot be a StorageClass's provisioner`},
-		{"--pool-path", "/", `--pool-path: "/" is not the path of a pool, or of a directory with pools`},
-		{"--shared-pool-path", "srv", `--pool-path: "srv" is not the path of a pool, or of a directory with pools`},
-		{"--every-node-pool-path", "/srv/../etc", `--pool-path: "/srv/../etc" is not the path of a pool, or of a directory with pools`},
+		{"--pool-path", "/", `--pool-path: "/" is not the path of a pool, or of a directory with pools and /*`},
+		{"--shared-pool-path", "srv", `--pool-path: "srv" is not the path of a pool, or of a directory with pools and /*`},
+		{"--every-node-pool-path", "/srv/../etc", `--pool-path: "/srv/../etc" is not the path of a pool, or of a directory with pools and /*`},
 		{"--alias", "a b", `--alias: "a b" cannot be a StorageClass's provisioner`},
 		{"--hostname", "node-a", `--hostname: "node-a" cannot be a node, or "" its label`},
 		{"--class-prefix", "Foo", `--class-prefix: "Foo" cannot begin the name of a StorageClass`},

@@ -34,21 +34,21 @@ func TestOthersWords(t *testing.T) {
 	}
 }
 
-// A pool is under a listed directory as the policies take it: by whole names, never under the root alone, under the key of its scope.
-func TestPoolUnderListedPath(t *testing.T) {
+// A pool is listed as the policies take it: itself, or the directory that it is right in; in the list of its scope.
+func TestPoolIsListed(t *testing.T) {
 	for listed, want := range map[string]bool{
-		"/srv/fast": true, "/srv": true, " /srv ": true, "/a\n\n/srv": true, "/a\r\n/srv\r\n": true,
-		"": false, "/": false, "/sr": false, "/srv/fas": false, "/srv/fast/a": false, "/srv/faster": false, "srv": false,
+		"/srv/fast": true, "/srv/*": true,
+		"": false, "/": false, "/srv": false, "/*": false, "/srv/fast/*": false, "/srv/fas": false, "/srv/fast/a": false, "srv/fast": false,
 	} {
 		f := good()
 		f.Configured.Pools = []Pool{{"fast", "/srv/fast", "node"}}
-		f.Parameters.Data["paths"] = listed
+		f.Parameters.Lists["paths"] = []string{"/a", listed}
 		if line, lacks := poolNotListed(f); lacks == want {
 			t.Errorf("%q: %s", listed, line.Message)
 		}
-		f.Parameters.Data["shared-paths"], f.Parameters.Data["paths"] = listed, ""
+		f.Parameters.Lists["sharedPaths"], f.Parameters.Lists["paths"] = []string{listed}, nil
 		if _, lacks := poolNotListed(f); !lacks {
-			t.Errorf("%q counts under the key of another scope", listed)
+			t.Errorf("%q counts in the list of another scope", listed)
 		}
 	}
 }

@@ -81,12 +81,16 @@ type Policies struct {
 type Policy struct {
 	Name                            string
 	Found, Bound, Same, SameBinding bool
+	// Parametrised: it is of an earlier version, which reads a ConfigMap, or its binding names one.
+	Parametrised bool
 }
 
-// Parameters is the ConfigMap that the policies read.
+// Parameters are the lists in the policies of this form.
 type Parameters struct {
-	Readable, Found bool
-	Data            map[string]string
+	Readable  bool
+	Lists     map[string][]string // provisioners, paths, sharedPaths, everyNodePaths, classes, audiences
+	Hostnames map[string]string   // of nodes whose label is not their name
+	Classes   []string            // the StorageClasses of the configured provisioners, not a list of the policies
 }
 
 // Index is what the cluster has of the claim index.

@@ -18,15 +18,14 @@ type Line struct {
 
 // Names of the checks, in the order of the lines.
 const (
-	CheckAPI         = "API"
-	CheckToken       = "token"
-	CheckIdentity    = "identity"
-	CheckNode        = "node"
-	CheckRights      = "rights"
-	CheckPolicies    = "policies"
-	CheckParameters  = "parameters"
-	CheckClaimIndex  = "claim index"
-	policyParameters = "the ConfigMap hostpath-provisioner-confinement"
+	CheckAPI        = "API"
+	CheckToken      = "token"
+	CheckIdentity   = "identity"
+	CheckNode       = "node"
+	CheckRights     = "rights"
+	CheckPolicies   = "policies"
+	CheckParameters = "parameters"
+	CheckClaimIndex = "claim index"
 )
 
 // rule returns a line and true where it holds. Its Check is filled in.
@@ -46,8 +45,8 @@ var checks = []check{
 	{CheckIdentity, false, []rule{boundToOtherNode, otherIdentity, notBound}, identityGood},
 	{CheckNode, false, []rule{nodeMissing, hostnameMissing}, nodeGood},
 	{CheckRights, false, []rule{rightsMissing, tooManyRights}, rightsGood},
-	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
-	{CheckParameters, false, []rule{parametersNotRead, parametersMissing, provisionerNotListed, poolNotListed, hostnameNotListed, audienceNotListed}, parametersGood},
+	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesReadConfigMap, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
+	{CheckParameters, false, []rule{parametersNotRead, provisionerNotListed, poolNotListed, hostnameNotListed, classNotListed, audienceNotListed}, parametersGood},
 	{CheckClaimIndex, false, []rule{indexAbsent, indexUnbound, indexDiffers, indexNotEnforced, volumesUnlabelled}, indexGood},
 }
 

@@ -24,9 +24,10 @@ func good() Facts {
 		Node:       Node{Found: true, Hostname: "host-a"},
 		Rights:     Rights{Reviewed: 60, Renewal: true},
 		Policies:   Policies{Readable: true, Enforced: true},
-		Parameters: Parameters{Readable: true, Found: true, Data: map[string]string{
-			"provisioners": "p\nq", "paths": "/srv/fast\n", "shared-paths": "/srv", "every-node-paths": " /srv/all ", "hostname.node-a": "host-a",
-		}},
+		Parameters: Parameters{
+			Readable: true, Hostnames: map[string]string{"node-a": "host-a"}, Classes: []string{"p", "p-fast", "disk"},
+			Lists: map[string][]string{"provisioners": {"p", "q"}, "paths": {"/srv/fast"}, "sharedPaths": {"/srv/*"}, "everyNodePaths": {"/srv/all"}, "classes": {"disk"}},
+		},
 		Index:  Index{Policy: true, Binding: true, Same: true, Labels: true, Tried: true, Volumes: true},
 		Failed: map[string]error{},
 	}
@@ -45,6 +46,8 @@ func none(f *Facts) {
 func refused(kind string) func(*Facts) {
 	return func(f *Facts) { f.API.Err, f.API.Refusal = errors.New("no\nway"), kind }
 }
+
+const listsGood = "ok  they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node"
 
 // cases are one for each rule, and one for each of two rules of which both hold.
 var cases = []struct {
@@ -100,6 +103,7 @@ var cases = []struct {
 	{"no policies", none, CheckPolicies, "warning NoPolicies none confines this node's token: a thief of it can change the volumes and claims of all nodes"},
 	{"not to be read", func(f *Facts) { f.Policies.Readable = false }, CheckPolicies, "warning PoliciesUnreadable they are in force, and this identity may not read which: the cluster has the manifests of an earlier version"},
 	{"not to be read, and none", func(f *Facts) { none(f); f.Policies.Readable = false }, CheckPolicies, "warning NoPolicies none confines this node's token: a thief of it can change the volumes and claims of all nodes"},
+	{"of an earlier version", func(f *Facts) { f.Policies.All[1] = Policy{Name: "claims", Found: true, Parametrised: true} }, CheckPolicies, "wrong PoliciesReadConfigMap 1 of 2 are of an earlier version and read the ConfigMap hostpath-provisioner-confinement of the namespace s: while it or its namespace is missing, the API server refuses everybody's leases, tokens, claims, volumes and events"},
 	{"one is missing", func(f *Facts) { f.Policies.All[1] = Policy{Name: "claims", Bound: true, SameBinding: true} }, CheckPolicies, "wrong PoliciesMissing 1 of 2 are missing: claims"},
 	{"one is not bound", func(f *Facts) { f.Policies.All[1].Bound = false }, CheckPolicies, "wrong PoliciesUnbound 1 of 2 have no binding, or another one than that of this version, and may refuse nothing: claims"},
 	{"one is bound otherwise", func(f *Facts) { f.Policies.All[0].SameBinding, f.Policies.All[1].Same = false, false }, CheckPolicies, "wrong PoliciesUnbound 1 of 2 have no binding, or another one than that of this version, and may refuse nothing: volumes"},
@@ -107,23 +111,38 @@ var cases = []struct {
 	{"another identity is refused nothing", func(f *Facts) { f.Policies.Enforced, f.Identity = false, Identity{User: "x"} }, CheckPolicies, "ok  all 2 are there, bound and of this version"},
 	{"one is of another version", func(f *Facts) { f.Policies.All[1].Same = false }, CheckPolicies, "warning PoliciesDiffer 1 of 2 are not those of this version: claims"},
 
-	{"all is listed", func(*Facts) {}, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node"},
-	{"no parameters without policies", none, CheckParameters, "ok  without policies that this identity may read there are none to compare"},
-	{"parameters that may not be read", func(f *Facts) { f.Parameters = Parameters{} }, CheckParameters, "ok  without policies that this identity may read there are none to compare"},
-	{"no ConfigMap", func(f *Facts) { f.Parameters = Parameters{Readable: true} }, CheckParameters, "wrong ParametersMissing the ConfigMap hostpath-provisioner-confinement is missing from the namespace s: the policies refuse everything"},
-	{"an alias is missing", func(f *Facts) { f.Parameters.Data["provisioners"] = "p" }, CheckParameters, "wrong ProvisionerNotListed the ConfigMap hostpath-provisioner-confinement does not list q under provisioners: no volume is made for its classes"},
-	{"any provisioner", func(f *Facts) { f.Parameters.Data["provisioners"] = "*" }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node"},
-	{"paths are missing", func(f *Facts) { f.Parameters.Data["paths"], f.Parameters.Data["shared-paths"] = "/srv/fas\n/", "" }, CheckParameters, "wrong PoolNotListed the ConfigMap hostpath-provisioner-confinement does not list /srv/fast of pool fast under paths, /srv/net of pool net under shared-paths: no volume is made there"},
-	{"a hostname is missing", func(f *Facts) { delete(f.Parameters.Data, "hostname.node-a") }, CheckParameters, `wrong HostnameNotListed the ConfigMap hostpath-provisioner-confinement has for the key hostname.node-a "node-a", and the Node's label is "host-a": no volume is made`},
-	{"the hostname is the node's name", func(f *Facts) { delete(f.Parameters.Data, "hostname.node-a"); f.Node.Hostname = "node-a" }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node"},
+	{"all is listed", func(*Facts) {}, CheckParameters, listsGood},
+	{"no parameters without policies", none, CheckParameters, "ok  without policies of this version that this identity may read there are none to compare"},
+	{"parameters that may not be read", func(f *Facts) { f.Parameters = Parameters{} }, CheckParameters, "ok  without policies of this version that this identity may read there are none to compare"},
+	{"a class is missing", func(f *Facts) { f.Parameters.Classes = []string{"p-fast", "pf", "fast", "Q_x"} }, CheckParameters, "wrong ClassNotListed the policies do not list pf, fast, Q_x, which is not named after a provisioner: no volume is made for its claims"},
+	{"classes that begin as one that is listed", func(f *Facts) { f.Parameters.Lists["classes"] = []string{"di*"} }, CheckParameters, listsGood},
+	{"classes of an alias", func(f *Facts) {
+		f.Parameters.Lists["provisioners"], f.Parameters.Classes = []string{"p", "q", "Example.com/X_y"}, []string{"example.com-x-y", "example.com-x-y-z"}
+	}, CheckParameters, listsGood},
+	{"any class of any provisioner", func(f *Facts) {
+		f.Parameters.Lists["provisioners"], f.Parameters.Lists["classes"], f.Parameters.Classes = []string{"*"}, nil, []string{"x"}
+	}, CheckParameters, listsGood},
+	{"an alias is missing", func(f *Facts) { f.Parameters.Lists["provisioners"] = []string{"p"} }, CheckParameters, "wrong ProvisionerNotListed the policies do not list q: no volume is made for its classes"},
+	{"any provisioner", func(f *Facts) { f.Parameters.Lists["provisioners"], f.Parameters.Lists["classes"] = []string{"*"}, nil }, CheckParameters, listsGood},
+	{"paths are missing", func(f *Facts) {
+		f.Parameters.Lists["paths"], f.Parameters.Lists["sharedPaths"] = []string{"/srv/fas", "/"}, nil
+	}, CheckParameters, "wrong PoolNotListed the policies do not list /srv/fast of pool fast for --pool-path, /srv/net of pool net for --shared-pool-path: no volume is made there"},
+	{"a hostname is missing", func(f *Facts) { delete(f.Parameters.Hostnames, "node-a") }, CheckParameters, `wrong HostnameNotListed the policies have "node-a" as the hostname of this node, and the Node's label is "host-a": no volume is made`},
+	{"the hostname is the node's name", func(f *Facts) { delete(f.Parameters.Hostnames, "node-a"); f.Node.Hostname = "node-a" }, CheckParameters, listsGood},
 	{"pools of several nodes need no hostname", func(f *Facts) {
-		delete(f.Parameters.Data, "hostname.node-a")
+		delete(f.Parameters.Hostnames, "node-a")
 		f.Configured.Pools = f.Configured.Pools[1:]
-	}, CheckParameters, "ok  they list the provisioners, the paths of all 2 pools and the hostname of this node"},
+	}, CheckParameters, "ok  they list the provisioners, their classes, the paths of all 2 pools and the hostname of this node"},
 
-	{"its own audience", func(f *Facts) { f.Credential.Audiences = []string{"x"}; f.Parameters.Data["audiences"] = "x\ny" }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node"},
-	{"another audience", func(f *Facts) { f.Credential.Audiences = []string{"x"}; f.Parameters.Data["audiences"] = "y" }, CheckParameters, "wrong AudienceNotListed the ConfigMap hostpath-provisioner-confinement does not list x under audiences: the token is not renewed"},
-	{"any audience", func(f *Facts) { f.Credential.Audiences = []string{"x"} }, CheckParameters, "ok  they list the provisioners, the paths of all 3 pools and the hostname of this node; without the key audiences (x would be its list) the identity gets tokens for any"},
+	{"its own audience", func(f *Facts) {
+		f.Credential.Audiences = []string{"x"}
+		f.Parameters.Lists["audiences"] = []string{"x", "y"}
+	}, CheckParameters, listsGood},
+	{"another audience", func(f *Facts) {
+		f.Credential.Audiences = []string{"x"}
+		f.Parameters.Lists["audiences"] = []string{"y"}
+	}, CheckParameters, "wrong AudienceNotListed the policies do not list x as an audience: the token is not renewed"},
+	{"any audience", func(f *Facts) { f.Credential.Audiences = []string{"x"} }, CheckParameters, "ok  they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node; without audiences (--audience x) the identity gets tokens for any"},
 
 	{"an index", func(*Facts) {}, CheckClaimIndex, "ok  there, bound and of this version; the API server labels claims"},
 	{"an index without a claim", func(f *Facts) { f.Index.Tried, f.Index.Labels = false, false }, CheckClaimIndex, "ok  there, bound and of this version; the cluster has no claim to try it with"},

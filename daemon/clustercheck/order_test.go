@@ -43,6 +43,7 @@ var breakages = map[string][]breakage{
 	CheckPolicies: {
 		{ReasonNoPolicies, none},
 		{ReasonPoliciesUnreadable, func(f *Facts) { f.Policies.Readable = false }},
+		{ReasonPoliciesReadConfigMap, func(f *Facts) { f.Policies.All[1].Parametrised = true }},
 		{ReasonPoliciesMissing, func(f *Facts) { f.Policies.All[0].Found = false }},
 		{ReasonPoliciesUnbound, func(f *Facts) { f.Policies.All[1].Bound = false }},
 		{ReasonPoliciesNotEnforced, func(f *Facts) { f.Policies.Enforced = false }},
@@ -50,11 +51,11 @@ var breakages = map[string][]breakage{
 	},
 	CheckParameters: {
 		{"", func(f *Facts) { f.Parameters.Readable = false }},
-		{ReasonParametersMissing, func(f *Facts) { f.Parameters.Found = false }},
-		{ReasonProvisionerNotListed, func(f *Facts) { f.Parameters.Data["provisioners"] = "" }},
-		{ReasonPoolNotListed, func(f *Facts) { f.Parameters.Data["paths"] = "" }},
-		{ReasonHostnameNotListed, func(f *Facts) { f.Parameters.Data["hostname.node-a"] = "x" }},
-		{ReasonAudienceNotListed, func(f *Facts) { f.Credential.Audiences, f.Parameters.Data["audiences"] = []string{"x"}, "" }},
+		{ReasonProvisionerNotListed, func(f *Facts) { f.Parameters.Lists["provisioners"] = nil }},
+		{ReasonPoolNotListed, func(f *Facts) { f.Parameters.Lists["paths"] = nil }},
+		{ReasonHostnameNotListed, func(f *Facts) { f.Parameters.Hostnames["node-a"] = "x" }},
+		{ReasonClassNotListed, func(f *Facts) { f.Parameters.Classes = []string{"x"} }},
+		{ReasonAudienceNotListed, func(f *Facts) { f.Credential.Audiences, f.Parameters.Lists["audiences"] = []string{"x"}, []string{"y"} }},
 	},
 	CheckClaimIndex: {
 		{"", func(f *Facts) { f.Index = Index{} }},
@@ -91,8 +92,8 @@ func TestChecksAreApart(t *testing.T) {
 	same := map[string][]string{
 		CheckToken:    {CheckIdentity},               // a token that is bound to no node
 		CheckIdentity: {CheckPolicies},               // another identity than the policies'
-		CheckNode:     {CheckParameters},             // the label that the ConfigMap has to have
-		CheckPolicies: {CheckToken, CheckParameters}, // the rights and the ConfigMap come with them
+		CheckNode:     {CheckParameters},             // the label that the policies have to have
+		CheckPolicies: {CheckToken, CheckParameters}, // the rights and the lists come with them
 	}
 	untouched := Judge(good())
 	for name, all := range breakages {

@@ -2,6 +2,7 @@ package clustercheck
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -26,6 +27,13 @@ func noPolicies(f Facts) (Line, bool) {
 
 func policiesUnreadable(f Facts) (Line, bool) {
 	return warning(ReasonPoliciesUnreadable, "they are in force, and this identity may not read which: the cluster has the manifests of an earlier version"), !f.Policies.Readable
+}
+
+// policiesReadConfigMap comes before what else is wrong with them: it is the cluster that is in danger.
+func policiesReadConfigMap(f Facts) (Line, bool) {
+	names := f.Policies.namesOf(func(p Policy) bool { return p.Parametrised })
+	return wrong(ReasonPoliciesReadConfigMap, "%d of %d are of an earlier version and read the ConfigMap hostpath-provisioner-confinement of the namespace %s: "+
+		"while it or its namespace is missing, the API server refuses everybody's leases, tokens, claims, volumes and events", len(names), len(f.Policies.All), f.Configured.Namespace), len(names) > 0
 }
 
 func policiesMissing(f Facts) (Line, bool) {
@@ -55,72 +63,81 @@ func policiesGood(f Facts) string {
 	return text
 }
 
-// The ConfigMap that the policies read.
+// The lists in the policies.
 
-// parametersNotRead: without policies it means nothing, and a cluster without them has no right to it.
+// parametersNotRead: without policies of this form there are none.
 func parametersNotRead(f Facts) (Line, bool) {
-	return Line{Status: OK, Message: "without policies that this identity may read there are none to compare"}, !f.Policies.Any() || !f.Parameters.Readable
-}
-
-func parametersMissing(f Facts) (Line, bool) {
-	return wrong(ReasonParametersMissing, "%s is missing from the namespace %s: the policies refuse everything", policyParameters, f.Configured.Namespace), !f.Parameters.Found
-}
-
-// list is what the policies take for the entries of a key.
-func (p Parameters) list(key string) (all []string) {
-	for line := range strings.SplitSeq(p.Data[key], "\n") {
-		if line = strings.TrimSpace(line); line != "" {
-			all = append(all, line)
-		}
-	}
-	return all
+	return Line{Status: OK, Message: "without policies of this version that this identity may read there are none to compare"}, !f.Policies.Any() || !f.Parameters.Readable
 }
 
 func provisionerNotListed(f Facts) (Line, bool) {
-	listed := f.Parameters.list("provisioners")
+	listed := f.Parameters.Lists["provisioners"]
 	if slices.Contains(listed, "*") {
 		return Line{}, false
 	}
-	lacks := slices.DeleteFunc(slices.Clone(f.Configured.Provisioners), func(p string) bool { return slices.Contains(listed, p) })
-	return wrong(ReasonProvisionerNotListed, "%s does not list %s under provisioners: no volume is made for its classes", policyParameters, strings.Join(lacks, ", ")), len(lacks) > 0
+	lacks := without(f.Configured.Provisioners, listed)
+	return wrong(ReasonProvisionerNotListed, "the policies do not list %s: no volume is made for its classes", strings.Join(lacks, ", ")), len(lacks) > 0
 }
 
-// pathKeys are the keys of the paths, by the scope of a pool.
-var pathKeys = map[string]string{"node": "paths", "shared": "shared-paths", "every-node": "every-node-paths"}
+// pathFlags are the lists of paths and the flags that they come from, by the scope of a pool.
+var pathFlags = map[string]struct{ list, flag string }{
+	"node": {"paths", "--pool-path"}, "shared": {"sharedPaths", "--shared-pool-path"}, "every-node": {"everyNodePaths", "--every-node-pool-path"},
+}
 
 func poolNotListed(f Facts) (Line, bool) {
 	var lacks []string
 	for _, pool := range f.Configured.Pools {
-		key := pathKeys[pool.Scope]
-		under := func(path string) bool { return path != "/" && strings.HasPrefix(pool.Path+"/", path+"/") }
-		if !slices.ContainsFunc(f.Parameters.list(key), under) {
-			lacks = append(lacks, fmt.Sprintf("%s of pool %s under %s", pool.Path, pool.Name, key))
+		of := pathFlags[pool.Scope]
+		is := func(listed string) bool { return listed == pool.Path || listed == path.Dir(pool.Path)+"/*" }
+		if !slices.ContainsFunc(f.Parameters.Lists[of.list], is) {
+			lacks = append(lacks, fmt.Sprintf("%s of pool %s for %s", pool.Path, pool.Name, of.flag))
 		}
 	}
-	return wrong(ReasonPoolNotListed, "%s does not list %s: no volume is made there", policyParameters, strings.Join(lacks, ", ")), len(lacks) > 0
+	return wrong(ReasonPoolNotListed, "the policies do not list %s: no volume is made there", strings.Join(lacks, ", ")), len(lacks) > 0
 }
 
 func hostnameNotListed(f Facts) (Line, bool) {
-	key := "hostname." + f.Configured.Node
-	listed, found := f.Parameters.Data[key]
+	listed, found := f.Parameters.Hostnames[f.Configured.Node]
 	if !found {
 		listed = f.Configured.Node
 	}
 	node := slices.ContainsFunc(f.Configured.Pools, func(p Pool) bool { return p.Scope == "node" })
-	return wrong(ReasonHostnameNotListed, "%s has for the key %s %q, and the Node's label is %q: no volume is made", policyParameters, key, listed, f.Node.Hostname), node && f.Node.Found && listed != f.Node.Hostname
+	return wrong(ReasonHostnameNotListed, "the policies have %q as the hostname of this node, and the Node's label is %q: no volume is made", listed, f.Node.Hostname), node && f.Node.Found && listed != f.Node.Hostname
+}
+
+// classNotListed compares as the policies do: a class that is named after a listed provisioner need not be listed.
+func classNotListed(f Facts) (Line, bool) {
+	classes, provisioners := f.Parameters.Lists["classes"], f.Parameters.Lists["provisioners"]
+	if slices.Contains(provisioners, "*") && len(classes) == 0 {
+		return Line{}, false
+	}
+	lacks := slices.DeleteFunc(slices.Clone(f.Parameters.Classes), func(class string) bool {
+		return slices.ContainsFunc(classes, func(listed string) bool {
+			prefix, any := strings.CutSuffix(listed, "*")
+			return class == listed || any && strings.HasPrefix(class, prefix)
+		}) || slices.ContainsFunc(provisioners, func(p string) bool {
+			p = strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(p))
+			return class == p || strings.HasPrefix(class, p+"-")
+		})
+	})
+	return wrong(ReasonClassNotListed, "the policies do not list %s, which is not named after a provisioner: no volume is made for its claims", strings.Join(lacks, ", ")), len(lacks) > 0
 }
 
 func audienceNotListed(f Facts) (Line, bool) {
-	_, given := f.Parameters.Data["audiences"]
-	listed := f.Parameters.list("audiences")
-	lacks := slices.DeleteFunc(slices.Clone(f.Credential.Audiences), func(a string) bool { return slices.Contains(listed, a) })
-	return wrong(ReasonAudienceNotListed, "%s does not list %s under audiences: the token is not renewed", policyParameters, strings.Join(lacks, ", ")), given && len(lacks) > 0
+	listed := f.Parameters.Lists["audiences"]
+	lacks := without(f.Credential.Audiences, listed)
+	return wrong(ReasonAudienceNotListed, "the policies do not list %s as an audience: the token is not renewed", strings.Join(lacks, ", ")), len(listed) > 0 && len(lacks) > 0
+}
+
+// without returns those of all that are not listed.
+func without(all, listed []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(listed, one) })
 }
 
 func parametersGood(f Facts) string {
-	text := fmt.Sprintf("they list the provisioners, the paths of all %d pools and the hostname of this node", len(f.Configured.Pools))
-	if _, given := f.Parameters.Data["audiences"]; !given && len(f.Credential.Audiences) > 0 {
-		text += "; without the key audiences (" + words.Line(strings.Join(f.Credential.Audiences, ", "), errorMax) + " would be its list) the identity gets tokens for any"
+	text := fmt.Sprintf("they list the provisioners, their classes, the paths of all %d pools and the hostname of this node", len(f.Configured.Pools))
+	if len(f.Parameters.Lists["audiences"]) == 0 && len(f.Credential.Audiences) > 0 {
+		text += "; without audiences (--audience " + words.Line(strings.Join(f.Credential.Audiences, " --audience "), errorMax) + ") the identity gets tokens for any"
 	}
 	return text
 }

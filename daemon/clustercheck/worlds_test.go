@@ -20,7 +20,7 @@ identity: ok : system:serviceaccount:s:hostpath-provisioner, bound to the Node n
 node: ok : node-a, with the hostname label host-a
 rights: ok : all 60 that the daemon needs
 policies: ok : all 2 are there, bound and of this version; the API server refused a volume that they forbid
-parameters: ok : they list the provisioners, the paths of all 3 pools and the hostname of this node
+parameters: ok : they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node
 claim index: ok : there, bound and of this version; the API server labels claims
 `},
 	{"a cluster without policies", func(f *Facts) { none(f); f.Index = Index{} }, `
@@ -30,7 +30,7 @@ identity: ok : system:serviceaccount:s:hostpath-provisioner, bound to the Node n
 node: ok : node-a, with the hostname label host-a
 rights: ok : all 60 that the daemon needs
 policies: warning NoPolicies: none confines this node's token: a thief of it can change the volumes and claims of all nodes
-parameters: ok : without policies that this identity may read there are none to compare
+parameters: ok : without policies of this version that this identity may read there are none to compare
 claim index: ok : the cluster has none: the daemon reads all claims
 `},
 	{"a token of an enrolment before there were policies", func(f *Facts) {
@@ -42,7 +42,7 @@ identity: wrong NotBound: its token is bound to no Node object, and the policies
 node: ok : node-a, with the hostname label host-a
 rights: ok : all 60 that the daemon needs
 policies: ok : all 2 are there, bound and of this version; the API server refused a volume that they forbid
-parameters: ok : they list the provisioners, the paths of all 3 pools and the hostname of this node
+parameters: ok : they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node
 claim index: ok : there, bound and of this version; the API server labels claims
 `},
 	{"an administrator's kubeconfig", func(f *Facts) {
@@ -55,11 +55,11 @@ identity: warning OtherIdentity: it is "kubernetes-admin", and the policies are 
 node: ok : node-a, with the hostname label host-a
 rights: warning TooManyRights: it has rights that no daemon needs: get secrets, create pods
 policies: ok : all 2 are there, bound and of this version
-parameters: ok : they list the provisioners, the paths of all 3 pools and the hostname of this node
+parameters: ok : they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node
 claim index: ok : there, bound and of this version; the API server labels claims
 `},
 	{"a disk that was cloned to another host", func(f *Facts) {
-		f.Configured.Node, f.Node, f.Parameters.Data["hostname.node-a"] = "node-b", Node{Found: true, Hostname: "node-b"}, "host-a"
+		f.Configured.Node, f.Node = "node-b", Node{Found: true, Hostname: "node-b"}
 	}, `
 API: ok : https://server:6443 responds, with Kubernetes v1.36.0
 token: ok : it ends 2027-11-13T12:00:00Z, in 355 days; the daemon renews it
@@ -67,7 +67,7 @@ identity: wrong BoundToOtherNode: its token is bound to the Node node-a, and thi
 node: ok : node-b, with the hostname label node-b
 rights: ok : all 60 that the daemon needs
 policies: ok : all 2 are there, bound and of this version; the API server refused a volume that they forbid
-parameters: ok : they list the provisioners, the paths of all 3 pools and the hostname of this node
+parameters: ok : they list the provisioners, their classes, the paths of all 3 pools and the hostname of this node
 claim index: ok : there, bound and of this version; the API server labels claims
 `},
 	{"a host that was off for longer than its token lasts", func(f *Facts) {
@@ -135,7 +135,7 @@ identity: ok : system:serviceaccount:s:hostpath-provisioner, bound to the Node n
 node: ok : node-a, with the hostname label host-a
 rights: wrong RightsMissing: it lacks 1 of 60: get validatingadmissionpolicies
 policies: warning PoliciesUnreadable: they are in force, and this identity may not read which: the cluster has the manifests of an earlier version
-parameters: ok : without policies that this identity may read there are none to compare
+parameters: ok : without policies of this version that this identity may read there are none to compare
 claim index: warning IndexDiffers: the policy hostpath-provisioner-claims or its binding is not that of this version: the daemon reads all claims
 `},
 }

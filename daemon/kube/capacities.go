@@ -33,7 +33,9 @@ const (
 	driverStrict = "hostpath-provisioner/every-node-publishes"
 	// capacityClosed has the reason why a node's pool takes no volumes.
 	capacityClosed = "hostpath-provisioner/closed"
-	// driverManaged labels the CSIDriver of our manifests.
+	// driverPartOf labels the CSIDriver of our manifests, and driverManaged those of earlier versions: Helm
+	// writes its own name over that.
+	driverPartOf  = "app.kubernetes.io/part-of"
 	driverManaged = "app.kubernetes.io/managed-by"
 )
 
@@ -176,7 +178,7 @@ func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
 		return nil, fmt.Errorf("read CSIDriver %s: %w", c.options.Provisioner, err)
 	}
 	d := &storagecapacity.Driver{
-		UID: string(driver.UID), Version: driver.ResourceVersion, Ours: driver.Labels[driverManaged] == component,
+		UID: string(driver.UID), Version: driver.ResourceVersion, Ours: driver.Labels[driverPartOf] == component || driver.Labels[driverManaged] == component,
 		Enabled: driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity, Strict: driver.Annotations[driverStrict] == "true",
 	}
 	d.Reviewed, _ = time.Parse(time.RFC3339, driver.Annotations[driverReviewed])

@@ -141,7 +141,7 @@ func newDriver(t *testing.T, name string) *storagev1.CSIDriver {
 	t.Helper()
 	no := false
 	driver, err := plane.Client().StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{driverManaged: component}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{driverManaged: "Helm", driverPartOf: component}},
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &no},
 	}, metav1.CreateOptions{})
 	must(t, err)
@@ -181,7 +181,7 @@ func TestCSIDriver(t *testing.T) {
 		t.Errorf("what another one wrote was overwritten: %t, %v", won, err)
 	}
 	_, err = plane.Client().StorageV1().CSIDrivers().Patch(ctx, ns, "application/merge-patch+json",
-		[]byte(`{"metadata":{"labels":{"`+driverManaged+`":"another"},"annotations":{"`+driverStrict+`":"true"}}}`), metav1.PatchOptions{})
+		[]byte(`{"metadata":{"labels":{"`+driverPartOf+`":"another"},"annotations":{"`+driverStrict+`":"true"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	now, err := c.Driver(ctx)
 	if err != nil || now.Ours || !now.Enabled || !now.Strict || !now.Reviewed.Equal(next.Reviewed) || now.Publishing != 7 {

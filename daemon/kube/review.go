@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,9 +166,15 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// ConfigMap requests a ConfigMap of the daemon's namespace. It returns nil without an error if there is none.
-func (c *Client) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
-	return read[corev1.ConfigMap](ctx, c.core.Get().Namespace(c.options.Namespace).Resource("configmaps"), name, "ConfigMap "+name)
+// ClassesOf returns the names of the StorageClasses of these provisioners.
+func (c *Client) ClassesOf(ctx context.Context, provisioners []string) (names []string, err error) {
+	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
+	err = each(ctx, source, func(class *storagev1.StorageClass) {
+		if slices.Contains(provisioners, class.Provisioner) {
+			names = append(names, class.Name)
+		}
+	})
+	return names, err
 }
 
 // IndexState is what the cluster has of the claim index.

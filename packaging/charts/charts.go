@@ -1,7 +1,7 @@
 // Package charts writes the objects of the manifests as a Helm chart and as a kustomization.
 //
-// It has no object of its own but the parameters of the policies, whose lists are the chart's values; test/upstream/charts renders
-// both with Helm and Kustomize and compares. It contacts nothing.
+// It has no object of its own; the lists of the policies are the chart's values. test/upstream/charts renders both with Helm and
+// Kustomize and compares. It contacts nothing.
 package charts
 
 import (
@@ -18,11 +18,23 @@ const (
 	namespace   = "namespace-of-the-chart"
 	provisioner = "provisioner-of-the-chart"
 	class       = "class-of-the-chart"
+	list        = "-of-the-chart" // after the name of a list
 )
 
 // expressions are what Helm evaluates in these places.
-var expressions = strings.NewReplacer(namespace, "{{ .Release.Namespace }}", provisioner, "{{ .Values.provisioner }}", class,
+var expressions = strings.NewReplacer(
+	fmt.Sprintf("[%q]", provisioner), "{{ concat (list .Values.provisioner) .Values.aliases | sortAlpha | uniq | toJson }}",
+	fmt.Sprintf("[%q]", "paths"+list), "{{ .Values.poolPaths | toJson }}",
+	fmt.Sprintf("[%q]", "sharedPaths"+list), "{{ .Values.sharedPoolPaths | toJson }}",
+	fmt.Sprintf("[%q]", "everyNodePaths"+list), "{{ .Values.everyNodePoolPaths | toJson }}",
+	fmt.Sprintf("[%q,%q,%q]", class, class+"-*", "classes"+list), "{{ "+classes+" | sortAlpha | uniq | toJson }}",
+	fmt.Sprintf("[%q]", "audiences"+list), "{{ .Values.audiences | toJson }}",
+	fmt.Sprintf("{%q:%q}", "node"+list, "hostname"+list), "{{ .Values.hostnames | toJson }}",
+	namespace, "{{ .Release.Namespace }}", provisioner, "{{ .Values.provisioner }}", class,
 	`{{ .Values.classPrefix | default (.Values.provisioner | lower | replace "/" "-" | replace "_" "-") }}`)
+
+// classes are those of the policies' list: a prefix that was given is no provisioner's.
+const classes = `concat .Values.confinedClasses (ternary (list) (list .Values.classPrefix (printf "%s-*" .Values.classPrefix)) (eq .Values.classPrefix ""))`
 
 // inlineModes is the line that only a CSIDriver of pods' own volumes has.
 const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
@@ -37,7 +49,10 @@ const (
 func Helm(version string) map[string]string {
 	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true, InlineVolumes: true}
 	without := documents(packaging.Manifests(o))
-	o.Confine.Paths = []string{"/pools"}
+	o.Confine = packaging.Confinement{
+		Paths: []string{"paths" + list}, SharedPaths: []string{"sharedPaths" + list}, EveryNodePaths: []string{"everyNodePaths" + list},
+		Classes: []string{"classes" + list}, Audiences: []string{"audiences" + list}, Hostnames: map[string]string{"node" + list: "hostname" + list},
+	}
 	var b strings.Builder
 	for _, d := range documents(packaging.Manifests(o)) {
 		b.WriteString(d.template(without))
@@ -80,8 +95,6 @@ func (d document) template(without []document) string {
 	switch {
 	case d.kind == "Namespace": // Helm's
 		return ""
-	case d.kind == "ConfigMap":
-		return when(confined, parameters)
 	case d.kind == "StorageClass":
 		return when(".Values.classes", text)
 	case strings.HasPrefix(d.kind, "MutatingAdmission"):
@@ -102,30 +115,6 @@ func when(condition, text string) string {
 	return "{{- if " + condition + " }}\n---\n" + text + "{{- end }}\n"
 }
 
-// parameters are those of the policies.
-const parameters = `apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: ` + packaging.ParametersName + `
-  namespace: {{ .Release.Namespace }}
-data:
-  provisioners: |
-    {{- range concat (list .Values.provisioner) .Values.aliases | sortAlpha | uniq }}
-    {{ . }}
-    {{- end }}
-{{- range $key, $list := dict "paths" .Values.poolPaths "shared-paths" .Values.sharedPoolPaths "every-node-paths" .Values.everyNodePoolPaths "audiences" .Values.audiences }}
-{{- with $list }}
-  {{ $key }}: |
-    {{- range . }}
-    {{ . }}
-    {{- end }}
-{{- end }}
-{{- end }}
-{{- range $node, $label := .Values.hostnames }}
-  {{ printf "hostname.%s" $node | quote }}: {{ $label | quote }}
-{{- end }}
-`
-
 const values = `# The name of the StorageClasses' provisioner, as in each node's configuration.
 provisioner: hostpath-provisioner
 
@@ -133,13 +122,15 @@ provisioner: hostpath-provisioner
 classes: true
 classPrefix: ""
 
-# Each node's identity is confined to its own objects, and to volumes in pools under these paths (Kubernetes 1.30 and later). Without a
-# path there are no policies. See docs/security.md.
+# Each node's identity is confined to its own objects, and to volumes in the pools with these paths, or right below one that ends
+# with /* (Kubernetes 1.30 and later). Without a path there are no policies. See docs/security.md.
 poolPaths: []
 sharedPoolPaths: []
 everyNodePoolPaths: []
-# The confined identities serve classes of these provisioners, too, and renew their tokens for these audiences alone.
+# The confined identities serve classes of these provisioners, too, and these classes beside those that are named after a provisioner;
+# they renew their tokens for these audiences alone.
 aliases: []
+confinedClasses: []
 audiences: []
 # Nodes whose label kubernetes.io/hostname is not their name: NODE: LABEL
 hostnames: {}
@@ -164,13 +155,14 @@ const schema = `{
     "sharedPoolPaths": {"$ref": "#/definitions/paths"},
     "everyNodePoolPaths": {"$ref": "#/definitions/paths"},
     "aliases": {"type": "array", "items": {"type": "string", "minLength": 1}},
+    "confinedClasses": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "audiences": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "hostnames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
     "claimIndex": {"type": "boolean"},
     "inlineVolumes": {"type": "boolean"}
   },
   "definitions": {
-    "paths": {"type": "array", "items": {"type": "string", "pattern": "^(/[^/\\n]+)+$"}}
+    "paths": {"type": "array", "items": {"type": "string", "pattern": "^(/[^/*\\n]+)+(/[*])?$"}}
   }
 }
 `
@@ -180,8 +172,8 @@ const notes = `The cluster is ready for the daemons, which come as packages of t
   hostpath-provisioner enroll --namespace {{ .Release.Namespace }} --admin-kubeconfig FILE
 `
 
-// Kustomization is a kustomization with the objects of the manifests with these options, by the paths of its files. The lists of
-// the policies are a ConfigMap, which an overlay can patch; other names need other options.
+// Kustomization is a kustomization with the objects of the manifests with these options, by the paths of its files. Other names, and
+// other lists of the policies, need other options.
 func Kustomization(o packaging.Options) map[string]string {
 	files, order := map[string]string{}, []string{}
 	for _, d := range documents(packaging.Manifests(o)) {
@@ -200,7 +192,7 @@ func (d document) file() string {
 	switch {
 	case d.kind == "StorageClass":
 		return "classes.yaml"
-	case d.kind == "ConfigMap" || strings.HasPrefix(d.kind, "ValidatingAdmission"):
+	case strings.HasPrefix(d.kind, "ValidatingAdmission"):
 		return "policies.yaml"
 	case strings.HasPrefix(d.kind, "MutatingAdmission"):
 		return "claim-index.yaml"

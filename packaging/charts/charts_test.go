@@ -16,12 +16,12 @@ func TestHelm(t *testing.T) {
 	}
 	files := Helm("v0.2.0-dev.1+gabc")
 	text := files["templates/manifests.yaml"]
-	for _, name := range []string{namespace, provisioner, class, "/pools"} {
+	for _, name := range []string{namespace, provisioner, class, list} {
 		if strings.Contains(text, name) {
 			t.Errorf("%s is left", name)
 		}
 	}
-	for _, kind := range []string{"CSIDriver", "ServiceAccount", "ConfigMap", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ClusterRole", "Role", "StorageClass"} {
+	for _, kind := range []string{"CSIDriver", "ServiceAccount", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ClusterRole", "Role", "StorageClass"} {
 		if !strings.Contains(text, "\nkind: "+kind+"\n") {
 			t.Errorf("there is no %s", kind)
 		}

@@ -27,22 +27,22 @@ var functions = template.FuncMap{
 	"replace":    func(old, with, in string) string { return strings.ReplaceAll(in, old, with) },
 	"regexMatch": regexp.MatchString,
 	"list":       func(all ...any) []any { return all },
-	"concat":     func(all ...[]any) []any { return slices.Concat(all...) },
-	"uniq":       func(all []string) []string { return slices.Compact(all) },
-	"quote":      func(text string) string { return `"` + text + `"` },
+	"toJson":     func(of any) (string, error) { text, err := json.Marshal(of); return string(text), err },
+	"ternary": func(yes, no any, condition bool) any {
+		if condition {
+			return yes
+		}
+		return no
+	},
+	"concat": func(all ...[]any) []any { return append([]any{}, slices.Concat(all...)...) },
+	"uniq":   func(all []string) []string { return slices.Compact(all) },
 	"sortAlpha": func(all []any) (sorted []string) {
+		sorted = []string{}
 		for _, one := range all {
 			sorted = append(sorted, one.(string))
 		}
 		slices.Sort(sorted)
 		return sorted
-	},
-	"dict": func(pairs ...any) map[string]any {
-		all := map[string]any{}
-		for i := 0; i < len(pairs); i += 2 {
-			all[pairs[i].(string)] = pairs[i+1]
-		}
-		return all
 	},
 }
 
@@ -112,6 +112,8 @@ func TestRendered(t *testing.T) {
 		"the longest driver":  {map[string]any{"provisioner": long[1:]}, packaging.Options{Provisioner: long[1:]}},
 		"longer than that":    {map[string]any{"provisioner": long}, packaging.Options{Provisioner: long}},
 		"the index of claims": {map[string]any{"claimIndex": true}, packaging.Options{Provisioner: "hostpath-provisioner", ClaimIndex: true}},
+		"classes of their own": {map[string]any{"poolPaths": []any{"/srv/<&>/*"}, "classPrefix": "disk", "confinedClasses": []any{"z", "disk", "a-*"}},
+			packaging.Options{Provisioner: "hostpath-provisioner", ClassPrefix: "disk", Confine: packaging.Confinement{Paths: []string{"/srv/<&>/*"}, Classes: []string{"z", "disk", "a-*"}}}},
 		"two paths": {map[string]any{"poolPaths": []any{"/srv", "/mnt/a"}},
 			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{Paths: []string{"/srv", "/mnt/a"}}}},
 		"shared pools alone": {map[string]any{"sharedPoolPaths": []any{"/shared"}, "provisioner": "p", "aliases": []any{"q", "p", "b"}},
@@ -157,7 +159,7 @@ func TestKustomizedFiles(t *testing.T) {
 
 func fileOf(kind string) string {
 	return map[string]string{
-		"StorageClass": "classes.yaml", "ConfigMap": "policies.yaml", "ValidatingAdmissionPolicy": "policies.yaml", "ValidatingAdmissionPolicyBinding": "policies.yaml",
+		"StorageClass": "classes.yaml", "ConfigMap": "objects.yaml", "ValidatingAdmissionPolicy": "policies.yaml", "ValidatingAdmissionPolicyBinding": "policies.yaml",
 		"MutatingAdmissionPolicy": "claim-index.yaml", "MutatingAdmissionPolicyBinding": "claim-index.yaml",
 		"Role": "rights.yaml", "RoleBinding": "rights.yaml", "ClusterRole": "rights.yaml", "ClusterRoleBinding": "rights.yaml",
 		"CSIDriver": "objects.yaml", "Namespace": "objects.yaml", "ServiceAccount": "objects.yaml", "Secret": "objects.yaml",
@@ -189,7 +191,7 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	path := regexp.MustCompile(checked.Definitions["paths"].Items.Pattern)
-	for text, want := range map[string]bool{"/srv": true, "/srv/fast disk/1": true, "/": false, "": false, "srv": false, "/srv/": false, "//srv": false, "/srv\n/etc": false, "/srv\n": false} {
+	for text, want := range map[string]bool{"/srv": true, "/srv/fast disk/1": true, "/srv/*": true, "/*": false, "/srv*": false, "/srv/*/a": false, "/": false, "": false, "srv": false, "/srv/": false, "//srv": false, "/srv\n/etc": false, "/srv\n": false} {
 		if path.MatchString(text) != want {
 			t.Errorf("the path %q is taken: %t", text, !want)
 		}

@@ -3,11 +3,13 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +24,24 @@ import (
 // server refuses a field that it does not know, which it would only warn about
 // otherwise: a manifest with a misspelt field should fail its test.
 func (c *Cluster) Apply(ctx context.Context, manifest []byte) error {
+	return c.each(manifest, func(resource dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		return apply(ctx, resource, object)
+	})
+}
+
+// Delete deletes the objects in a YAML stream, in its order, as kubectl delete --ignore-not-found does.
+func (c *Cluster) Delete(ctx context.Context, manifest []byte) error {
+	return c.each(manifest, func(resource dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		err := resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// each calls do with the objects in a YAML stream, in its order.
+func (c *Cluster) each(manifest []byte, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
 		return err
@@ -37,8 +57,12 @@ func (c *Cluster) Apply(ctx context.Context, manifest []byte) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := apply(ctx, client, mapper, object); err != nil {
-			return fmt.Errorf("apply %s %q: %w", object.GetKind(), object.GetName(), err)
+		resource, err := resourceOf(client, mapper, object)
+		if err == nil {
+			err = do(resource, object)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil
@@ -65,25 +89,24 @@ func parseManifest(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-func apply(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+func resourceOf(client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return client.Resource(mapping.Resource), nil
+	}
+	return client.Resource(mapping.Resource).Namespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)), nil
+}
+
+func apply(ctx context.Context, resource dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	body, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
 	force := true
-	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		namespace := object.GetNamespace()
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		resource = client.Resource(mapping.Resource).Namespace(namespace)
-	}
 	_, err = resource.Patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{
 		FieldManager:    "test",
 		FieldValidation: metav1.FieldValidationStrict,

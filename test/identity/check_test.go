@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,7 +44,8 @@ func (w *world) checks(d *rig.Daemon) found {
 	}
 	is, bad := found{}, false
 	for _, l := range all.Cluster {
-		is[l.Check] = struct{ Status, Reason, Message, Hint string }{l.Status, l.Reason, l.Message, l.Hint}
+		is[l.Check] = struct{ Status, Reason, Message, Hint string }{l.Status, l.Reason, l.Message,
+			l.Hint}
 		bad = bad || l.Status == "wrong" || l.Status == "unknown"
 	}
 	if bad != (err != nil) {
@@ -52,7 +54,8 @@ func (w *world) checks(d *rig.Daemon) found {
 	return is
 }
 
-// until repeats a check until a line has a reason: the API server takes up what was changed some time later.
+// until repeats a check until a line has a reason: the API server takes up what was changed some
+// time later.
 func (w *world) until(d *rig.Daemon, check, reason string) {
 	w.Helper()
 	for {
@@ -78,7 +81,8 @@ func (w *world) well(d *rig.Daemon) {
 	}
 }
 
-// TestCheckCluster breaks each protection on a real API server, one after the other: the line of the check says so, and all are
+// TestCheckCluster breaks each protection on a real API server, one after the other: the line of
+// the check says so, and all are
 // well again in the end.
 func TestCheckCluster(t *testing.T) {
 	w := newWorld(t)
@@ -88,10 +92,12 @@ func TestCheckCluster(t *testing.T) {
 	}
 	claim := cluster.Claim("default", "", "none", "1Mi")
 	claim.GenerateName = "checked-"
-	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim, metav1.CreateOptions{})
+	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim,
+		metav1.CreateOptions{})
 	w.must(err)
 	w.well(d)
-	if says := w.checks(d)["claim index"].Message; !strings.Contains(says, "the API server labels claims") {
+	if says := w.checks(d)["claim index"].Message; !strings.Contains(says,
+		"the API server labels claims") {
 		t.Errorf("of the claim index: %s", says)
 	}
 	for _, one := range breakages {
@@ -105,10 +111,12 @@ func TestCheckCluster(t *testing.T) {
 	w.well(d)
 }
 
-// TestCheckClusterWithoutPolicies: what the check says of a cluster that confines no identity, of tokens that last for ever, of the claim
+// TestCheckClusterWithoutPolicies: what the check says of a cluster that confines no identity, of
+// tokens that last for ever, of the claim
 // index, and of policies that are there on an API server without their plugin.
 func TestCheckClusterWithoutPolicies(t *testing.T) {
-	plane := fixture.OwnPlane(t, "--apiserver-flag=--disable-admission-plugins=ValidatingAdmissionPolicy,MutatingAdmissionPolicy")
+	plane := fixture.OwnPlane(t,
+		"--apiserver-flag=--disable-admission-plugins=ValidatingAdmissionPolicy,MutatingAdmissionPolicy")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	w := &world{T: t, Cluster: plane, ctx: ctx, admin: plane.Client()}
@@ -117,7 +125,8 @@ func TestCheckClusterWithoutPolicies(t *testing.T) {
 	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(ctx, cluster.Claim("default", "one", "none", "1Mi"), metav1.CreateOptions{})
+	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(ctx,
+		cluster.Claim("default", "one", "none", "1Mi"), metav1.CreateOptions{})
 	w.must(err)
 	w.until(d, "policies", "NoPolicies")
 	w.until(d, "parameters", "")
@@ -145,8 +154,14 @@ var breakages = []struct {
 	breaks        func(w *world, d *rig.Daemon) (mend func())
 }{
 	{"API", "KubeconfigUnusable", withKubeconfig(func(string) string { return "rubbish" })},
-	{"API", "ServerUnreachable", withKubeconfig(func(s string) string { return replaceLine(s, "server:", "https://127.0.0.1:1") })},
-	{"API", "ServerNotTrusted", withKubeconfig(func(s string) string { return replaceLine(s, "certificate-authority-data:", anotherAuthority()) })},
+	{"API", "ServerUnreachable", withKubeconfig(func(s string) string {
+		return replaceLine(s,
+			"server:", "https://127.0.0.1:1")
+	})},
+	{"API", "ServerNotTrusted", withKubeconfig(func(s string) string {
+		return replaceLine(s,
+			"certificate-authority-data:", anotherAuthority())
+	})},
 	{"API", "CredentialRefused", withKubeconfig(func(s string) string {
 		return strings.Replace(replaceLine(s, "tokenFile:", "rubbish"), "tokenFile:", "token:", 1)
 	})},
@@ -156,15 +171,23 @@ var breakages = []struct {
 	{"identity", "OtherIdentity", withIdentity("default", "node-a")},
 	{"rights", "RightsMissing", without("pods")},
 	{"rights", "TooManyRights", mayReadSecrets},
+	{"policies", "PoliciesReadConfigMap", patched("validatingadmissionpolicies",
+		`{"spec":{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}}}`, `{"spec":{"paramKind":null}}`)},
 	{"policies", "PoliciesMissing", withoutPolicy},
-	{"policies", "PoliciesUnbound", patched("validatingadmissionpolicybindings", `{"spec":{"validationActions":["Audit"]}}`, `{"spec":{"validationActions":["Deny"]}}`)},
-	{"policies", "PoliciesDiffer", patched("validatingadmissionpolicies", `{"spec":{"failurePolicy":"Ignore"}}`, `{"spec":{"failurePolicy":"Fail"}}`)},
+	{"policies", "PoliciesUnbound", patched("validatingadmissionpolicybindings",
+		`{"spec":{"validationActions":["Audit"]}}`, `{"spec":{"validationActions":["Deny"]}}`)},
+	{"policies", "PoliciesDiffer", patched("validatingadmissionpolicies",
+		`{"spec":{"failurePolicy":"Ignore"}}`, `{"spec":{"failurePolicy":"Fail"}}`)},
 	{"policies", "PoliciesUnreadable", without("validatingadmissionpolicies")},
-	{"parameters", "ParametersMissing", withoutParameters},
-	{"parameters", "ProvisionerNotListed", withParameter("provisioners", "other")},
-	{"parameters", "PoolNotListed", withParameter("paths", "/srv/other\n/srv/fas")},
-	{"parameters", "HostnameNotListed", withParameter("hostname.node-a", "other")},
-	{"parameters", "AudienceNotListed", withParameter("audiences", "vault")},
+	{"parameters", "ProvisionerNotListed", relisted("--provisioner", "other", "--no-classes",
+		"--pool-path", "/srv/fast")},
+	{"parameters", "PoolNotListed", relisted("--pool-path", "/srv/other", "--pool-path",
+		"/srv/fast/*")},
+	{"parameters", "HostnameNotListed", relisted("--pool-path", "/srv/fast", "--hostname",
+		"node-a=other")},
+	{"parameters", "ClassNotListed", withOddClass},
+	{"parameters", "AudienceNotListed", relisted(append([]string{"--audience", "vault"},
+		lists...)...)},
 	{"claim index", "VolumesUnlabelled", withOtherVolumeIndex},
 }
 
@@ -196,7 +219,8 @@ func replaceLine(text, key, value string) string {
 func anotherAuthority() string {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}))
 }
 
 func configuredAs(node, other string) func(*world, *rig.Daemon) func() {
@@ -209,12 +233,14 @@ func configuredAs(node, other string) func(*world, *rig.Daemon) func() {
 	}
 }
 
-// withIdentity gives the node another ServiceAccount's token, or one that is bound to another node. The renewed one is put aside.
+// withIdentity gives the node another ServiceAccount's token, or one that is bound to another node.
+// The renewed one is put aside.
 func withIdentity(name, node string) func(*world, *rig.Daemon) func() {
 	return func(w *world, d *rig.Daemon) func() {
 		w.Helper()
 		mend := withKubeconfig(func(s string) string { return s })(w, d)
-		w.must(w.ServiceAccountKubeconfig(w.ctx, map[bool]string{true: account, false: "default"}[name == account], name, node, d.Path("etc", "kubeconfig")))
+		w.must(w.ServiceAccountKubeconfig(w.ctx, map[bool]string{true: account,
+			false: "default"}[name == account], name, node, d.Path("etc", "kubeconfig")))
 		return mend
 	}
 }
@@ -224,10 +250,12 @@ func without(resource string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
 		roles := w.admin.RbacV1().ClusterRoles()
-		role, err := roles.Get(w.ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
+		role, err := roles.Get(w.ctx, "hostpath-provisioner:hostpath-provisioner",
+			metav1.GetOptions{})
 		w.must(err)
 		less := role.DeepCopy()
-		less.Rules = slices.DeleteFunc(less.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
+		less.Rules = slices.DeleteFunc(less.Rules,
+			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
 		less, err = roles.Update(w.ctx, less, metav1.UpdateOptions{})
 		w.must(err)
 		return func() {
@@ -243,10 +271,14 @@ func mayReadSecrets(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	roles, bindings := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1().ClusterRoleBindings()
 	meta := metav1.ObjectMeta{Name: "too-much"}
-	_, err := roles.Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
+	_, err := roles.Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"},
+			Verbs: []string{"get"}}}}, metav1.CreateOptions{})
 	w.must(err)
-	_, err = bindings.Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account, Name: account}}}, metav1.CreateOptions{})
+	_, err = bindings.Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account,
+			Name: account}}}, metav1.CreateOptions{})
 	w.must(err)
 	return func() {
 		w.must(bindings.Delete(w.ctx, meta.Name, metav1.DeleteOptions{}))
@@ -274,7 +306,8 @@ func patched(resource, breaks, mends string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
 		patch := func(text string) {
-			path := fmt.Sprintf("/apis/admissionregistration.k8s.io/v1/%s/%s", resource, eventsPolicy)
+			path := fmt.Sprintf("/apis/admissionregistration.k8s.io/v1/%s/%s", resource,
+				eventsPolicy)
 			w.must(w.admin.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Body([]byte(text)).Do(w.ctx).Error())
 		}
 		patch(breaks)
@@ -282,50 +315,44 @@ func patched(resource, breaks, mends string) func(*world, *rig.Daemon) func() {
 	}
 }
 
-const parameters = "hostpath-provisioner-confinement"
-
-func withoutParameters(w *world, _ *rig.Daemon) func() {
-	w.Helper()
-	maps := w.admin.CoreV1().ConfigMaps(account)
-	is, err := maps.Get(w.ctx, parameters, metav1.GetOptions{})
-	w.must(err)
-	w.must(maps.Delete(w.ctx, parameters, metav1.DeleteOptions{}))
-	return func() {
-		_, err := maps.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: parameters}, Data: is.Data}, metav1.CreateOptions{})
-		w.must(err)
+// relisted applies the policies with other lists.
+func relisted(flags ...string) func(*world, *rig.Daemon) func() {
+	return func(w *world, _ *rig.Daemon) func() {
+		w.Helper()
+		w.apply(flags...)
+		return func() { w.apply(lists...) }
 	}
 }
 
-// withParameter gives a key of the policies' ConfigMap another value.
-func withParameter(key, value string) func(*world, *rig.Daemon) func() {
-	return func(w *world, _ *rig.Daemon) func() {
-		w.Helper()
-		is, err := w.admin.CoreV1().ConfigMaps(account).Get(w.ctx, parameters, metav1.GetOptions{})
-		w.must(err)
-		w.setParameter(key, &value)
-		before, had := is.Data[key]
-		if !had {
-			return func() { w.setParameter(key, nil) }
-		}
-		return func() { w.setParameter(key, &before) }
-	}
+// withOddClass makes a class that neither is listed nor has the provisioner's name.
+func withOddClass(w *world, _ *rig.Daemon) func() {
+	w.Helper()
+	classes := w.admin.StorageV1().StorageClasses()
+	_, err := classes.Create(w.ctx,
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "odd"},
+			Provisioner: account}, metav1.CreateOptions{})
+	w.must(err)
+	return func() { w.must(classes.Delete(w.ctx, "odd", metav1.DeleteOptions{})) }
 }
 
 // withSecretToken gives the node a token that never ends.
 func withSecretToken(w *world, d *rig.Daemon) func() {
 	w.Helper()
 	applied("--token-secret")(w, d)
-	secret, err := cluster.WaitFor(w.ctx, w.admin.CoreV1().Secrets(account), account, func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 })
+	secret, err := cluster.WaitFor(w.ctx, w.admin.CoreV1().Secrets(account), account,
+		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 })
 	w.must(err)
 	return withKubeconfig(func(s string) string {
-		return strings.Replace(replaceLine(s, "tokenFile:", string(secret.Data["token"])), "tokenFile:", "token:", 1)
+		return strings.Replace(replaceLine(s, "tokenFile:", string(secret.Data["token"])),
+			"tokenFile:", "token:", 1)
 	})(w, d)
 }
 
 func withoutHostname(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	set := func(value string) {
-		_, err := w.admin.CoreV1().Nodes().Patch(w.ctx, "node-a", types.MergePatchType, []byte(`{"metadata":{"labels":{"kubernetes.io/hostname":`+value+`}}}`), metav1.PatchOptions{})
+		_, err := w.admin.CoreV1().Nodes().Patch(w.ctx, "node-a", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"kubernetes.io/hostname":`+value+`}}}`), metav1.PatchOptions{})
 		w.must(err)
 	}
 	set("null")
@@ -339,7 +366,8 @@ func applied(flags ...string) func(*world, *rig.Daemon) func() {
 
 func withOtherIndex(w *world, _ *rig.Daemon) func() {
 	w.Helper()
-	_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx, "hostpath-provisioner-claims", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})
+	_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx,
+		"hostpath-provisioner-claims", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})
 	w.must(err)
 	return func() {}
 }
@@ -347,7 +375,8 @@ func withOtherIndex(w *world, _ *rig.Daemon) func() {
 func withOtherVolumeIndex(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	patch := func(failurePolicy string) {
-		_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx, "hostpath-provisioner-volumes", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"`+failurePolicy+`"}}`), metav1.PatchOptions{})
+		_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx,
+			"hostpath-provisioner-volumes", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"`+failurePolicy+`"}}`), metav1.PatchOptions{})
 		w.must(err)
 	}
 	patch("Fail")
@@ -356,6 +385,7 @@ func withOtherVolumeIndex(w *world, _ *rig.Daemon) func() {
 
 func withoutIndexBinding(w *world, _ *rig.Daemon) func() {
 	w.Helper()
-	w.must(w.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(w.ctx, "hostpath-provisioner-claims", metav1.DeleteOptions{}))
+	w.must(w.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(w.ctx,
+		"hostpath-provisioner-claims", metav1.DeleteOptions{}))
 	return func() {}
 }

@@ -23,7 +23,9 @@ import (
 func (w *world) enrolls(node string) *rig.Daemon {
 	w.Helper()
 	dir := hosttest.Dir(w)
-	d, err := rig.New(rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = \"/srv/fast\"\n", node, filepath.Join(dir, "etc", "kubeconfig"))})
+	d, err := rig.New(rig.Options{Dir: dir,
+		Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = \"/srv/fast\"\n",
+			node, filepath.Join(dir, "etc", "kubeconfig"))})
 	w.must(err)
 	return d
 }
@@ -52,11 +54,15 @@ func (w *world) wantPrivate(file string) {
 func TestEnroll(t *testing.T) {
 	w := newWorld(t)
 	d := w.enrolls("node-a")
-	if out, code := d.Call("enroll"); code != 2 || !strings.Contains(out, "--admin-kubeconfig: none is named") {
+	if out, code := d.Call("enroll"); code != 2 ||
+		!strings.Contains(out, "--admin-kubeconfig: none is named") {
 		t.Errorf("without an administrator: exit code %d\n%s", code, out)
 	}
-	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 || !strings.Contains(out, "node node-a is enrolled until") ||
-		!strings.Contains(out, "it has every right that it needs; the cluster's policies confine it to this node") || !strings.Contains(out, "next: systemctl") {
+	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 ||
+		!strings.Contains(out, "node node-a is enrolled until") ||
+		!strings.Contains(out,
+			"it has every right that it needs; the cluster's policies confine it to this node") ||
+		!strings.Contains(out, "next: systemctl") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	kubeconfig, token := d.Path("etc", "kubeconfig"), d.Path("state", "token")
@@ -66,7 +72,8 @@ func TestEnroll(t *testing.T) {
 	w.must(err)
 	secret, err := os.ReadFile(token)
 	w.must(err)
-	if strings.Contains(string(text), string(secret)) || strings.Contains(string(text), "client-key") {
+	if strings.Contains(string(text), string(secret)) ||
+		strings.Contains(string(text), "client-key") {
 		t.Error("the kubeconfig has a secret of its own")
 	}
 	w.a = w.with(kubeconfig)
@@ -80,12 +87,15 @@ func TestEnroll(t *testing.T) {
 	if again, err := os.ReadFile(token); err != nil || string(again) != string(secret) {
 		t.Errorf("once more the token changed, or %v", err)
 	}
-	if out, code := w.enrolls("none").Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 1 || !strings.Contains(out, `node "none": the cluster has no such node`) {
+	if out, code := w.enrolls("none").Call("enroll", "--admin-kubeconfig",
+		w.Kubeconfig()); code != 1 ||
+		!strings.Contains(out, `node "none": the cluster has no such node`) {
 		t.Errorf("no such node: exit code %d\n%s", code, out)
 	}
 }
 
-// TestEnrollMends: what the API server does not accept any more is written anew, by the command that names it, and nothing else is.
+// TestEnrollMends: what the API server does not accept any more is written anew, by the command
+// that names it, and nothing else is.
 func TestEnrollMends(t *testing.T) {
 	w := newWorld(t)
 	nodes, accounts := w.admin.CoreV1().Nodes(), w.admin.CoreV1().ServiceAccounts(account)
@@ -117,7 +127,9 @@ func TestEnrollMends(t *testing.T) {
 			was, err := accounts.Get(w.ctx, account, metav1.GetOptions{})
 			w.must(err)
 			w.must(accounts.Delete(w.ctx, account, metav1.DeleteOptions{}))
-			_, err = accounts.Create(w.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Labels: was.Labels}}, metav1.CreateOptions{})
+			_, err = accounts.Create(w.ctx,
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
+					Labels: was.Labels}}, metav1.CreateOptions{})
 			w.must(err)
 		}, "no identity that lasts: the API server does not accept its token"},
 		{"the API server moved", func() {
@@ -137,12 +149,15 @@ func TestEnrollMends(t *testing.T) {
 		if code == 0 || !strings.Contains(out, c.says) {
 			t.Errorf("%s, without an administrator: exit code %d\n%s", c.name, code, out)
 		}
-		if out, code := d.Call(admin...); code != 0 || !strings.Contains(out, "node node-again is enrolled until") || strings.Contains(out, "nothing was changed") {
+		if out, code := d.Call(admin...); code != 0 ||
+			!strings.Contains(out, "node node-again is enrolled until") ||
+			strings.Contains(out, "nothing was changed") {
 			t.Fatalf("%s: exit code %d\n%s", c.name, code, out)
 		}
 		_, err := w.with(kubeconfig).CoreV1().Nodes().Get(w.ctx, "node-again", metav1.GetOptions{})
 		w.must(err)
-		if out, code := d.Call(admin...); code != 0 || !strings.Contains(out, "nothing was changed") {
+		if out, code := d.Call(admin...); code != 0 ||
+			!strings.Contains(out, "nothing was changed") {
 			t.Errorf("%s, once more: exit code %d\n%s", c.name, code, out)
 		}
 	}
@@ -160,7 +175,8 @@ func TestEnrollFromStandardInput(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	_, err = w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b", metav1.GetOptions{})
+	_, err = w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b",
+		metav1.GetOptions{})
 	w.must(err)
 }
 
@@ -179,7 +195,8 @@ func TestEnrollOffline(t *testing.T) {
 		w.a = w.with(file)
 		w.must(create(volume("offline-"+node, node))(w))
 	}
-	out, err := exec.Command(rig.Binary(), "enroll", "--offline", "node-a", "--admin-kubeconfig", w.Kubeconfig()).Output()
+	out, err := exec.Command(rig.Binary(), "enroll", "--offline", "node-a", "--admin-kubeconfig",
+		w.Kubeconfig()).Output()
 	w.must(err)
 	if _, err := clientcmd.Load(out); err != nil || !strings.Contains(string(out), "token: ") {
 		t.Errorf("%v\n%s", err, out)

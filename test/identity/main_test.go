@@ -1,7 +1,10 @@
-// Package identity attacks a cluster with the credential of one node's daemon, on a real API server with the policies that
-// `manifests` prints: what the daemon needs is allowed, and everything else is refused. The table is in docs/security.md.
+// Package identity attacks a cluster with the credential of one node's daemon, on a real API server
+// with the policies that
+// `manifests` prints: what the daemon needs is allowed, and everything else is refused. The table
+// is in docs/security.md.
 //
-// It runs no daemon: test/e2e does, and with HOSTPATH_CONFINED=1 in the environment as confined as here.
+// It runs no daemon: test/e2e does, and with HOSTPATH_CONFINED=1 in the environment as confined as
+// here.
 package identity
 
 import (
@@ -31,6 +34,13 @@ var (
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
+
+// lists are the flags of the policies that are in force but for what a test changes and restores.
+var lists = []string{
+	"--claim-index", "--alias", "kubevirt.io.hostpath-provisioner", "--class", "listed", "--class", "some-*",
+	"--pool-path", "/srv/fast", "--pool-path", "/data/*", "--shared-pool-path", "/srv/shared", "--every-node-pool-path", "/srv/every",
+	"--hostname", "node-a=host-of-node-a", "--hostname", "node-b=host-of-node-b",
+}
 
 const account = "hostpath-provisioner" // the ServiceAccount, and its namespace
 
@@ -68,26 +78,32 @@ func (w *world) confine() {
 		w.must(w.AddNode(w.ctx, node, map[string]string{corev1.LabelHostname: "host-of-" + node}))
 	}
 	w.keepFromBefore()
-	w.apply("--claim-index", "--alias", "kubevirt.io.hostpath-provisioner", "--pool-path", "/srv/fast", "--shared-pool-path", "/srv/shared", "--every-node-pool-path", "/srv/every", "--hostname", "node-a=host-of-node-a", "--hostname", "node-b=host-of-node-b")
+	w.apply(lists...)
 	w.a = w.as("node-a")
-	// The API server takes policies up in the order of their making, up to a second later: with the last one all are in force.
-	for attempt := token(account, boundTo("node-b")); attempt(w) == nil; time.Sleep(20 * time.Millisecond) {
+	// The API server takes policies up in the order of their making, up to a second later: with the
+	// last one all are in force.
+	for attempt := token(account,
+		boundTo("node-b")); attempt(w) == nil; time.Sleep(20 * time.Millisecond) {
 		if w.ctx.Err() != nil {
 			w.Fatal("the policies are not in force")
 		}
 	}
 }
 
-// keepFromBefore makes an own volume that no provisioner named, as adopted ones are, before there is a policy that labels it.
+// keepFromBefore makes an own volume that no provisioner named, as adopted ones are, before there
+// is a policy that labels it.
 func (w *world) keepFromBefore() {
 	w.Helper()
-	_, err := w.admin.CoreV1().PersistentVolumes().Create(w.ctx, volume("before", "node-a", func(pv *corev1.PersistentVolume) { pv.Name = "from-before" }), metav1.CreateOptions{})
+	_, err := w.admin.CoreV1().PersistentVolumes().Create(w.ctx,
+		volume("before", "node-a",
+			func(pv *corev1.PersistentVolume) { pv.Name = "from-before" }), metav1.CreateOptions{})
 	w.must(err)
 }
 
 func (w *world) apply(flags ...string) {
 	w.Helper()
-	out, err := exec.CommandContext(w.ctx, rig.Binary(), append([]string{"manifests"}, flags...)...).Output()
+	out, err := exec.CommandContext(w.ctx, rig.Binary(),
+		append([]string{"manifests"}, flags...)...).Output()
 	w.must(err)
 	w.must(w.Apply(w.ctx, out))
 	w.must(fixture.TakeAway(w.ctx, w.Cluster))

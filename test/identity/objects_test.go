@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,23 +19,36 @@ const (
 	poolLabel  = "hostpath-provisioner/pool"
 	finalizer  = "external-provisioner.volume.kubernetes.io/finalizer"
 	selected   = "volume.kubernetes.io/selected-node"
+	asked      = "volume.kubernetes.io/storage-provisioner"
 )
 
-// volume is the PersistentVolume that the daemon of a node makes for a claim with this UID.
-func volume(uid, node string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-	directory := corev1.HostPathDirectory
+// claimUID is that of a claim which tests call short.
+func claimUID(short string) types.UID {
+	sum := sha256.Sum256([]byte(short))
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10],
+		sum[10:16]))
+}
+
+// pvc is the name of the claim's volume.
+func pvc(short string) string { return "pvc-" + string(claimUID(short)) }
+
+// volume is the PersistentVolume that the daemon of a node makes for a claim.
+func volume(short, node string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	directory, mode := corev1.HostPathDirectory, corev1.PersistentVolumeFilesystem
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "pvc-" + uid, Labels: map[string]string{nodeLabel: node, poolLabel: "fast"},
+			Name: pvc(short), Labels: map[string]string{nodeLabel: node, poolLabel: "fast"},
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "hostpath-provisioner"}, Finalizers: []string{finalizer},
 		},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: "hostpath-provisioner",
+			Capacity:   corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			VolumeMode: &mode, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: "hostpath-provisioner",
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: "claim-" + uid, UID: types.UID(uid)},
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/pvc-" + uid, Type: &directory}},
-			NodeAffinity:                  affinity("host-of-" + node),
+			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim",
+				APIVersion: "v1", Namespace: "default", Name: "claim-" + short, UID: claimUID(short)},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/fast/" + pvc(short),
+				Type: &directory}},
+			NodeAffinity: affinity("host-of-" + node),
 		},
 	}
 	for _, f := range change {
@@ -46,7 +61,8 @@ func volume(uid, node string, change ...func(*corev1.PersistentVolume)) *corev1.
 func ofCSI(change func(*corev1.CSIPersistentVolumeSource)) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) {
 		csi := &corev1.CSIPersistentVolumeSource{
-			Driver: "hostpath-provisioner", VolumeHandle: pv.Name, VolumeAttributes: map[string]string{"pool": "fast", "path": "/srv/fast/" + pv.Name},
+			Driver: "hostpath-provisioner", VolumeHandle: pv.Name, VolumeAttributes: map[string]string{"pool": "fast",
+				"path": "/srv/fast/" + pv.Name},
 		}
 		change(csi)
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: csi}
@@ -76,9 +92,28 @@ func at(path string) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = path }
 }
 
+func ofClass(class string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = class }
+}
+
+func ofLocal(path string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
+	}
+}
+
+func withOptions(all ...string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = all }
+}
+
+func annotated(key, value string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Annotations[key] = value }
+}
+
 func affinity(hostname string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
 	}}}}
 }
 
@@ -86,9 +121,11 @@ func affinity(hostname string) *corev1.VolumeNodeAffinity {
 func event(name, node, kind, about string) *corev1.Event {
 	namespace := metav1.NamespaceDefault
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
-		InvolvedObject: corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: map[bool]string{true: "", false: namespace}[kind == "Node" || kind == "PersistentVolume"], Name: about},
-		Type:           corev1.EventTypeWarning, Reason: "NotMounted", Message: "words", Count: 1, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		InvolvedObject: corev1.ObjectReference{Kind: kind, APIVersion: "v1",
+			Namespace: map[bool]string{true: "", false: namespace}[kind == "Node" ||
+				kind == "PersistentVolume"], Name: about},
+		Type: corev1.EventTypeWarning, Reason: "NotMounted", Message: "27 MiB (2 %) are free", Count: 1, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
 		Source:              corev1.EventSource{Component: "hostpath-provisioner", Host: node},
 		ReportingController: "hostpath-provisioner", ReportingInstance: node,
 	}
@@ -98,29 +135,36 @@ func event(name, node, kind, about string) *corev1.Event {
 func lease(pool, node string) *coordinationv1.Lease {
 	holder, seconds := node+"_01234567", int32(15)
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: pool + ".hostpath-provisioner", Labels: map[string]string{poolLabel: pool}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds},
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: pool + ".hostpath-provisioner",
+			Labels: map[string]string{poolLabel: pool}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
+			LeaseDurationSeconds: &seconds},
 	}
 }
 
 // tombstone tells that a volume of scope every-node went.
 func tombstone(name, node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node},
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name,
+			Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node},
 	}
 }
 
 // capacity is what a class can get on a node.
 func capacity(name, node string) *storagev1.CSIStorageCapacity {
 	size := resource.MustParse("1Gi")
-	labels := map[string]string{"csi.storage.k8s.io/managed-by": "hostpath-provisioner", "csi.storage.k8s.io/drivername": "hostpath-provisioner"}
+	labels := map[string]string{"csi.storage.k8s.io/managed-by": "hostpath-provisioner",
+		"csi.storage.k8s.io/drivername": "hostpath-provisioner"}
 	if node != "" {
 		labels[nodeLabel] = node
 	}
 	return &storagev1.CSIStorageCapacity{
-		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name, Labels: labels}, StorageClassName: "hostpath-provisioner", Capacity: &size, MaximumVolumeSize: &size,
-		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{strings.TrimSuffix("host-of-"+node, "-of-")}}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name,
+			Labels: labels}, StorageClassName: "hostpath-provisioner", Capacity: &size, MaximumVolumeSize: &size,
+		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname,
+			Operator: metav1.LabelSelectorOpIn, Values: []string{strings.TrimSuffix("host-of-"+node,
+				"-of-")}}}},
 	}
 }
 

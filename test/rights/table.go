@@ -65,7 +65,6 @@ var table = []row{
 	{"create serviceaccounts/token", "identity", "TestNeeds", "the token is not renewed", ""},
 	{"get validatingadmissionpolicies", "identity", "TestCheckCluster", "check --cluster does not see the policies", ""},
 	{"get validatingadmissionpolicybindings", "identity", "TestCheckCluster", "check --cluster does not see the policies", ""},
-	{"get configmaps", "identity", "TestCheckCluster", "check --cluster does not see what the policies allow", ""},
 }
 
 // elsewhere are rights without a row, and the test that uses them: collecting tombstones begins 15 seconds after one was written.

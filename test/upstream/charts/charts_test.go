@@ -33,9 +33,10 @@ var cases = map[string]struct {
 		packaging.Options{ClassPrefix: "disk", ClaimIndex: true, Provisioner: "disk.example"}},
 	"confined": {map[string]any{"poolPaths": []any{"/srv", "/mnt/a"}}, packaging.Options{Confine: packaging.Confinement{Paths: []string{"/srv", "/mnt/a"}}}},
 	"confined in all ways": {map[string]any{
+		"classPrefix": "disk", "confinedClasses": []any{"z", "a-*"},
 		"sharedPoolPaths": []any{"/shared"}, "everyNodePoolPaths": []any{"/every"}, "aliases": []any{"b", "a", "hostpath-provisioner"},
 		"audiences": []any{"https://a.example"}, "hostnames": map[string]any{"node-b": "b", "node-a": "a"},
-	}, packaging.Options{Confine: packaging.Confinement{
+	}, packaging.Options{ClassPrefix: "disk", Confine: packaging.Confinement{Classes: []string{"z", "a-*"},
 		SharedPaths: []string{"/shared"}, EveryNodePaths: []string{"/every"}, Aliases: []string{"b", "a", "hostpath-provisioner"},
 		Audiences: []string{"https://a.example"}, Hostnames: map[string]string{"node-a": "a", "node-b": "b"},
 	}}},
