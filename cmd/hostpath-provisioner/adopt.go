@@ -229,6 +229,8 @@ var adoptReasonHints = []struct{ reason, hint string }{
 	{rules.ReasonDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
 	{rules.ReasonDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
 	{rules.ReasonUsed, "stop these pods, then run this again"},
+	{rules.ReasonDenied,
+		"a node's own kubeconfig may not change other programs' volumes: name an administrator's with --kubeconfig"},
 }
 
 func adoptHints(w io.Writer, rows []adopt.Row) {

@@ -29,7 +29,7 @@ func TestAdoptWithoutACluster(t *testing.T) {
 // Every reason that has a hint is one that a volume can have, and all of them have one.
 func TestAdoptHints(t *testing.T) {
 	want := []string{rules.ReasonNotAlias, rules.ReasonNoAffinity, rules.ReasonRunning, rules.ReasonNotKnown, rules.ReasonOutside, rules.ReasonReleased, rules.ReasonCSI,
-		rules.ReasonDriverRuns, rules.ReasonDriverNotKnown, rules.ReasonUsed}
+		rules.ReasonDriverRuns, rules.ReasonDriverNotKnown, rules.ReasonUsed, rules.ReasonDenied}
 	known := map[string]bool{}
 	for _, h := range adoptReasonHints {
 		known[h.reason] = true

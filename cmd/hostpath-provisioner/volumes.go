@@ -401,7 +401,7 @@ func (r volumeRow) claim() string {
 // objectRow is a volume of which only the API knows; in a pool that could not be looked at, that says
 // nothing.
 func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
-	size, _ := plan.Bytes(*pv.Spec.Capacity.Storage())
+	size, _ := plan.Bytes(plan.SizeOf(pv))
 	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: size, State: stateMissing}
 	row.boundTo(pv)
 	if d.err != nil {

@@ -12,12 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -47,6 +49,8 @@ type API interface {
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 	// PatchVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
 	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error)
+	// CheckPatch returns the error of PatchVolume, and changes nothing.
+	CheckPatch(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) error
 }
 
 // Store is the part of volume.Pool that adoption needs.
@@ -120,9 +124,7 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 		verdict := rules.ForAdoption(facts)
 		row := rowOf(facts.Volume, verdict)
 		switch {
-		case s.DryRun:
-			return row
-		case verdict.Stale:
+		case verdict.Stale && !s.DryRun:
 			if err := s.Store.Forget(ctx, s.Identity, v.Name); err != nil {
 				row.Message = err.Error()
 			}
@@ -130,15 +132,22 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 		case verdict.Action != rules.Adopt:
 			return row
 		}
-		err = s.adopt(ctx, v)
+		err = s.adopt(ctx, v, rules.Size(facts.Volume, facts.Claim))
 		if apierrors.IsConflict(err) && try < tries {
 			if now, wrong := s.API.GetVolume(ctx, v.Name); wrong == nil && now != nil {
 				v = now
 				continue
 			}
 		}
-		return row.after(err)
+		return s.tried(row, err)
 	}
+}
+
+// tried is the row when its action was tried, or only the server was asked.
+func (o Options) tried(row Row, err error) Row {
+	row = row.after(err)
+	row.Done = row.Done && !o.DryRun
+	return row
 }
 
 func rowOf(v *corev1.PersistentVolume, verdict rules.Verdict) Row {
@@ -156,6 +165,9 @@ func rowOf(v *corev1.PersistentVolume, verdict rules.Verdict) Row {
 func (r Row) after(err error) Row {
 	if err != nil {
 		r.Action, r.Message = plan.Refuse, err.Error()
+		if apierrors.IsForbidden(err) || strings.Contains(r.Message, "ValidatingAdmissionPolicy") {
+			r.Reason = rules.ReasonDenied
+		}
 		return r
 	}
 	r.Done = true
@@ -168,12 +180,17 @@ func (r Row) after(err error) Row {
 //	adopting       an object that is kept for this node's next call, which goes on, or for its --undo
 //	record         the same, and a record whose object has no label: the daemon keeps it
 //	label          nothing missing
-func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
-	ours, err := o.API.PatchVolume(ctx, v, rules.AdoptingPatch(v, o.Pool, o.Node))
+func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume,
+	size resource.Quantity) error {
+	marks := rules.SizedPatch(v, o.Pool, o.Node, size)
+	if o.DryRun {
+		return o.API.CheckPatch(ctx, v, marks)
+	}
+	ours, err := o.API.PatchVolume(ctx, v, marks)
 	if err != nil {
 		return err
 	}
-	r := o.record(o.served(ours))
+	r := o.record(o.served(ours), size)
 	r.Source = plan.SourceOf(ours)
 	if err := o.Store.Adopt(ctx, o.Identity, r); err != nil {
 		return err
@@ -182,13 +199,13 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume) error {
 	return err
 }
 
-func (o Options) record(v *corev1.PersistentVolume) record.Record {
-	size, _ := plan.Bytes(*v.Spec.Capacity.Storage())
+func (o Options) record(v *corev1.PersistentVolume, size resource.Quantity) record.Record {
+	bytes, _ := plan.Bytes(size)
 	return record.Record{
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
 		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
 		Scope: o.Pool.Scope, Source: plan.SourceOf(v), Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
-		Directory: rules.DirectoryOf(o.Pool, v), Requested: size, Created: time.Now().UTC(),
+		Directory: rules.DirectoryOf(o.Pool, v), Requested: bytes, Created: time.Now().UTC(),
 	}
 }
 
@@ -311,7 +328,8 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 	case err != nil:
 		f.Unusable = err.Error()
 	}
-	return f, nil
+	f.Claim, err = s.claim(ctx, v.Spec.ClaimRef)
+	return f, err
 }
 
 // other is another volume that has the directory, by its object or by a record.

@@ -60,6 +60,10 @@ func (c *cluster) CSIDrivers(context.Context, string) ([]string, error) { return
 
 func (c *cluster) CheckVolume(context.Context, *corev1.PersistentVolume) error { return c.refuses }
 
+func (c *cluster) CheckPatch(context.Context, *corev1.PersistentVolume, plan.MetadataPatch) error {
+	return c.mark
+}
+
 // change is one write to the server's memory, that a crash may come before or after.
 func (c *cluster) change(write func() error) error {
 	for _, do := range []func() error{c.dies, write, c.dies} {

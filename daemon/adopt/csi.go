@@ -60,13 +60,15 @@ func (s *survey) takeOver(ctx context.Context, name string) Row {
 		switch {
 		case err != nil:
 			return row.after(err)
-		case row.Action != rules.Adopt, s.DryRun:
+		case row.Action != rules.Adopt:
 			return row
 		}
-		if row.Notes, err = s.replace(ctx, v); apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
+		notes, err := s.replace(ctx, v)
+		if apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
 			continue
 		}
-		return row.after(err)
+		row.Notes = append(row.Notes, notes...)
+		return s.tried(row, err)
 	}
 }
 
@@ -135,23 +137,33 @@ func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume)
 		f.Shown = s.shown(directory, func(string) bool { return false })
 	}
 	if ref := v.Spec.ClaimRef; ref != nil {
-		f.Used, f.ClaimGone, err = s.claim(ctx, ref.Namespace, ref.Name, string(ref.UID))
+		f.ClaimGone = f.Claim == nil
+		f.Used, err = s.user(ctx, ref.Namespace, ref.Name)
 	}
 	return f, err
 }
 
-// claim says which pod uses a volume's claim, and whether the claim is gone.
-func (o Options) claim(ctx context.Context, namespace, name, uid string) (used string, gone bool, err error) {
-	claim, err := o.API.GetClaim(ctx, namespace, name)
-	if err != nil {
-		return "", false, err
+// claim returns the claim that a volume is bound to, by UID, nil if there is none.
+func (o Options) claim(ctx context.Context,
+	ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
+	if ref == nil {
+		return nil, nil
 	}
+	claim, err := o.API.GetClaim(ctx, ref.Namespace, ref.Name)
+	if err != nil || claim == nil || claim.UID != ref.UID {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// user returns the pod that uses a claim, "" if none does.
+func (o Options) user(ctx context.Context, namespace, name string) (used string, err error) {
 	err = o.API.EachPod(ctx, namespace, "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
 		if slices.Contains(plan.PodClaimNames(pod, len(pod.Spec.Volumes)+1), name) && used == "" {
 			used = pod.Namespace + "/" + pod.Name
 		}
 	})
-	return used, claim == nil || string(claim.UID) != uid, err
+	return used, err
 }
 
 // replace makes an object of ours in the place of the driver's. A crash leaves, after
@@ -168,16 +180,20 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if hostname == "" {
 		return nil, fmt.Errorf("node %s has no label %s, which the volume's affinity would name", s.Node, plan.HostnameLabel)
 	}
-	ours := rules.Successor(v.seen, s.Pool, s.Node, hostname)
+	size := rules.Size(v.seen, v.facts.Claim)
+	ours := rules.Successor(v.seen, s.Pool, s.Node, hostname, size)
 	if !v.lost {
 		if err := s.API.CheckVolume(ctx, ours); err != nil {
 			return nil, err
+		}
+		if s.DryRun {
+			return nil, s.API.CheckPatch(ctx, v.now, rules.HoldPatch(v.now, s.Pool, s.Node))
 		}
 		held, err := s.hold(ctx, v.now)
 		if err != nil {
 			return nil, err
 		}
-		adopted := s.record(rules.OfHost(held, s.Pool))
+		adopted := s.record(rules.OfHost(held, s.Pool), size)
 		adopted.Source = plan.SourceOf(ours)
 		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
@@ -186,6 +202,9 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 			return nil, err
 		}
 		v.now = held
+	}
+	if s.DryRun {
+		return nil, s.API.CheckVolume(ctx, ours)
 	}
 	if err := s.clear(ctx, v.now); err != nil {
 		return nil, err

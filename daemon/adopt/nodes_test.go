@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -59,7 +60,8 @@ func TestChangedMeanwhile(t *testing.T) {
 // An older version's call wrote the record before it knew whether it would get the object.
 func TestStaleRecord(t *testing.T) {
 	o, c := site(t)
-	must(t, o.Store.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"])))
+	must(t, o.Store.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"],
+		resource.Quantity{})))
 	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, rules.AdoptedWithout)
 	c.volumes["pvc-1"].Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 	o.DryRun = true

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,16 +55,23 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 	}
 	verdict := rules.ForUndo(v, pv, o.Self)
 	row.Action, row.Message = verdict.Action, verdict.Message
-	if verdict.Action == rules.Undo && !o.DryRun {
+	if verdict.Action == rules.Undo {
 		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
 		// next call forgets it.
-		_, err := o.API.PatchVolume(ctx, pv, rules.UndoPatch(pv))
-		if err == nil {
-			err = o.Store.Forget(ctx, o.Identity, row.Volume)
-		}
-		row = row.after(err)
+		err := o.unmark(ctx, pv, rules.UndoPatch(pv))
+		row = o.tried(row, errors.Join(err, o.forget(ctx, v, err)))
 	}
 	return row
+}
+
+// unmark changes an object, or asks the server whether it would.
+func (o Options) unmark(ctx context.Context, v *corev1.PersistentVolume,
+	marks plan.MetadataPatch) error {
+	if o.DryRun {
+		return o.API.CheckPatch(ctx, v, marks)
+	}
+	_, err := o.API.PatchVolume(ctx, v, marks)
+	return err
 }
 
 // undoUnrecorded undoes the adoption of the objects that a call of this node took and did not record, or whose records an
@@ -89,11 +97,7 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 		if rules.Held(v, o.Pool, o.Node) {
 			marks = rules.ReleasePatch(v)
 		}
-		if !o.DryRun {
-			_, err := o.API.PatchVolume(ctx, v, marks)
-			row = row.after(err)
-		}
-		rows = append(rows, row)
+		rows = append(rows, o.tried(row, o.unmark(ctx, v, marks)))
 	}
 	return rows, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -26,10 +27,7 @@ func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) 
 			continue
 		}
 		row.Notes = notes
-		if err == nil && o.DryRun {
-			return row
-		}
-		return row.after(err)
+		return o.tried(row, err)
 	}
 }
 
@@ -64,7 +62,14 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 	if err := o.restorable(v, now, held); err != nil {
 		return nil, err
 	}
-	if r.gone, err = o.idle(ctx, v, now); err != nil || o.DryRun {
+	if r.gone, err = o.idle(ctx, v, now); err != nil {
+		return nil, err
+	}
+	if o.DryRun {
+		err := o.API.CheckVolume(ctx, rules.Predecessor(theirs, now))
+		if err == nil && !r.lost {
+			err = o.API.CheckPatch(ctx, now, rules.HoldPatch(now, o.Pool, o.Node))
+		}
 		return nil, err
 	}
 	if !r.lost {
@@ -128,18 +133,23 @@ func (o Options) makeOriginal(ctx context.Context, v record.Record, r restoratio
 // idle wants that no pod has the object in use, and reports whether the claim is gone. Without an object no pod
 // could have started.
 func (o Options) idle(ctx context.Context, v record.Record, now *corev1.PersistentVolume) (gone bool, err error) {
-	r := v
+	ref := &corev1.ObjectReference{Namespace: v.Namespace, Name: v.Claim,
+		UID: types.UID(v.ClaimUID)}
 	if now != nil { // it may have been bound anew
-		r.Namespace, r.Claim, r.ClaimUID = now.Spec.ClaimRef.Namespace, now.Spec.ClaimRef.Name, string(now.Spec.ClaimRef.UID)
+		ref = now.Spec.ClaimRef
 	}
-	used, gone, err := o.claim(ctx, r.Namespace, r.Claim, r.ClaimUID)
-	if err != nil || now == nil {
+	claim, err := o.claim(ctx, ref)
+	if gone = claim == nil; err != nil || now == nil {
+		return gone, err
+	}
+	used, err := o.user(ctx, ref.Namespace, ref.Name)
+	if err != nil {
 		return gone, err
 	}
 	if used != "" {
 		return gone, fmt.Errorf("pod %s uses it", used)
 	}
-	if at := o.shown(r.Directory, func(string) bool { return false }); at != "" {
+	if at := o.shown(v.Directory, func(string) bool { return false }); at != "" {
 		return gone, fmt.Errorf("its directory is mounted at %s as well", at)
 	}
 	return gone, nil

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -34,7 +33,7 @@ func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, clos
 func (c *Controller) promisedBy(w *poolWorker) (sum uint64) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && v.Labels[plan.ScopeLabel] == plan.ScopeShared {
-			n, _ := plan.Bytes(v.Spec.Capacity[corev1.ResourceStorage])
+			n, _ := plan.Bytes(plan.SizeOf(v))
 			sum += uint64(n)
 		}
 	}

@@ -160,7 +160,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		return f, h
 	}
 	f.Class = class
-	f.Pool, f.Refusal = c.Resolve(class, c.pools)
+	f.Pool, f.Refusal = c.Resolve(plan.ClassFor(claim, class), c.pools)
 	if f.Refusal == nil {
 		w := c.workers[f.Pool.Name]
 		h, _ = w.disk.Open(ctx)
@@ -383,6 +383,10 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 	return 0, err
 }
 
+// nameTakenAgain is when a claim is tried again whose volume's name is taken. No watch brings the
+// end of an object without our labels.
+const nameTakenAgain = 10 * time.Second
+
 // nameTaken: the object of our name is not the one that this node would make. It may be for the same claim,
 // of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
 // stays for as long as the object does, and then goes by its record.
@@ -390,7 +394,7 @@ func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference stri
 	c.inFlight.published(string(f.Claim.UID))
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
 		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, w.Name)
-	return time.Minute
+	return nameTakenAgain
 }
 
 // reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is

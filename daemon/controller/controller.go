@@ -89,6 +89,7 @@ type Controller struct {
 	expander *expansion.Expander
 	pools    []plan.Pool // that are configured here
 	cluster  *ownership.Cluster
+	unplaced chan struct{} // a claim that has no node came or changed
 }
 
 // poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to no configured pool.
@@ -121,7 +122,8 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2}, kept: newKeptVolumes()}
+	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2},
+		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1)}
 	if o.Contents != nil {
 		c.contents = newQueue()
 	}
@@ -277,6 +279,7 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 // ClaimChanged is called with each kept claim that came, changed or went (now is nil).
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
+		signal(c.unplaced)
 		return // unplaced.go has it
 	}
 	if now != nil {
@@ -288,6 +291,9 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	c.workers[c.poolNameOf(was)].claims.Add(claimItem(was))
 }
 
+// givenUpAfter is how long after an adopted volume's object its record may go.
+const givenUpAfter = 5 * time.Second
+
 // VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
 func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
@@ -297,13 +303,22 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))
-		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil && slices.Contains(was.Finalizers, plan.Finalizer) {
-			signal(w.recheck) // it did not go by our hand: its record says what is left
+		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil {
+			if slices.Contains(was.Finalizers, plan.Finalizer) {
+				signal(w.recheck) // it did not go by our hand: its record says what is left
+			}
+			if plan.Adopted(was) { // when it is given up, its record goes last
+				time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
+			}
 		}
 		c.workerOf(was).everyNode.Forget(was)
 		v = was
 	}
 	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
+		if plan.Adopted(v) {
+			// another process recorded it: counted before the next volume is made
+			w.Account.Forget()
+		}
 		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone

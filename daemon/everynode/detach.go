@@ -21,6 +21,9 @@ import (
 func (d *Directory) Detach(ctx context.Context, h disk.Handle, pv *corev1.PersistentVolume, v plan.Verdict) (time.Duration, error) {
 	uid := string(pv.UID)
 	if d.detached.Begin(uid) {
+		if rec, err := h.Lookup(pv.Name); err == nil && rec != nil {
+			d.detached.Note(uid, rec.ClaimUID) // the record may be gone when it is this node's turn
+		}
 		if err := takeAway(h, pv.Name, "", v.Action); err != nil {
 			d.detached.End(uid)
 			return 0, d.Volumes.DiskFailed(pv, err)
@@ -35,7 +38,8 @@ func (d *Directory) Detach(ctx context.Context, h disk.Handle, pv *corev1.Persis
 	if _, watched := d.Volumes.Watched(pv.Name); !watched {
 		return 0, nil // another node removed it meanwhile
 	}
-	first, err := d.API.WriteTombstone(ctx, plan.NewTombstone(pv, d.Node, v.Action))
+	first, err := d.API.WriteTombstone(ctx, plan.NewTombstone(pv, d.detached.Noted(uid), d.Node,
+		v.Action))
 	if err != nil {
 		return 0, d.Volumes.APIFailed(pv, err)
 	}

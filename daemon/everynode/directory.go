@@ -176,7 +176,7 @@ func (d *Directory) make(h disk.Handle, pv *corev1.PersistentVolume, f plan.Part
 	}
 	rec.Class, rec.Provisioner, rec.Node = plan.VolumeClass(pv), pv.Annotations[plan.ProvisionedBy], d.Node
 	rec.Source, rec.Scope, rec.Reclaim = plan.SourceHostPath, plan.ScopeEveryNode, string(pv.Spec.PersistentVolumeReclaimPolicy)
-	rec.Requested, _ = plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
+	rec.Requested, _ = plan.Bytes(plan.SizeOf(pv))
 	made := volume.Spec{Record: rec, Mode: f.Pool.Mode, UID: f.Pool.UID, GID: f.Pool.GID}
 	if f.Pool.Quota == plan.QuotaProject {
 		made.Quota, made.Project = rec.Requested, true
@@ -186,7 +186,7 @@ func (d *Directory) make(h disk.Handle, pv *corev1.PersistentVolume, f plan.Part
 
 // expand makes the directory as large as the volume object says. A crash before it leaves a smaller one: here again.
 func (d *Directory) expand(h disk.Handle, pv *corev1.PersistentVolume) error {
-	bytes, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
+	bytes, _ := plan.Bytes(plan.SizeOf(pv))
 	if err := h.Resize(pv.Name, bytes); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (d *Directory) reportThere(pv *corev1.PersistentVolume) {
 
 // reportExpanded reports a directory that is larger now: to the log, and to the volume if it was reported that it is not.
 func (d *Directory) reportExpanded(pv *corev1.PersistentVolume) {
-	size := pv.Spec.Capacity[corev1.ResourceStorage]
+	size := plan.SizeOf(pv)
 	message := fmt.Sprintf("node %s: the directory of this volume has %s now, in pool %s", d.Node, words.Name(size.String()), d.Pool)
 	d.Log.Info(message, "reason", plan.ReasonExpanded, "volume", pv.Name, "pool", d.Pool)
 	d.Metrics.Part(d.Pool, plan.ReasonExpanded)

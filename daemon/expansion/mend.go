@@ -3,8 +3,6 @@ package expansion
 import (
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -20,7 +18,7 @@ func (x *Expander) Mend(h disk.Handle, p Pool, records []record.Record) error {
 		if !watched || !plan.Smaller(p.Pool, rec, pv) {
 			continue
 		}
-		bytes, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
+		bytes, _ := plan.Bytes(plan.SizeOf(pv))
 		if err := h.Restore(rec.PV, bytes); err != nil {
 			errs = append(errs, err)
 			continue

@@ -135,6 +135,19 @@ func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) e
 // PatchVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
 // a concurrent change is not overwritten, and is an error (a conflict). It returns the changed object.
 func (c *Client) PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error) {
+	return c.markVolume(ctx, pv, m)
+}
+
+// CheckPatch returns the error that PatchVolume would return: of the server's rights and
+// policies, too. Nothing is changed.
+func (c *Client) CheckPatch(ctx context.Context, pv *corev1.PersistentVolume,
+	m plan.MetadataPatch) error {
+	_, err := c.markVolume(ctx, pv, m, metav1.DryRunAll)
+	return err
+}
+
+func (c *Client) markVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch,
+	dryRun ...string) (*corev1.PersistentVolume, error) {
 	change := map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
 		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,
@@ -146,9 +159,12 @@ func (c *Client) PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m
 	if err != nil {
 		return nil, err
 	}
-	now := &corev1.PersistentVolume{}
-	err = c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).Body(patch).
-		Timeout(callTimeout).Do(ctx).Into(now)
+	now, request := &corev1.PersistentVolume{},
+		c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name)
+	for _, all := range dryRun {
+		request = request.Param("dryRun", all)
+	}
+	err = request.Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
 	if err != nil {
 		return nil, fmt.Errorf("mark volume %s: %w", pv.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
 
@@ -50,6 +51,7 @@ type System struct {
 	impossible map[string]string // its class parameters that nothing here does, and why
 	anyCase    bool              // the parameters' names are the same in capitals
 	Outside    bool              // its documents run the program outside of the cluster, too
+	Whole      bool              // it writes the filesystem's size as each volume's capacity
 	marks      func(node string) map[string]string
 }
 
@@ -69,12 +71,14 @@ var systems = map[string]System{
 	},
 	Kubevirt: {
 		Name: "kubevirt", Program: []string{"hostpath-provisioner"}, directory: byVolume,
+		Whole: true,
 		marks: func(node string) map[string]string {
 			return map[string]string{HostPathIdentity: Kubevirt, ProvisionOnNode: node}
 		},
 	},
 	KubevirtCSI: {
-		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver", "hostpath-provisioner-operator"}, directory: byVolume,
+		Name: "kubevirt CSI", Program: []string{"hostpath-csi-driver",
+			"hostpath-provisioner-operator"}, directory: byVolume, Whole: true,
 		params: map[string]string{KubevirtPool: paramPool},
 	},
 	Kubeboost: {
@@ -136,11 +140,40 @@ func (s Self) translate(class *storagev1.StorageClass, pools []Pool) (*storagev1
 	if dir, placed := ours.Parameters[paramPvDir]; placed {
 		ours.Parameters[paramPvDir] = path.Clean(dir) // they joined it with a name, so that a slash at the end did not matter
 	}
+	if kind := class.Annotations[defaultVolumeType]; class.Provisioner == Rancher && kind != "" {
+		// in any case, as there
+		source := map[string]string{"local": SourceLocal,
+			"hostpath": SourceHostPath}[strings.ToLower(kind)]
+		if source == "" {
+			return nil, refuse(ReasonBadParameter,
+				"class %s: volumeType %q is neither local nor hostPath", class.Name, kind)
+		}
+		ours.Parameters[paramSource] = source
+	}
 	legacy := func(p Pool) bool { return p.Name == "legacy" } // the CSI driver's default
 	if _, named := ours.Parameters[paramPool]; class.Provisioner == KubevirtCSI && !named && slices.ContainsFunc(pools, legacy) {
 		ours.Parameters[paramPool] = "legacy"
 	}
 	return ours, nil
+}
+
+// Annotations of rancher's: the kind of its volumes that a claim, or else its class, has.
+const (
+	volumeType        = "volumeType"
+	defaultVolumeType = "defaultVolumeType"
+)
+
+// ClassFor is a claim's class as the claim has it: rancher's claims may name the kind of their
+// volume.
+func ClassFor(c *corev1.PersistentVolumeClaim,
+	class *storagev1.StorageClass) *storagev1.StorageClass {
+	kind := c.Annotations[volumeType]
+	if kind == "" || class.Provisioner != Rancher {
+		return class
+	}
+	copied := *class
+	copied.Annotations = map[string]string{defaultVolumeType: kind}
+	return &copied
 }
 
 // parameter is our word for a parameter of the system, or why there is none. One that the system does

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
@@ -89,6 +90,41 @@ func TestNamesThatAreNotOurs(t *testing.T) {
 		}
 		if got := ForRecord(r).Action == Keep; got != want {
 			t.Errorf("%q: record %t", names, got)
+		}
+	}
+}
+
+// Rancher's claims and classes name the kind of their volumes in annotations, the claim's before
+// the class's.
+func TestRancherVolumeType(t *testing.T) {
+	pools := []Pool{testPool("fast")}
+	for _, c := range []struct{ claim, class, want string }{
+		{"", "", SourceHostPath}, {"local", "", SourceLocal}, {"", "local", SourceLocal}, {"Local",
+			"", SourceLocal},
+		{"hostPath", "local", SourceHostPath}, {"", "hostPath", SourceHostPath},
+		{"nfs", "local", `class c: volumeType "nfs" is neither local nor hostPath`}, {"", "nfs",
+			`class c: volumeType "nfs" is neither local nor hostPath`},
+	} {
+		for provisioner, want := range map[string]string{Rancher: c.want,
+			Kubevirt: SourceHostPath} {
+			f := ready()
+			of(provisioner)(&f)
+			f.Class.Name = "c"
+			annotate := func(o metav1.Object, key, value string) {
+				if value != "" {
+					o.SetAnnotations(map[string]string{key: value})
+				}
+			}
+			annotate(f.Claim, volumeType, c.claim)
+			annotate(f.Class, defaultVolumeType, c.class)
+			pool, refusal := f.Resolve(ClassFor(LeanClaim(f.Claim), LeanClass(f.Class)), pools)
+			got := pool.Source
+			if refusal != nil {
+				got = refusal.Message
+			}
+			if got != want {
+				t.Errorf("%s, %+v: %q", provisioner, c, got)
+			}
 		}
 	}
 }

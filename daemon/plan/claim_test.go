@@ -177,6 +177,13 @@ func TestClaimPrecedence(t *testing.T) {
 		{"selector before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.Selector = &metav1.LabelSelector{} }}, Refuse, ReasonSelector, "selector"},
 		{"attributes class before closed", []change{closed, func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("gold") }}, Refuse, ReasonAttributesClass,
 			`volumeAttributesClassName "gold": only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it`},
+		{"attributes class of a volume that could have one",
+			[]change{func(f *ClaimFacts) {
+				f.Pool.Source,
+					f.Claim.Spec.VolumeAttributesClassName = SourceCSI, new("gold")
+			}},
+			Refuse, ReasonAttributesClass,
+			`volumeAttributesClassName "gold": volumes of this provisioner have no attributes that a VolumeAttributesClass changes; use a claim without it`},
 		{"an empty attributes class is none", []change{func(f *ClaimFacts) { f.Claim.Spec.VolumeAttributesClassName = new("") }}, Provision, "", ""},
 		{"100E is more than there is", []change{func(f *ClaimFacts) { ask(f.Claim, "100E") }}, Wait, ReasonNotEnoughSpace, "the claim requests 100E, and"},
 		{"1e999999999 is, too, and is not written out", []change{func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }}, Wait, ReasonNotEnoughSpace, "the claim requests 1e999999999, and"},

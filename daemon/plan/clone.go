@@ -168,7 +168,7 @@ func otherPool(f RequestFacts) (Refusal, bool) {
 
 func smallerThanSource(f RequestFacts) (Refusal, bool) {
 	_, v := f.source()
-	of := v.Spec.Capacity[corev1.ResourceStorage]
+	of := SizeOf(v)
 	return Refusal{Reason: ReasonSource, Message: fmt.Sprintf("its volume has %s, and the clone requests %s: request as much or more",
 		words.Name(of.String()), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(of) < 0
 }

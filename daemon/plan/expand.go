@@ -206,7 +206,7 @@ func (f ExpandFacts) prefixed(message string) string {
 // (ForPart).
 func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
 	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
-	has, exact := Bytes(v.Spec.Capacity[corev1.ResourceStorage])
+	has, exact := Bytes(SizeOf(v))
 	return exact && !OnEveryNode(v) && rec.Place == record.InPool && f.points() &&
 		rec.Reserved() > 0 && uint64(has) > rec.Reserved()
 }

@@ -38,6 +38,9 @@ const (
 	PathAnnotation = "hostpath-provisioner/path"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"
+	// SizeAnnotation is ours, on adopted volumes whose capacity is not what their claims request:
+	// see SizeOf.
+	SizeAnnotation = "hostpath-provisioner/size"
 )
 
 // DefaultProvisioner is the StorageClass.provisioner that the daemon serves. It has no slash, so

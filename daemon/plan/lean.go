@@ -18,7 +18,8 @@ import (
 // An object that was read anew has everything, and nothing here is written back: writes are patches.
 
 // claimKeys are the annotations of a claim that are read.
-var claimKeys = []string{StorageProvisioner, StorageProvisionerBeta, SelectedNode, ClassBeta, ProvisionOnNode, MigratedTo}
+var claimKeys = []string{StorageProvisioner, StorageProvisionerBeta, SelectedNode, ClassBeta,
+	ProvisionOnNode, MigratedTo, volumeType}
 
 // LeanClaim is a claim with what decides about it, and no more.
 func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
@@ -70,7 +71,8 @@ func leanStatus(s corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeCla
 
 // volumeKeys and volumeLabels are those of a volume that are read.
 var (
-	volumeKeys   = []string{ProvisionedBy, ClassBeta, ProvisionOnNode, HostPathIdentity, AdoptedAnnotation}
+	volumeKeys = []string{ProvisionedBy, ClassBeta, ProvisionOnNode, HostPathIdentity,
+		AdoptedAnnotation, SizeAnnotation}
 	volumeLabels = []string{NodeLabel, PoolLabel, ScopeLabel}
 )
 
@@ -82,10 +84,10 @@ func LeanVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return lean
 }
 
-// LeanClass is a class without annotations and labels.
+// LeanClass is a class without labels, and without the annotations that are not read.
 func LeanClass(c *storagev1.StorageClass) *storagev1.StorageClass {
 	lean := c.DeepCopy()
-	lean.ObjectMeta = leanMeta(c.ObjectMeta, nil, nil)
+	lean.ObjectMeta = leanMeta(c.ObjectMeta, []string{defaultVolumeType}, nil)
 	return lean
 }
 

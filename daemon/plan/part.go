@@ -123,7 +123,7 @@ func partSmaller(f PartFacts) (Verdict, bool) {
 
 // missing is the volume's size, and by how many bytes this node's directory is recorded with less, 0 if it is not.
 func (f PartFacts) missing() (want resource.Quantity, more int64) {
-	want = f.Volume.Spec.Capacity[corev1.ResourceStorage]
+	want = SizeOf(f.Volume)
 	n, _ := Bytes(want)
 	if r := f.Record; r != nil && r.Place == record.InPool && !r.Unpublished && r.Reserved() > 0 {
 		more = max(0, n-int64(r.Reserved()))
@@ -163,7 +163,7 @@ func partPoolFull(f PartFacts) (Verdict, bool) {
 }
 
 func partDoesNotFit(f PartFacts) (Verdict, bool) {
-	want := f.Volume.Spec.Capacity[corev1.ResourceStorage]
+	want := SizeOf(f.Volume)
 	if fits(want, f.Room.Free) {
 		return Verdict{}, false
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
@@ -228,8 +230,32 @@ func TestTombstones(t *testing.T) {
 		}
 	}
 	for action, want := range map[Action]Action{Delete: Delete, Archive: Delete, LetGo: Delete, Retain: Retain} {
-		if got := NewTombstone(pv, us, action); got.Data != want || got.ClaimUID != "u-1" || got.Claim != "default/data" || got.PV != pv.Name {
+		if got := NewTombstone(pv, "", us, action); got.Data != want || got.ClaimUID != "u-1" ||
+			got.Claim != "default/data" || got.PV != pv.Name {
 			t.Errorf("after %s the tombstone is %+v", action, got)
+		}
+	}
+}
+
+// A tombstone is for the claim that the records have: the object's name may be any once it is
+// adopted, and its claim another one.
+func TestTombstoneClaim(t *testing.T) {
+	for _, c := range []struct {
+		name, recorded, adopted, claim, want string
+	}{
+		{"pvc-u-1", "", "", "u-1", "u-1"}, {"pvc-u-1", "", "", "u-2", "u-1"}, {"pvc-u-1", "", "",
+			"", "u-1"}, {"pvc-u-1", "u-1", "", "u-2", "u-1"},
+		{"data", "", "yes", "u-2", "u-2"}, {"pvc-u-1", "", "yes", "u-2", "u-2"}, {"data", "u-1",
+			"yes", "u-2", "u-1"}, {"pvc-u-1", "", "yes", "", "u-1"},
+		{"data", "", "", "u-2", "u-2"},
+	} {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: c.name,
+			Annotations: map[string]string{AdoptedAnnotation: c.adopted}}}
+		if c.claim != "" {
+			v.Spec.ClaimRef = &corev1.ObjectReference{UID: types.UID(c.claim)}
+		}
+		if got := NewTombstone(v, c.recorded, us, Delete); got.ClaimUID != c.want {
+			t.Errorf("%+v: %q", c, got.ClaimUID)
 		}
 	}
 }

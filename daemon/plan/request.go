@@ -164,9 +164,13 @@ func selectorSet(f RequestFacts) (Refusal, bool) {
 // persistentvolume, checkVolumeSatisfyClaim), and the API server takes one on CSI volumes alone
 // (pkg/apis/core/validation, ValidatePersistentVolumeSpec). An empty name is none.
 func attributesClassSet(f RequestFacts) (Refusal, bool) {
-	return Refusal{Reason: ReasonAttributesClass, Message: fmt.Sprintf(
-		"volumeAttributesClassName %s: only CSI volumes can have one, and Kubernetes would never bind this claim to another; use a claim without it",
-		words.Quoted(f.Request.AttributesClass))}, f.Request.AttributesClass != ""
+	why := "only CSI volumes can have one, and Kubernetes would never bind this claim to another"
+	if f.Pool.Source == SourceCSI {
+		why = "volumes of this provisioner have no attributes that a VolumeAttributesClass changes"
+	}
+	return Refusal{Reason: ReasonAttributesClass,
+		Message: fmt.Sprintf("volumeAttributesClassName %s: %s; use a claim without it",
+			words.Quoted(f.Request.AttributesClass), why)}, f.Request.AttributesClass != ""
 }
 
 // topologyMismatch: a volume that every node reaches is in every topology.

@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"math/big"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,4 +50,26 @@ func power(of int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewI
 func fits(want resource.Quantity, free uint64) bool {
 	n, exact := Bytes(want)
 	return exact && uint64(n) <= free
+}
+
+// SizeOf is what a pool keeps for a volume, by its object: its capacity. An adopted one may have
+// another size, for as long as its capacity is the one that it was adopted with: kubevirt's
+// programs write the size of the whole filesystem as each volume's capacity.
+func SizeOf(v *corev1.PersistentVolume) resource.Quantity {
+	capacity := v.Spec.Capacity[corev1.ResourceStorage]
+	size, of, _ := strings.Cut(v.Annotations[SizeAnnotation], " of ")
+	if of != capacity.String() {
+		return capacity
+	}
+	if noted, err := resource.ParseQuantity(size); err == nil && noted.Sign() >= 0 &&
+		larger(capacity, noted) {
+		return noted
+	}
+	return capacity
+}
+
+// SizeNote is the value of SizeAnnotation for a volume of which the pool keeps this size.
+func SizeNote(v *corev1.PersistentVolume, size resource.Quantity) string {
+	capacity := v.Spec.Capacity[corev1.ResourceStorage]
+	return size.String() + " of " + capacity.String()
 }

@@ -127,3 +127,26 @@ func TestLeanVolume(t *testing.T) {
 		t.Errorf("held\n%v\nwant\n%v", got, want)
 	}
 }
+
+// What the annotation says counts as long as the capacity is the one that it was written for, and
+// only if it is less.
+func TestSizeOf(t *testing.T) {
+	for note, want := range map[string]string{
+		"": "2Gi", "1Mi of 2Gi": "1Mi", "0 of 2Gi": "0", "1Mi of 1Gi": "2Gi", "3Gi of 2Gi": "2Gi",
+		"-1 of 2Gi": "2Gi",
+		"1Mi":       "2Gi", "x of 2Gi": "2Gi", "1e999999999 of 2Gi": "2Gi", " of 2Gi": "2Gi",
+	} {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{SizeAnnotation: note}}}
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+		for _, seen := range []*corev1.PersistentVolume{v, LeanVolume(v)} {
+			if got := SizeOf(seen); got.String() != want {
+				t.Errorf("%q: %s", note, got.String())
+			}
+		}
+	}
+	v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}}}
+	v.Annotations = map[string]string{SizeAnnotation: SizeNote(v, resource.MustParse("5Mi"))}
+	if got := SizeOf(v); got.String() != "5Mi" {
+		t.Errorf("noted and read: %s", got.String())
+	}
+}

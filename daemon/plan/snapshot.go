@@ -292,6 +292,11 @@ func snapshotParameters(f ContentFacts) (Verdict, bool) {
 			return refuseSnapshot("VolumeSnapshotClass %s: %s: pool %s has snapshots = %q, and %q takes a pool of that", words.Quoted(f.Class.Name), key, f.Pool.Name, f.Pool.Snapshots, value), true
 		case key == paramConsistency:
 			return refuseSnapshot("VolumeSnapshotClass %s: %s: %s is not supported; %q, %q and %q are", words.Quoted(f.Class.Name), key, words.Quoted(value), SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot), true
+		case key == KubevirtPool && value == f.Pool.Name:
+		case key == KubevirtPool:
+			return refuseSnapshot(
+				"VolumeSnapshotClass %s: %s: %s is not the volume's pool, which is %s",
+				words.Quoted(f.Class.Name), key, words.Quoted(value), f.Pool.Name), true
 		case !strings.HasPrefix(key, "csi.storage.k8s.io/"): // Kubernetes' own
 			return refuseSnapshot("VolumeSnapshotClass %s: unknown parameter %s; %q is known", words.Quoted(f.Class.Name), words.Quoted(key), paramConsistency), true
 		}

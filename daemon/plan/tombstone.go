@@ -27,12 +27,23 @@ type Tombstone struct {
 	Data Action
 }
 
-// NewTombstone is the one that a volume gets when its object is let go with this action. The claim's
-// UID is in the volume's name, also where a user took the claim out of the object.
-func NewTombstone(v *corev1.PersistentVolume, node string, done Action) Tombstone {
-	t := Tombstone{PV: v.Name, ClaimUID: strings.TrimPrefix(v.Name, "pvc-"), Class: VolumeClass(v), Node: node, Data: Delete}
-	if ref := v.Spec.ClaimRef; ref != nil {
+// NewTombstone is the one that a volume gets when its object is let go with this action. recorded
+// is the UID of the claim in this node's record, "" if that is gone: the object may be another
+// claim's by now, or have none. Then the UID is in the name of a volume that was made here; of an
+// adopted one the object alone has it.
+func NewTombstone(v *corev1.PersistentVolume, recorded, node string, done Action) Tombstone {
+	t := Tombstone{PV: v.Name, ClaimUID: recorded, Class: VolumeClass(v), Node: node, Data: Delete}
+	ref := v.Spec.ClaimRef
+	if ref != nil {
 		t.Claim = ref.Namespace + "/" + ref.Name
+	}
+	named, derived := strings.CutPrefix(v.Name, "pvc-")
+	switch {
+	case recorded != "":
+	case ref != nil && (Adopted(v) || !derived):
+		t.ClaimUID = string(ref.UID)
+	case derived:
+		t.ClaimUID = named
 	}
 	if done == Retain {
 		t.Data = Retain

@@ -77,11 +77,15 @@ func Leaving(v *corev1.PersistentVolume) bool {
 }
 
 // Older reports whether an object that is new to the daemon was not made by it just now: that would wait for its
-// claim, by UID.
+// claim, by UID. An adopted one was recorded by another process.
 func Older(v *corev1.PersistentVolume) bool {
 	ref := v.Spec.ClaimRef
-	return v.Status.Phase == corev1.VolumeBound || v.Status.Phase == corev1.VolumeAvailable || ref == nil || ref.UID == ""
+	return Adopted(v) || v.Status.Phase == corev1.VolumeBound ||
+		v.Status.Phase == corev1.VolumeAvailable || ref == nil || ref.UID == ""
 }
+
+// Adopted reports whether the record of a volume was written by a call of adopt.
+func Adopted(v *corev1.PersistentVolume) bool { return v.Annotations[AdoptedAnnotation] != "" }
 
 // MayLack reports, of an object that is to stay, whether its directory is where it should not be.
 func MayLack(v *corev1.PersistentVolume, place record.Place) bool {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +45,7 @@ func ofCSI(h *host, csiDriver string) func(*corev1.PersistentVolume) {
 			VolumeAttributes: map[string]string{"storagePool": "fast", "storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + csiDriver},
 		}}
 		pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
+		wholeFilesystem(h, pv)
 	}
 }
 
@@ -394,48 +393,4 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	}
 	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
 	h.keepsData(pv, inode)
-}
-
-// A policy of the cluster lets no client make hostPath volumes: the driver's object stays as it is.
-func TestAdoptFromCSIForbidden(t *testing.T) {
-	w := newEnvironment(t)
-	driver, fromCSI := w.ownDriver()
-	h := w.newHost("a").aliased(driver)
-	pv := h.madeByCSI(driver, "data")
-	before := w.object(pv.Name)
-	policies := w.Client().AdmissionregistrationV1()
-	name := w.Namespace + "-no-hostpath"
-	fail := admissionv1.Fail
-	_, err := policies.ValidatingAdmissionPolicies().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: &fail,
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
-			}}}},
-			Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("!has(object.spec.hostPath) || object.metadata.name != %q", pv.Name), Message: "no hostPath here"}},
-		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	t.Cleanup(func() {
-		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
-		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
-	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
-	w.Eventually("the policy is at work", func() bool {
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err != nil && strings.Contains(err.Error(), "no hostPath here")
-	})
-	if out, code := h.Call("adopt", "fast", fromCSI); code != 1 || !strings.Contains(out, "refused: the server would not take volume") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	if now := w.object(pv.Name); now != before {
-		t.Errorf("got\n%s\nwant\n%s", now, before)
-	}
 }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -38,6 +40,16 @@ func hostPathType(pv *corev1.PersistentVolume, kind corev1.HostPathType) {
 	pv.Spec.HostPath.Type = &kind
 }
 
+// wholeFilesystem is what both of kubevirt's programs write as each volume's capacity, whatever
+// its claim requests: the size of the filesystem, in whole MiB.
+func wholeFilesystem(h *host, pv *corev1.PersistentVolume) {
+	h.w.Helper()
+	var st unix.Statfs_t
+	h.w.Must(unix.Statfs(h.mount, &st))
+	size := resource.NewQuantity(int64(st.Blocks)*st.Bsize>>20<<20, resource.BinarySI)
+	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size}
+}
+
 var peers = []peer{
 	{system: "torchbox", provisioner: "torchbox.com/hostpath", directory: byVolume, shape: func(_ *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["torchbox.com/hostpath-provisioner-id"] = "torchbox.com/hostpath"
@@ -49,6 +61,7 @@ var peers = []peer{
 		pv.Annotations["hostPathProvisionerIdentity"] = "kubevirt.io/hostpath-provisioner"
 		pv.Annotations["kubevirt.io/provisionOnNode"] = h.node
 		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+		wholeFilesystem(h, pv)
 	}},
 	{system: "kubeboost", provisioner: "kubeboost.github.com/hostpath-multihost-provisioner", directory: byClaim, shape: func(_ *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["kubeboost.github.com/hostpath-multihost-provisioner-identity"] = "kubeboost.github.com/hostpath-multihost-provisioner"
@@ -160,6 +173,9 @@ func keepPolicy(pv *corev1.PersistentVolume) {
 
 var uid = regexp.MustCompile(`pvc-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
+// wholeSize is what filesystems differ in.
+var wholeSize = regexp.MustCompile(`capacity is [0-9]+[KMG]i,`)
+
 // told is a subcommand's output without what differs between runs. Volumes are called after their
 // claims, and the rows sorted by that.
 func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
@@ -167,6 +183,7 @@ func (h *host) told(out string, volumes ...*corev1.PersistentVolume) string {
 		out = strings.ReplaceAll(out, pv.Name, "PV-of-"+pv.Spec.ClaimRef.Name)
 	}
 	out = strings.NewReplacer(h.mount, "POOL", h.node, "NODE", h.w.Namespace, "NS").Replace(out)
+	out = wholeSize.ReplaceAllString(out, "capacity is SIZE,")
 	out = regexp.MustCompile(` {2,}`).ReplaceAllString(uid.ReplaceAllString(out, "PV"), "  ")
 	head, table, _ := strings.Cut(out, "STATUS\n")
 	table, rest, _ := strings.Cut(table, "\n\n")

@@ -48,6 +48,8 @@ const (
 	ReasonDriverRuns     = "DriverRuns"
 	ReasonDriverNotKnown = "DriverNotKnownToBeStopped"
 	ReasonUsed           = "InUse"
+
+	ReasonDenied = "Denied" // by the API server: the kubeconfig's rights, or a policy
 )
 
 // Overrides is what the operator says on the command line.
@@ -72,11 +74,12 @@ type Facts struct {
 	Running    string         // what shows that the other program runs, "" if nothing does
 	NotKnown   string         // why that is not known, "" if it is
 	Overrides  Overrides
+	Claim      *corev1.PersistentVolumeClaim // that it is bound to, by UID; nil if there is none
 
 	// Of volumes of a CSI driver only.
 	ReadOnly  bool   // as its object says
 	Used      string // a pod that uses its claim, "" if none does
-	ClaimGone bool   // the claim, by UID, does not exist any more
+	ClaimGone bool   // that the phase may not say yet
 }
 
 // Verdict is what becomes of one volume.
@@ -124,7 +127,7 @@ func ForAdoption(f Facts) Verdict {
 			return v
 		}
 	}
-	return Verdict{Action: Adopt, Notes: notes(f)}
+	return Verdict{Action: Adopt, Notes: append(notes(f), sizeNotes(f)...)}
 }
 
 func refuse(applies bool, reason, format string, args ...any) (Verdict, bool) {
@@ -340,6 +343,20 @@ func aboutToBeRemoved(f Facts) (Verdict, bool) {
 	}
 	over := phase == corev1.VolumeReleased || phase == corev1.VolumeFailed
 	return refuse(over && removes && !f.Overrides.Released, ReasonReleased, "it is %s and its policy is Delete: its data would be removed once it is adopted", phase)
+}
+
+func sizeNotes(f Facts) []string {
+	size, capacity := Size(f.Volume, f.Claim), f.Volume.Spec.Capacity[corev1.ResourceStorage]
+	if size.Cmp(capacity) == 0 {
+		return nil
+	}
+	if f.Claim == nil {
+		return []string{fmt.Sprintf(
+			"its capacity is %s, and its claim is gone: the pool keeps no more for it than it has in use", capacity.String())}
+	}
+	return []string{fmt.Sprintf(
+		"its capacity is %s, and the pool keeps %s for it, as its claim requests",
+		capacity.String(), size.String())}
 }
 
 func notes(f Facts) []string {

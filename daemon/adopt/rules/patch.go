@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -21,6 +22,24 @@ func Begun(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[AdoptingAnnotation] == adopting(pool, node) && DirectoryOf(pool, v) != ""
 }
 
+// Size is what a pool is to keep for a volume: what its claim requests, and its capacity at most.
+// Of one without a claim (nil) nothing says what was requested where its program wrote the
+// filesystem's size: the files that are there need no promise.
+func Size(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) resource.Quantity {
+	capacity := v.Spec.Capacity[corev1.ResourceStorage]
+	var size resource.Quantity
+	if claim != nil {
+		size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	} else if by, _ := plan.SystemOf(v.Annotations[plan.ProvisionedBy]); !by.Whole {
+		return capacity
+	}
+	wanted, _ := plan.Bytes(size)
+	if has, _ := plan.Bytes(capacity); wanted >= has {
+		return capacity
+	}
+	return size
+}
+
 // AdoptingPatch is for a volume that this node is about to record. No daemon watches a volume by it.
 func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	by := adopting(pool, node)
@@ -29,6 +48,18 @@ func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan
 		Annotations: map[string]*string{AdoptingAnnotation: &by},
 		Finalizers:  slices.Clone(v.Finalizers),
 	}
+}
+
+// SizedPatch is AdoptingPatch of a volume with the size that the pool keeps for it.
+func SizedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string,
+	size resource.Quantity) plan.MetadataPatch {
+	m := AdoptingPatch(v, pool, node)
+	m.Annotations[plan.SizeAnnotation] = nil
+	if capacity := v.Spec.Capacity[corev1.ResourceStorage]; size.Cmp(capacity) != 0 {
+		note := plan.SizeNote(v, size)
+		m.Annotations[plan.SizeAnnotation] = &note
+	}
+	return m
 }
 
 // AdoptedPatch makes a volume one that this node's daemon watches and removes.
@@ -71,9 +102,10 @@ func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 // UndoPatch leaves a volume as its own system made it, or would have.
 func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 	m := plan.MetadataPatch{
-		Labels:      map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},
-		Annotations: map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil},
-		Finalizers:  slices.Clone(v.Finalizers),
+		Labels: map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},
+		Annotations: map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil,
+			plan.SizeAnnotation: nil},
+		Finalizers: slices.Clone(v.Finalizers),
 	}
 	if v.Spec.CSI != nil {
 		m.Annotations[plan.PathAnnotation] = nil

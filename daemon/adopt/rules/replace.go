@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -59,7 +60,7 @@ func ForReplacement(f Facts) Verdict {
 			return v
 		}
 	}
-	return Verdict{Action: Adopt}
+	return Verdict{Action: Adopt, Notes: sizeNotes(f)}
 }
 
 // OfDriver reports whether a volume object has the source of this CSI driver.
@@ -138,8 +139,10 @@ func without(annotations map[string]string, keys ...string) map[string]string {
 }
 
 // Successor is the object that takes the place of a CSI driver's, given as OfHost has it. hostname is the value of
-// this node's label.
-func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname string) *corev1.PersistentVolume {
+// this node's label, and size what the pool keeps for it (Size): its capacity, unless nothing is
+// kept.
+func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname string,
+	size resource.Quantity) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: seen.Name, Labels: without(seen.Labels), Annotations: without(seen.Annotations, AdoptingAnnotation, HeldAnnotation),
@@ -156,16 +159,24 @@ func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname str
 	if pool.Source != plan.SourceLocal { // see mountOptions
 		v.Spec.MountOptions = nil
 	}
+	if size.Sign() > 0 {
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+	} else if v.Spec.Capacity.Storage().Sign() > 0 {
+		v.Annotations[plan.SizeAnnotation] = plan.SizeNote(v, size)
+	}
 	clean(v)
 	return v
 }
 
 // Predecessor is the driver's object that takes the place of ours again: what may have changed since is as ours
-// has it. Without ours (nil), it is as it was.
+// has it, and the capacity if it is more. Without ours (nil), it is as it was.
 func Predecessor(original, ours *corev1.PersistentVolume) *corev1.PersistentVolume {
 	v := original.DeepCopy()
 	if ours != nil {
-		v.Spec.ClaimRef, v.Spec.Capacity = ours.Spec.ClaimRef.DeepCopy(), ours.Spec.Capacity.DeepCopy()
+		v.Spec.ClaimRef = ours.Spec.ClaimRef.DeepCopy()
+		if ours.Spec.Capacity.Storage().Cmp(*v.Spec.Capacity.Storage()) > 0 {
+			v.Spec.Capacity = ours.Spec.Capacity.DeepCopy()
+		}
 		v.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(ours)
 	}
 	clean(v)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -101,7 +102,7 @@ func TestSuccessor(t *testing.T) {
 	apply(v, HoldPatch(v, pool, us))
 	seen := OfHost(v, pool)
 	before := seen.DeepCopy()
-	next := Successor(seen, pool, us, "host-a")
+	next := Successor(seen, pool, us, "host-a", sized("1Mi"))
 	if !reflect.DeepEqual(seen, before) {
 		t.Error("what the rules saw was changed")
 	}
@@ -125,7 +126,8 @@ func TestSuccessor(t *testing.T) {
 		t.Errorf("a hostPath volume with mount options %q, which the API server refuses", next.Spec.MountOptions)
 	}
 	pool.Source = plan.SourceLocal
-	if local := Successor(seen, pool, us, "host-a"); !slices.Equal(local.Spec.MountOptions, []string{"noatime"}) {
+	if local := Successor(seen, pool, us, "host-a",
+		sized("1Mi")); !slices.Equal(local.Spec.MountOptions, []string{"noatime"}) {
 		t.Errorf("a local volume with mount options %q", local.Spec.MountOptions)
 	}
 }
@@ -136,7 +138,10 @@ func TestPredecessor(t *testing.T) {
 	if back := Predecessor(original, nil); back.Spec.ClaimRef.ResourceVersion != "" || back.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		t.Errorf("without ours: %+v", back.Spec)
 	}
-	ours := Successor(OfHost(original, pool), pool, us, "host-a")
+	ours := Successor(OfHost(original, pool), pool, us, "host-a", sized("1Mi"))
+	if has := ours.Spec.Capacity.Storage(); has.String() != "1Mi" {
+		t.Errorf("ours has %s", has)
+	}
 	ours.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	ours.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "other", UID: "u-2", ResourceVersion: "99"}
 	back := Predecessor(original, ours)
@@ -145,6 +150,50 @@ func TestPredecessor(t *testing.T) {
 	}
 	if !OfDriver(back, plan.KubevirtCSI) || back.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || !slices.Equal(back.Finalizers, original.Finalizers) {
 		t.Errorf("%+v", back)
+	}
+}
+
+// The capacity is the driver's again, unless the claim was expanded beyond it.
+func TestPredecessorCapacity(t *testing.T) {
+	original, pool := Original(ofDriver()), testPool("fast")
+	original.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: sized("2Gi")}
+	for has, want := range map[string]string{"1Mi": "2Gi", "2Gi": "2Gi", "3Gi": "3Gi"} {
+		ours := Successor(OfHost(original, pool), pool, us, "host-a", sized(has))
+		if back := Predecessor(original, ours).Spec.Capacity.Storage(); back.String() != want {
+			t.Errorf("with %s it is %s", has, back)
+		}
+	}
+	if next := Successor(OfHost(original, pool), pool, us, "host-a",
+		sized("0")); next.Spec.Capacity.Storage().String() != "2Gi" ||
+		next.Annotations[plan.SizeAnnotation] != "0 of 2Gi" {
+		t.Errorf("%+v", next)
+	}
+}
+
+func sized(size string) resource.Quantity { return resource.MustParse(size) }
+
+// What the pool keeps for a volume is what its claim requests, and never more than its capacity.
+func TestSize(t *testing.T) {
+	for _, c := range []struct{ by, capacity, claim, want string }{
+		{plan.Kubevirt, "2Gi", "1Mi", "1Mi"}, {plan.KubevirtCSI, "2Gi", "1Mi", "1Mi"},
+		{plan.Rancher, "2Gi", "1Mi", "1Mi"},
+		{plan.Kubevirt, "2Gi", "2Gi", "2Gi"}, {plan.Kubevirt, "2Gi", "3Gi", "2Gi"}, {plan.Kubevirt,
+			"2Gi", "1e30", "2Gi"},
+		{plan.Kubevirt, "2Gi", "", "0"}, {plan.KubevirtCSI, "2Gi", "", "0"}, {plan.Rancher, "2Gi",
+			"", "2Gi"},
+	} {
+		v := ofDriver()
+		v.Annotations[plan.ProvisionedBy] = c.by
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: sized(c.capacity)}
+		var claim *corev1.PersistentVolumeClaim
+		if c.claim != "" {
+			claim = &corev1.PersistentVolumeClaim{}
+			claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: sized(
+				c.claim)}
+		}
+		if got := Size(v, claim); got.String() != c.want {
+			t.Errorf("%+v: %s", c, got.String())
+		}
 	}
 }
 
@@ -163,7 +212,8 @@ func TestSucceeds(t *testing.T) {
 		{"label of another pool", func(v *corev1.PersistentVolume, _ *record.Record) { v.Labels[plan.PoolLabel] = "bulk" }, false},
 		{"no claim", func(v *corev1.PersistentVolume, _ *record.Record) { v.Spec.ClaimRef = nil }, false},
 	} {
-		v, r := Successor(OfHost(ofDriver(), pool), pool, us, "host-a"), &record.Record{Directory: "pvc-1", Replaced: "{}"}
+		v, r := Successor(OfHost(ofDriver(), pool), pool, us, "host-a", sized("1Mi")),
+			&record.Record{Directory: "pvc-1", Replaced: "{}"}
 		c.change(v, r)
 		if got := Succeeds(v, pool, us, r); got != c.want {
 			t.Errorf("%s: %t", c.name, got)

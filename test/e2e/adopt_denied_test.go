@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// denies makes a policy of the cluster about volumes.
+func (w *environment) denies(operation admissionv1.OperationType, unless, message string) {
+	w.Helper()
+	policies, name, fail := w.Client().AdmissionregistrationV1(),
+		w.Namespace+"-"+strings.ToLower(string(operation)), admissionv1.Fail
+	_, err := policies.ValidatingAdmissionPolicies().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{operation},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: unless, Message: message}},
+		},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	w.Cleanup(func() {
+		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
+// A policy of the cluster lets no client make hostPath volumes: the driver's object stays as it
+// is, and a dry run says so.
+func TestAdoptFromCSIForbidden(t *testing.T) {
+	w := newEnvironment(t)
+	driver, fromCSI := w.ownDriver()
+	h := w.newHost("a").aliased(driver)
+	pv := h.madeByCSI(driver, "data")
+	before := w.object(pv.Name)
+	w.denies(admissionv1.Create,
+		fmt.Sprintf("!has(object.spec.hostPath) || object.metadata.name != %q", pv.Name),
+		"no hostPath here")
+	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
+	w.Eventually("the policy is at work", func() bool {
+		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "no hostPath here")
+	})
+	for _, flags := range [][]string{{fromCSI, "--dry-run"}, {fromCSI}} {
+		if out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...); code != 1 ||
+			!strings.Contains(out, "refused: the server would not take volume") {
+			t.Errorf("%q: exit code %d\n%s", flags, code, out)
+		}
+	}
+	if now := w.object(pv.Name); now != before {
+		t.Errorf("got\n%s\nwant\n%s", now, before)
+	}
+}
+
+// A policy that confines the node's token lets it change no other program's volumes: a dry run
+// says so, too, with what helps, there and back.
+func TestAdoptDenied(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").aliased(allPeers()...)
+	pv := peerNamed("rancher").made(h, "data")
+	other := peerNamed("microk8s").made(h, "other")
+	h.adopts()
+	h.adopts("--undo")
+	w.denies(admissionv1.Update,
+		fmt.Sprintf(
+			"object.metadata.name != %q || request.userInfo.username != 'system:serviceaccount:hostpath-provisioner:hostpath-provisioner'", pv.Name), "not yours")
+	admin := "--kubeconfig=" + w.Kubeconfig()
+	denied := func(flags ...string) bool {
+		out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...)
+		return code == 1 && strings.Contains(out, "refused: ") && strings.Contains(out,
+			"not yours") && strings.Contains(out, "name an administrator's with --kubeconfig") &&
+			strings.Contains(out, "1 refused")
+	}
+	w.Eventually("a dry run says what the policy refuses",
+		func() bool { return denied("--dry-run") })
+	if !denied() {
+		t.Error("adopted, or refused without a hint")
+	}
+	if w.Volume(other.Name).Labels["hostpath-provisioner/node"] == "" {
+		t.Error("the other volume was not adopted")
+	}
+	h.adopts(admin)
+	for _, flags := range [][]string{{"--undo", "--dry-run"}, {"--undo"}} {
+		if !denied(flags...) {
+			t.Errorf("%q: undone, or refused without a hint", flags)
+		}
+	}
+	h.adopts("--undo", admin)
+	w.unchanged(pv)
+}
