@@ -25,8 +25,9 @@ type explainer struct {
 type unplacedClaim struct {
 	since   time.Time // when that was seen first
 	missing time.Time // when it was seen first that it fits on no node; zero: it may fit on one
+	fitted  bool      // it was seen that it may fit on one
 	due     time.Time // when it is looked at again
-	asked   bool      // whether a daemon told it
+	asked   time.Time // when it was read last what it was told; zero: never
 	told    time.Time // when one did last, as far as this node knows; zero: none did
 	message string    // that it was told
 }
@@ -36,8 +37,8 @@ const (
 	explainEvery = 5 * time.Second
 	// explainPause is the shortest time between two rounds, and explainLooks how many claims of a round the API server is asked
 	// about. So a node that is shown very many claims that do not fit asks ten times a second.
-	explainPause = time.Second
-	explainLooks = 10
+	explainPause = 500 * time.Millisecond
+	explainLooks = 5
 	// offersFor is how long what was read of the nodes counts for all claims.
 	offersFor = 3 * time.Second
 	// explainFailed is the pause after an error of the API server.
@@ -47,13 +48,18 @@ const (
 // explain tells claims why they have no node, until ctx ends.
 func (c *Controller) explain(ctx context.Context) {
 	e := explainer{Controller: c, claims: map[string]*unplacedClaim{}}
-	for wait := explainEvery; ; {
+	for wait := explainEvery; ; wait = e.round(ctx) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(explainPause):
 		}
-		wait = e.round(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait - explainPause):
+		case <-c.unplaced:
+		}
 	}
 }
 
@@ -97,7 +103,9 @@ func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if state == nil {
 		state = &unplacedClaim{since: now}
 	}
-	v, err := e.decideUnplaced(ctx, plan.UnplacedFacts{Self: e.Self, Claim: claim, Class: class, Here: here}, state)
+	_, refusal := e.Resolve(class, e.pools)
+	v, err := e.decideUnplaced(ctx, plan.UnplacedFacts{Self: e.Self, Claim: claim, Class: class,
+		Here: here, Refusal: refusal}, state)
 	if err != nil {
 		v.After, e.failed = explainFailed, time.Now()
 	}
@@ -112,14 +120,18 @@ func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClai
 func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, state *unplacedClaim) (plan.Verdict, error) {
 	f.Nodes, f.Age = e.Published.Compared(), time.Since(state.since)
 	v := plan.ForUnplaced(f)
-	if v.Action != plan.Inquire {
+	if v.Action != plan.Inquire && v.Action != plan.Remind {
 		return v, nil
 	}
 	if e.looks++; e.looks > explainLooks || time.Since(e.failed) < explainFailed {
 		return plan.Verdict{Action: plan.Wait, After: explainPause}, nil
 	}
-	if !state.asked { // most nodes need not compare then for a while
-		if err := e.ask(ctx, f.Claim, state); err != nil || time.Since(state.told) < plan.RemindEvery {
+	if v.Action == plan.Remind { // of the class alone
+		return e.tell(ctx, f.Claim, v, state)
+	}
+	if state.asked.IsZero() { // most nodes need not compare then for a while
+		if err := e.ask(ctx, f.Claim, plan.Verdict{Reason: plan.ReasonNoNodeFits},
+			state); err != nil || time.Since(state.told) < plan.RemindEvery {
 			return plan.Verdict{Action: plan.Wait, After: f.Again(plan.OffersAgain)}, err
 		}
 	}
@@ -127,23 +139,27 @@ func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, st
 }
 
 // ask reads what a claim was told by any daemon: the event has the same name on every node, whatever it says (plan.OneEvent).
-func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim, state *unplacedClaim) error {
-	at, message, err := e.API.EventLastWritten(ctx, report.Claim(claim), corev1.EventTypeWarning, plan.ReasonNoNodeFits, "")
+func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
+	state *unplacedClaim) error {
+	at, message, err := e.API.EventLastWritten(ctx, report.Claim(claim), corev1.EventTypeWarning,
+		v.Reason, v.Message)
 	if err == nil {
-		state.asked, state.told, state.message = true, at, message
+		state.asked, state.told, state.message = time.Now(), at, message
 	}
 	return err
 }
 
 // knows reports whether a claim was told a message lately, apart from its numbers, by this daemon or another one.
-func (e *explainer) knows(ctx context.Context, claim *corev1.PersistentVolumeClaim, message string, state *unplacedClaim) (bool, error) {
+func (e *explainer) knows(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
+	state *unplacedClaim) (bool, error) {
 	same := func() bool {
-		return time.Since(state.told) < plan.RemindEvery && words.Same(state.message) == words.Same(words.Line(message, words.MessageMax))
+		return time.Since(state.told) < plan.RemindEvery &&
+			words.Same(state.message) == words.Same(words.Line(v.Message, words.MessageMax))
 	}
-	if same() {
-		return true, nil
+	if told := same(); told || time.Since(state.asked) < explainPause {
+		return told, nil
 	}
-	err := e.ask(ctx, claim, state)
+	err := e.ask(ctx, claim, v, state)
 	return same(), err
 }
 
@@ -158,25 +174,32 @@ func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *un
 	}
 	switch {
 	case f.FitsSomewhere():
-		state.missing = time.Time{}
+		state.missing, state.fitted = time.Time{}, true
 	case state.missing.IsZero():
 		state.missing = time.Now()
 	default:
 		f.Missing = time.Since(state.missing)
 	}
+	f.Fitted = state.fitted
 	v := plan.ForUnplaced(f)
 	if v.Action != plan.Remind {
 		return v, nil
 	}
-	if known, err := e.knows(ctx, f.Claim, v.Message, state); known || err != nil {
+	return e.tell(ctx, f.Claim, v, state)
+}
+
+// tell tells the claim why it has no node, unless that was told lately.
+func (e *explainer) tell(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
+	state *unplacedClaim) (plan.Verdict, error) {
+	if known, err := e.knows(ctx, claim, v, state); known || err != nil {
 		return plan.Verdict{Action: plan.Wait, After: v.After}, err
 	}
-	if !e.reportClaim(f.Claim, v, e.poolNameOf(f.Claim)) {
+	if !e.reportClaim(claim, v, e.poolNameOf(claim)) {
 		v.After = report.LimitedRetry
 		return v, nil
 	}
 	state.told, state.message = time.Now(), words.Line(v.Message, words.MessageMax)
-	v.After = e.lookAgainAfter(string(f.Claim.UID), v)
+	v.After = e.lookAgainAfter(string(claim.UID), v)
 	return v, nil
 }
 

@@ -197,10 +197,10 @@ func TestNotExplained(t *testing.T) {
 func TestExplainedIfItLasts(t *testing.T) {
 	explaining(t, 1, 1, func(b *board) {
 		for range 100 {
-			b.change(func(b *board) { b.offers.Largest = 0 })
-			time.Sleep(3 * time.Second)
 			b.change(func(b *board) { b.offers.Largest = 1 << 40 })
 			time.Sleep(7 * time.Second)
+			b.change(func(b *board) { b.offers.Largest = 0 })
+			time.Sleep(3 * time.Second)
 		}
 		if got := b.said("0"); len(got) != 0 {
 			t.Errorf("told: %q", got)
@@ -221,7 +221,8 @@ func TestExplanationsAreBounded(t *testing.T) {
 		if most := 2 * (1000 + 180); told == 0 || told > most { // report.Limiter: 1,000 at once, and one a second
 			t.Errorf("%d events, want %d at most", told, most)
 		}
-		if most := 2 * 180 * explainLooks; b.lookups > most || b.reads > 2*180/3 {
+		if most := 2 * 180 * explainLooks * int(time.Second/explainPause); b.lookups > most ||
+			b.reads > 2*180/3 {
 			t.Errorf("%d events were looked up, want %d at most; %d reads", b.lookups, most, b.reads)
 		}
 	})

@@ -25,6 +25,8 @@ type UnplacedFacts struct {
 	Nodes   int                     // that publish something
 	Age     time.Duration           // since this daemon first saw that the claim has no node and does not fit here
 	Missing time.Duration           // since this daemon first saw that it fits on no node
+	Fitted  bool                    // this daemon saw before that it may fit on one
+	Refusal *Refusal                // why this node makes no volumes of the class, nil if it does
 	Offers  *Offers                 // nil: the API server was not asked
 }
 
@@ -52,14 +54,17 @@ func (o *Offers) Add(node, closed string, bytes uint64) {
 }
 
 const (
-	// settleAfter is how long a claim may be without a node before it is looked at, and how long it has to fit on no node
-	// before it is told so: the scheduler chooses within a second or so, and a pool may be mounted again.
+	// chosenAfter is how long a claim may be without a node before it is looked at: the scheduler
+	// chooses within a second or so.
+	chosenAfter = 1500 * time.Millisecond
+	// settleAfter is how long a claim that did fit has to fit on no node before it is told so: a
+	// pool may be mounted again.
 	settleAfter = 5 * time.Second
 	// silentNodesAfter is the same where nodes publish nothing, which have no daemon perhaps: the scheduler would have chosen one
 	// of them by then if the pod could run there.
 	silentNodesAfter = 30 * time.Second
 	// turnSpan is the mean time between two nodes' looks.
-	turnSpan = 2 * time.Second
+	turnSpan = 500 * time.Millisecond
 	// OffersAgain is how often the first of the nodes compares again.
 	OffersAgain = time.Minute
 	// turnsSlower is how many nodes further in the order the time between two looks is twice as long.
@@ -69,7 +74,8 @@ const (
 type unplacedRule func(UnplacedFacts) (Verdict, bool)
 
 // unplacedRules is the specification: the first rule that applies decides.
-var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, offersUnknown, fitsElsewhere, mayChange}
+var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, classMistaken, offersUnknown,
+	fitsElsewhere, mayChange}
 
 // ForUnplaced decides whether a claim without a node is told that it fits on none (Remind). Inquire asks for Offers.
 func ForUnplaced(f UnplacedFacts) Verdict {
@@ -117,8 +123,18 @@ func fitsHere(f UnplacedFacts) (Verdict, bool) {
 
 // turnToCome: the order of the nodes is the same for all claims of a class, so that one of them compares for all.
 func turnToCome(f UnplacedFacts) (Verdict, bool) {
-	wait := settleAfter + time.Duration(f.turn()*float64(turnSpan)) - f.Age
+	wait := chosenAfter + time.Duration(f.turn()*float64(turnSpan)) - f.Age
 	return Verdict{Action: Wait, After: wait}, wait > 0
+}
+
+// classMistaken: no node makes a volume of the class, so that what the nodes publish does not
+// matter. A pool that this node lacks another one may have.
+func classMistaken(f UnplacedFacts) (Verdict, bool) {
+	if f.Refusal == nil || f.Refusal.Help != ByRequest && f.Nodes > 1 {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Remind, Reason: f.Refusal.Reason, Message: f.Refusal.Message,
+		After: f.Again(OffersAgain)}, true
 }
 
 func offersUnknown(f UnplacedFacts) (Verdict, bool) {
@@ -137,9 +153,12 @@ func (f UnplacedFacts) FitsSomewhere() bool {
 }
 
 func mayChange(f UnplacedFacts) (Verdict, bool) {
-	wait := settleAfter - f.Missing
-	if f.Offers != nil && f.Offers.Silent > 0 {
-		wait += silentNodesAfter - settleAfter
+	wait := -f.Missing
+	switch {
+	case f.Offers != nil && f.Offers.Silent > 0:
+		wait += silentNodesAfter
+	case f.Fitted:
+		wait += settleAfter
 	}
 	return Verdict{Action: Wait, After: wait}, wait > 0
 }
@@ -168,8 +187,9 @@ func (f UnplacedFacts) fitsNowhere() string {
 	if o.Largest > 0 {
 		most = fmt.Sprintf("the most that one can give to a volume of class %s is %s, on %s", class, words.Size(o.Largest), words.Name(o.On))
 	}
-	return fmt.Sprintf("no node is known to have room for the claim: it requests %s, and of %s %s; %s%sadd storage, remove volumes, or request less",
-		words.Name(size.String()), of, most, o.silent(), o.nothing())
+	return fmt.Sprintf(
+		"no node is known to have room for the claim: it requests %s, and of %s %s; %s%s%s",
+		words.Name(size.String()), of, most, o.silent(), o.nothing(), o.advice())
 }
 
 // silent is the part of the message about nodes that publish nothing, "" if there are none.
@@ -193,8 +213,32 @@ func (o *Offers) nothing() string {
 	if more := len(none) - noneNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	if slices.ContainsFunc(none, func(node string) bool { return strings.HasSuffix(node, ")") }) {
-		return text + "; open the closed pools, "
-	}
 	return text + "; "
+}
+
+// advice is what helps against the reasons that there are: a class that names what no node has,
+// pools that are closed, and too little room.
+func (o *Offers) advice() string {
+	var class, closed bool
+	room := o.Largest > 0
+	for _, node := range o.None {
+		_, reason, named := strings.Cut(strings.TrimSuffix(node, ")"), " (")
+		of := slices.Contains([]string{ReasonUnknownPool, ReasonUnknownParameter,
+			ReasonBadParameter}, reason)
+		class, closed, room = class || of, closed || named && !of, room || !named
+	}
+	var all []string
+	if closed {
+		all = append(all, "open the closed pools")
+	}
+	if class {
+		all = append(all, "correct the class")
+	}
+	if room {
+		all = append(all, "add storage", "remove volumes", "request less")
+	}
+	if len(all) > 1 {
+		all[len(all)-1] = "or " + all[len(all)-1]
+	}
+	return strings.Join(all, ", ")
 }

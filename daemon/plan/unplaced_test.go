@@ -40,14 +40,33 @@ func TestUnplacedPrecedence(t *testing.T) {
 		{"of an alias", func(f *UnplacedFacts) { f.Class.Provisioner = Rancher }, Ignore, 0},
 		{"of no class", func(f *UnplacedFacts) { f.Class = nil }, Ignore, 0},
 		{"it fits here, before its time", func(f *UnplacedFacts) { f.Here, f.Age = 1<<30, 0 }, Ignore, 0},
-		{"before its time, and not asked", func(f *UnplacedFacts) { f.Age, f.Offers = 0, nil }, Wait, settleAfter},
+		{"before its time, and not asked", func(f *UnplacedFacts) { f.Age, f.Offers = 0, nil },
+			Wait, chosenAfter},
+		{"before its time, of a mistaken class", func(f *UnplacedFacts) {
+			f.Age, f.Refusal = 0,
+				refuse(ReasonBadParameter, "")
+		}, Wait, chosenAfter},
+		{"it fits here, of a mistaken class", func(f *UnplacedFacts) {
+			f.Here, f.Refusal = 1<<30,
+				refuse(ReasonBadParameter, "")
+		}, Ignore, 0},
+		{"another node may have its pool", func(f *UnplacedFacts) {
+			f.Nodes, f.Refusal,
+				f.Offers = 2, unknownPool(""), nil
+		}, Inquire, 0},
 		{"not asked", func(f *UnplacedFacts) { f.Offers, f.Missing = nil, 0 }, Inquire, 0},
 		{"nothing is compared", func(f *UnplacedFacts) { f.Offers = &Offers{} }, Wait, OffersAgain},
-		{"a node publishes nothing, since just now", func(f *UnplacedFacts) { f.Offers.Silent, f.Missing = 1, settleAfter }, Wait, silentNodesAfter - settleAfter},
+		{"a node publishes nothing, since just now", func(f *UnplacedFacts) {
+			f.Offers.Silent,
+				f.Missing, f.Fitted = 1, settleAfter, true
+		}, Wait, silentNodesAfter - settleAfter},
 		{"a node publishes nothing", func(f *UnplacedFacts) { f.Offers.Silent = 1 }, Remind, OffersAgain},
 		{"it fits elsewhere, since just now", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30); f.Missing = 0 }, Wait, OffersAgain},
 		{"a little less than it fits elsewhere", func(f *UnplacedFacts) { f.Offers.Add("node-e", "", 1<<30-1) }, Remind, OffersAgain},
-		{"it fits on no node since just now", func(f *UnplacedFacts) { f.Missing = time.Second }, Wait, settleAfter - time.Second},
+		{"it fits on no node since just now", func(f *UnplacedFacts) {
+			f.Missing,
+				f.Fitted = time.Second, true
+		}, Wait, settleAfter - time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := unplaced()
@@ -70,7 +89,16 @@ func TestFitsNowhereMessage(t *testing.T) {
 		{func(*Offers) {}, "no node is known to have room for the claim: it requests 1Gi, and of 4 nodes that publish their room the most that one can give to a volume of class fast is 300 MiB, on node-a; " +
 			"nothing can be had on node-c (NotMounted), node-d; open the closed pools, add storage, remove volumes, or request less"},
 		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "NotMounted", 0) }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room none can give a volume of class fast; " +
-			"nothing can be had on node-a (NotMounted); open the closed pools, add storage, remove volumes, or request less"},
+			"nothing can be had on node-a (NotMounted); open the closed pools"},
+		{func(o *Offers) {
+			*o = Offers{}
+			o.Add("node-a", "NotMounted", 0)
+			o.Add("node-b", ReasonUnknownPool, 0)
+		}, "no node is known to have room for the claim: it requests 1Gi, and of 2 nodes that publish their room none can give a volume of class fast; " +
+			"nothing can be had on node-a (NotMounted), node-b (UnknownPool); open the closed pools, or correct the class"},
+		{func(o *Offers) { *o = Offers{}; o.Add("node-a", ReasonUnknownPool, 0) },
+			"no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room none can give a volume of class fast; " +
+				"nothing can be had on node-a (UnknownPool); correct the class"},
 		{func(o *Offers) { *o = Offers{}; o.Add("node-a", "", 1) }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room the most that one can give to a volume of class fast is 1 B, on node-a; " +
 			"add storage, remove volumes, or request less"},
 		{func(o *Offers) { o.Silent = 2 }, "no node is known to have room for the claim: it requests 1Gi, and of 1 node that publishes its room the most that one can give to a volume of class fast is 1 B, on node-a; " +
@@ -86,6 +114,20 @@ func TestFitsNowhereMessage(t *testing.T) {
 		c.change(f.Offers)
 		if got := ForUnplaced(f).Message; got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
+		}
+	}
+}
+
+// A mistake in the class has its own sentence, at once; a pool that the only node does not have,
+// too.
+func TestMistakenClass(t *testing.T) {
+	for _, refusal := range []*Refusal{refuse(ReasonUnknownParameter, "class c: unknown parameter"),
+		unknownPool("class c: this node has no pool")} {
+		f := unplaced()
+		f.Offers, f.Missing, f.Refusal = nil, 0, refusal
+		if got := ForUnplaced(f); got.Action != Remind || got.Reason != refusal.Reason ||
+			got.Message != refusal.Message || got.After < OffersAgain {
+			t.Errorf("%+v", got)
 		}
 	}
 }

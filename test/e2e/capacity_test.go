@@ -281,6 +281,32 @@ func TestFitsOnNoNode(t *testing.T) {
 	}
 }
 
+// A mistake in a class that waits for its consumer is told as what it is, and not as a lack of room.
+func TestMistakenClassThatWaits(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	h := w.newHost("a").run()
+	class := w.Class("right", wait)
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
+	w.awaitCompared(class, h.node)
+	for key, told := range map[string]struct{ value, reason, says string }{
+		"pool": {"fats", "UnknownPool", `has no pool "fats"; it has fast (`},
+		"mode": {"999", "BadParameter", `"999" is not an octal mode`},
+		"pol":  {"fast", "UnknownParameter", `unknown parameter "pol"; known are`},
+	} {
+		wrong := w.Class(key, wait, func(c *storagev1.StorageClass) {
+			c.Parameters = map[string]string{key: told.value}
+		})
+		claim := w.claim(key, wrong, "1Mi")
+		w.pod(key, []string{h.node}, key)
+		event, err := w.WaitEvent(w.unhurried(), claim, told.reason)
+		w.Must(err)
+		if !strings.Contains(event.Message, told.says) || strings.Contains(event.Message, "storage") {
+			t.Errorf("%s: %q", key, event.Message)
+		}
+	}
+}
+
 // refusedFor reports whether the scheduler says this of a pod.
 func (w *environment) refusedFor(pod, message string) bool {
 	w.Helper()
