@@ -223,6 +223,9 @@ func (p *place) follow(block string) {
 			if words[1] == "adopt" && words[2] != "--undo" {
 				p.programs(false) // until then it refuses, and the operator repeats it
 			}
+			if words[1] == "adopt" && os.Getenv(fixture.Confined) != "" { // as the page says
+				words = append(words, "--kubeconfig", p.kubeconfig)
+			}
 			if out, code := p.Call(words[1:]...); code != 0 {
 				p.w.Fatalf("%s: exit code %d\n%s", strings.TrimSpace(line), code, out)
 			}
