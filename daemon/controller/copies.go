@@ -333,11 +333,14 @@ func (c *Controller) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Conten
 
 // lookForSnapshot looks for a content's snapshot in this node's pools.
 func (c *Controller) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
-	s.Content, s.Record, s.Pool = of, nil, ""
+	s.Content, s.Record, s.Pool, s.Source = of, nil, "", false
 	s.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
 		s.Record, err = h.LookupSnapshot(of.Handle())
 		if s.Record != nil {
 			s.Pool = w.Name
+		} else if volume := of.Spec.Source.VolumeHandle; err == nil && volume != nil && of.Ready() {
+			from, _ := h.Lookup(*volume)
+			s.Source = s.Source || from != nil && from.Place == record.InPool
 		}
 		return s.Record != nil, err
 	})

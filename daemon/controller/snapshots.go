@@ -69,6 +69,12 @@ func (c *Controller) content(ctx context.Context, i item) (time.Duration, error)
 	f, t := c.contentFacts(ctx, known)
 	verdict := plan.ForContent(f)
 	switch verdict.Action {
+	case plan.Provision:
+		var err error
+		if f.Origin, err = c.originOf(ctx, known); err != nil {
+			return 0, err
+		}
+		verdict = plan.ForContent(f)
 	case plan.Publish, plan.Delete, plan.Retain, plan.LetGo, plan.PutBack:
 		now, err := c.Snapshots.GetContent(ctx, i.name)
 		if err != nil || now == nil || string(now.UID) != i.uid {
@@ -125,6 +131,13 @@ func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t ta
 		_, err := c.releaseContent(ctx, f.Content)
 		return 0, err
 	case plan.Wait, plan.Refuse:
+		if f.Origin != nil && f.Snapshot != nil { // another claim's data may be in it
+			c.copies.cancel(uid)
+			t.w.purges.Add(item{name: f.Snapshot.PV})
+			if err := t.h.Undo(f.Snapshot.PV); err != nil && !errors.Is(err, volume.ErrPlace) {
+				return 0, err
+			}
+		}
 		return v.After, c.refuseContent(ctx, f.Content, v)
 	}
 	return 0, nil
@@ -221,6 +234,34 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 		}
 	}
 	return f, t
+}
+
+// originOf reads whose the volume of a content is now. It is asked for when all else is fine, before
+// a copy and when that has ended.
+func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content) (*plan.Origin, error) {
+	var o plan.Origin
+	ref := of.Spec.SnapshotRef
+	var err error
+	if o.Volume, err = c.API.GetVolume(ctx, *of.Spec.Source.VolumeHandle); err != nil {
+		return nil, err
+	}
+	if o.Snapshot, err = c.Snapshots.GetSnapshot(ctx, ref.Namespace, ref.Name); err != nil {
+		return nil, err
+	}
+	if o.Snapshot != nil && o.Snapshot.UID != ref.UID {
+		o.Snapshot = nil
+	}
+	if o.Volume == nil || o.Volume.Spec.ClaimRef == nil {
+		return &o, nil
+	}
+	claim := o.Volume.Spec.ClaimRef
+	if o.Claim, err = c.API.GetClaim(ctx, claim.Namespace, claim.Name); err != nil {
+		return nil, err
+	}
+	if o.Claim != nil && o.Claim.UID != claim.UID {
+		o.Claim = nil
+	}
+	return &o, nil
 }
 
 // eachPool looks into this node's pools until one has what is looked for. It returns why one could

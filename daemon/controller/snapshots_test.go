@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -135,7 +136,9 @@ func snapshotting(t *testing.T) (*Controller, *poolWorker, *album, *audience) {
 		},
 		class: &snapshotapi.Class{}, records: map[string]record.Record{of: {PV: of, Place: record.InPool, Requested: 1 << 20}}, fails: map[string]error{},
 	}
-	c, w := stand(&api{}, a)
+	bound := &corev1.PersistentVolume{}
+	bound.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "db"}
+	c, w := stand(&api{volume: bound}, a)
 	heard := &audience{}
 	c.Provisioner, c.Snapshots, c.Events, c.contents = "p", a, heard, newQueue()
 	t.Cleanup(func() { endAll(c) })
@@ -193,6 +196,13 @@ func ofAlbum(change func(a *album)) contentChange {
 	return func(_ *Controller, _ *poolWorker, a *album) { change(a) }
 }
 
+// givenAway has an administrator have given the volume to another namespace.
+func givenAway(c *Controller, _ *poolWorker, _ *album) {
+	now := &corev1.PersistentVolume{}
+	now.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "other", Name: "db"}
+	c.API = &api{volume: now}
+}
+
 func off(_ *Controller, w *poolWorker, _ *album) { w.Snapshots = plan.SnapshotsOff }
 
 // saidEnough is a namespace about which nothing more may be said now.
@@ -230,7 +240,11 @@ var contentCases = map[string]struct {
 		take + ", refused", plan.ReasonAPIRefused + ": away"},
 	"a volume in the trash": {[]contentChange{ofAlbum(func(a *album) { a.records["pvc-1"] = record.Record{PV: "pvc-1", Place: record.InTrash} })},
 		take + ", refused", plan.ReasonSnapshotFailed + ": the volume is not in the pool"},
-	"too much to say":     {[]contentChange{off, saidEnough}, take, ""},
+	"too much to say": {[]contentChange{off, saidEnough}, take, ""},
+	"given to another claim": {[]contentChange{givenAway}, take + ", refused",
+		plan.ReasonSnapshotFailed + ": the volume is another claim's than when"},
+	"given to another claim while it was copied": {
+		[]contentChange{whole(record.InPool), unfinished, givenAway}, take + ", undo, refused", plan.ReasonSnapshotFailed},
 	"goes, retained":      {[]contentChange{whole(record.InPool), going, retain}, take + ", retain, released", ""},
 	"goes, whole":         {[]contentChange{whole(record.InPool), going}, removal, ""},
 	"goes, in the trash":  {[]contentChange{whole(record.InTrash), going}, removal, ""},

@@ -31,6 +31,7 @@ type SnapshotFacts struct {
 	Content  *snapshotapi.Content  // that it is bound to, nil: none of the daemon's driver
 	Record   *record.Record        // nil: no pool of this node that could be looked at has the snapshot
 	Pool     string                // that has it
+	Source   bool                  // Record is nil, and a pool of this node has its volume
 	Unread   string                // why a pool of this node could not be looked at, "" if each was
 }
 
@@ -86,6 +87,10 @@ func snapshotElsewhere(f RequestFacts) (Refusal, bool) {
 		return Refusal{Help: ByNode, Reason: ReasonSource, Message: "it is of another driver"}, true
 	case s.Asked && s.Content.Ready() && NodeOfContent(s.Content) == f.Node:
 		return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: "its data is gone from this node, which had it"}, true
+	case s.Asked && s.Content.Ready() && s.Source:
+		message := fmt.Sprintf("it is said to be ready on node %s, and this node, which has its volume, "+
+			"made none", words.Quoted(NodeOfContent(s.Content)))
+		return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: message}, true
 	}
 	message := "it is not this node's"
 	if s.Content != nil && NodeOfContent(s.Content) != "" {

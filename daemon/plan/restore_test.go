@@ -45,6 +45,7 @@ func TestRestoreRules(t *testing.T) {
 	unread := func(f *ClaimFacts) { f.From.Taken.Unread = "pool slow: it is away" }
 	named := func(f *ClaimFacts) { f.From.Taken.Content.Annotations[NodeLabel] = "node-b" }
 	ours := func(f *ClaimFacts) { f.From.Taken.Content.Annotations[NodeLabel] = f.Node }
+	source := func(f *ClaimFacts) { f.From.Taken.Source = true }
 	contentless := func(f *ClaimFacts) { f.From.Taken.Content = nil }
 	missing := func(f *ClaimFacts) { f.From.Taken.Snapshot = nil }
 	going := func(f *ClaimFacts) { f.From.Taken.Snapshot.DeletionTimestamp = &metav1.Time{} }
@@ -69,6 +70,8 @@ func TestRestoreRules(t *testing.T) {
 		{"elsewhere", changes{elsewhere, going}, Release, ReasonSource, "not this node's"},
 		{"elsewhere, and where", changes{elsewhere, named}, Release, ReasonSource, "on node node-b"},
 		{"gone from here", changes{elsewhere, ours, pool}, Wait, ReasonSource, "its data is gone from this node"},
+		{"said to be on another node, with its volume here", changes{elsewhere, named, source}, Wait,
+			ReasonSource, `said to be ready on node "node-b", and this node, which has its volume, made none`},
 		{"gone from here, or in a pool that is away", changes{elsewhere, ours, unread}, Release, ReasonPoolClosed, "pool slow"},
 		{"still being made here", changes{elsewhere, ours, unsaid}, Release, ReasonSource, "on node"},
 		{"perhaps in a pool that is away", changes{elsewhere, unread}, Release, ReasonPoolClosed, "pool slow"},

@@ -58,10 +58,18 @@ type ContentFacts struct {
 	Shared   bool               // another content, that stays, has the same handle
 	Former   []string           // names that this node had before
 	Ours     bool               // the object of the volume that it is to be made of says that it is this node's
+	Origin   *Origin            // nil: it was not asked for
 	Closed   string             // why Pool takes no new work, "" if it does
 	Room     capacity.Room      // that Pool has for the snapshot
 	Nodes    int                // that the cluster has
 	Age      time.Duration      // since this daemon first saw the content as it is: to stay, or to go
+}
+
+// Origin is whose the volume is that a snapshot is to be made of, read from the API just now.
+type Origin struct {
+	Snapshot *snapshotapi.Snapshot         // nil: there is none with the UID that the content names
+	Volume   *corev1.PersistentVolume      // nil: there is none
+	Claim    *corev1.PersistentVolumeClaim // that Volume is bound to, nil: there is none with its UID
 }
 
 type contentRule func(ContentFacts) (Verdict, bool)
@@ -74,7 +82,7 @@ var (
 	}
 	stayingRules = []contentRule{
 		contentElsewhere, snapshotPutBack, snapshotLost, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassUnread, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
-		snapshotPoolClosed, snapshotTooLarge,
+		snapshotPoolClosed, snapshotTooLarge, snapshotOfOtherClaim,
 	}
 )
 
@@ -310,6 +318,25 @@ func snapshotSourceGone(f ContentFacts) (Verdict, bool) {
 
 func snapshotPoolClosed(f ContentFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, Reason: ReasonPoolClosed, After: retryAfter, Message: fmt.Sprintf("pool %s: %s", f.Pool.Name, f.Closed)}, f.Closed != ""
+}
+
+// snapshotOfOtherClaim: while the content waited, the volume was given to another claim, whose data is
+// not its namespace's. A claim that is younger than the content is another one, too.
+func snapshotOfOtherClaim(f ContentFacts) (Verdict, bool) {
+	if f.Origin == nil {
+		return Verdict{}, false
+	}
+	o, asked := *f.Origin, f.Content.Spec.SnapshotRef
+	if o.Volume == nil || o.Volume.Spec.ClaimRef == nil {
+		return refuseSnapshot("the volume has no claim any more; nothing of it is copied"), true
+	}
+	has := o.Volume.Spec.ClaimRef
+	named := o.Snapshot == nil || o.Snapshot.Spec.Source.Claim == nil ||
+		*o.Snapshot.Spec.Source.Claim == has.Name
+	younger := o.Claim != nil && o.Claim.CreationTimestamp.After(f.Content.CreationTimestamp.Time)
+	v := refuseSnapshot("the volume is another claim's than when the snapshot was asked for; " +
+		"nothing of it is copied")
+	return v, has.Namespace != asked.Namespace || !named || younger
 }
 
 // snapshotTooLarge: a snapshot may come to need as much as its volume.

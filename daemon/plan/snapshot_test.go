@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
@@ -61,6 +62,19 @@ var (
 	common = func(f *ContentFacts) { f.Shared = true }
 	moved  = func(at record.Place) func(*record.Record) { return func(r *record.Record) { r.Place = at } }
 )
+
+// boundTo has the volume be bound to a claim, which was made so much later than the content.
+func boundTo(namespace, claim string, later time.Duration) func(*ContentFacts) {
+	return func(f *ContentFacts) {
+		at, asked := time.Unix(1000, 0), "db"
+		f.Content.CreationTimestamp = metav1.NewTime(at)
+		f.Origin = &Origin{Snapshot: &snapshotapi.Snapshot{}, Volume: &corev1.PersistentVolume{},
+			Claim: &corev1.PersistentVolumeClaim{}}
+		f.Origin.Snapshot.Spec.Source.Claim = &asked
+		f.Origin.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: claim}
+		f.Origin.Claim.CreationTimestamp = metav1.NewTime(at.Add(later))
+	}
+}
 
 // untold is the message of a case that has none.
 const untold = "-"
@@ -146,6 +160,16 @@ func TestContentRules(t *testing.T) {
 		{"the source before a closed pool", changes{trashed, closed}, Refuse, "not in the pool any more"},
 		{"a closed pool before a full one", changes{closed, full}, Wait, "pool fast: it is away"},
 		{"full", changes{full}, Wait, "promised 1.0 GiB"},
+		{"full before its claim is asked for", changes{full, boundTo("b", "db", 0)}, Wait, "promised"},
+		{"of its claim", changes{boundTo("default", "db", 0)}, Provision, ""},
+		{"of a claim of another namespace", changes{boundTo("b", "db", 0)}, Refuse, "another claim's than when"},
+		{"of another claim", changes{boundTo("default", "other", 0)}, Refuse, "another claim's than when"},
+		{"of a claim that is made anew", changes{boundTo("default", "db", time.Second)}, Refuse, "another claim's"},
+		{"of no claim", changes{boundTo("default", "db", 0), func(f *ContentFacts) {
+			f.Origin.Volume.Spec.ClaimRef = nil
+		}}, Refuse, "the volume has no claim any more"},
+		{"of no volume", changes{boundTo("default", "db", 0), func(f *ContentFacts) { f.Origin.Volume = nil }},
+			Refuse, "the volume has no claim any more"},
 	} {
 		c.check(t)
 	}

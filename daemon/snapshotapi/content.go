@@ -44,6 +44,7 @@ func (c *Content) Ready() bool {
 // DeepCopyObject is part of runtime.Object.
 func (s *Snapshot) DeepCopyObject() runtime.Object {
 	copied := &Snapshot{TypeMeta: s.TypeMeta, ObjectMeta: *s.ObjectMeta.DeepCopy()}
+	copied.Spec.Source.Claim = pointTo(s.Spec.Source.Claim)
 	if s.Status != nil {
 		copied.Status = &SnapshotStatus{BoundContent: pointTo(s.Status.BoundContent), ReadyToUse: pointTo(s.Status.ReadyToUse)}
 	}

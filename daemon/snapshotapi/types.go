@@ -37,7 +37,18 @@ const (
 type Snapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              SnapshotSpec    `json:"spec"`
 	Status            *SnapshotStatus `json:"status,omitempty"`
+}
+
+// SnapshotSpec is of what a user asks for a snapshot.
+type SnapshotSpec struct {
+	Source SnapshotSource `json:"source"`
+}
+
+// SnapshotSource names a claim, unless it names a content that is there.
+type SnapshotSource struct {
+	Claim *string `json:"persistentVolumeClaimName,omitempty"`
 }
 
 // SnapshotStatus is the snapshot-controller's.

@@ -67,7 +67,7 @@ func sample[T runtime.Object](t *testing.T, kind string) T {
 // Each field that the daemon uses is read, and written again as it was, under the API's own name.
 func TestFields(t *testing.T) {
 	unused := map[string][]string{
-		"VolumeSnapshot": {".spec.source.persistentVolumeClaimName", ".spec.volumeSnapshotClassName", ".status.creationTime", ".status.restoreSize"},
+		"VolumeSnapshot": {".spec.volumeSnapshotClassName", ".status.creationTime", ".status.restoreSize"},
 		"VolumeSnapshotContent": {
 			".spec.sourceVolumeMode", ".spec.volumeSnapshotRef.apiVersion", ".spec.volumeSnapshotRef.kind", ".spec.volumeSnapshotRef.resourceVersion",
 		},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
@@ -143,4 +144,27 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 	s.ready("snap", content)
 	w.claim("restored", w.Class("r", immediate), "10Mi", restore("snap"))
 	h.wantClone(w.Bound("restored"))
+}
+
+// A snapshot that was asked for while its node was off is not taken of a volume that was given to another
+// namespace meanwhile.
+func TestSnapshotOfGivenVolume(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	h := w.newHost("a", `snapshots = "copy"`).run()
+	w.claim("data", w.Class("c", immediate), "10Mi")
+	pv := w.Bound("data")
+	_, _, err := h.Stop(w.Soon())
+	w.Must(err)
+	content := s.ask("snap", pv, w.Provisioner, "Delete")
+	const given = `{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"given","uid":null}}}`
+	_, err = w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv.Name, types.MergePatchType, []byte(given), metav1.PatchOptions{})
+	w.Must(err)
+	h.run()
+	s.Eventually("it is said why there is no snapshot", func() bool {
+		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+		return strings.Contains(message, "the volume is another claim's than when the snapshot was asked for")
+	})
+	h.wantTree(pool.Of(pv.Name)...)
+	s.remove("snap", content)
 }

@@ -37,7 +37,8 @@ func snapshotStays(s *state, on, _ onFile) string {
 
 func snapshotSettles(s *state, on, of onFile) string {
 	c := s.api.snapshot
-	if c.exists && !c.deleting && !c.ready && of.recorded && of.place == inPool && !on.snapshotWhole() {
+	owned := s.api.volumes[c.of].exists && s.api.volumes[c.of].ref // else nobody's data is copied
+	if c.exists && !c.deleting && !c.ready && owned && of.recorded && of.place == inPool && !on.snapshotWhole() {
 		return "it is not taken"
 	}
 	return ""

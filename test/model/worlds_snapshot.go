@@ -17,8 +17,12 @@ var snapshotted = []world{
 // taken: a claim is bound, a pod wrote to its volume, and a snapshot of that is ready.
 var taken = slices.Concat(written, []string{
 	"a snapshot is taken of pvc-c0-1", "the daemon takes up the snapshot's content",
-	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool", "the daemon writes the content of snapshot-s-0",
+	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool",
+	"the daemon reads volume object pvc-c0-1",
+	"the daemon reads the VolumeSnapshot of snapshot-s-0", "the daemon reads claim c0", "the daemon writes the content of snapshot-s-0",
 	"the daemon calls Lookup of pvc-c0-1", "the daemon calls Create of snapshot-s-0", "the daemon takes up the snapshot's content",
-	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool", "the daemon calls Lookup of snapshot-s-0",
+	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool",
+	"the daemon reads volume object pvc-c0-1",
+	"the daemon reads the VolumeSnapshot of snapshot-s-0", "the daemon reads claim c0", "the daemon calls Lookup of snapshot-s-0",
 	"the daemon reads the content of snapshot-s-0", "the daemon calls Published of snapshot-s-0", "the daemon writes the content of snapshot-s-0",
 })
