@@ -129,6 +129,21 @@ func TestInline(t *testing.T) {
 	}
 }
 
+// The daemon is told of the end of one that is mounted no more, also where its target stays.
+func TestInlineEndsOverContent(t *testing.T) {
+	i := newInlined(t)
+	i.must(i.publishInline(), i.unpublishInline())
+	i.acts()
+	at := i.inlineTarget("u-1")
+	i.must(os.Mkdir(at, 0o750), os.WriteFile(filepath.Join(at, "file"), nil, 0o600))
+	i.want(i.publishInline(), codes.FailedPrecondition, "the directory itself has files")
+	i.run("mount", "--bind", i.at("fast/"+inlineHandle), at)
+	i.want(i.unpublishInline(), codes.FailedPrecondition, "the directory itself has files")
+	if acts := i.acts(); acts != "end" || len(i.mounted()) != 0 {
+		t.Errorf("asked %q; mounted are %q", acts, i.mounted())
+	}
+}
+
 // What is refused, and in which words. The daemon is asked for nothing that cannot be.
 func TestInlineRefuses(t *testing.T) {
 	type request = spec.NodePublishVolumeRequest

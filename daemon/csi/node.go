@@ -120,10 +120,13 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishV
 		return nil, status.FromContextError(err).Err()
 	}
 	defer done()
-	if err := s.unpublish(r.TargetPath); err != nil {
+	err = s.unpublish(r.TargetPath)
+	if err == nil || errors.Is(err, target.ErrContent) { // it is mounted no more
+		s.endInline(ctx, r.VolumeId)
+	}
+	if err != nil {
 		return nil, failed(err)
 	}
-	s.endInline(ctx, r.VolumeId)
 	return &spec.NodeUnpublishVolumeResponse{}, nil
 }
 
@@ -154,6 +157,7 @@ func failed(err error) error {
 		{ErrUnknown, codes.NotFound},
 		{target.ErrAbsent, codes.FailedPrecondition},
 		{target.ErrInUse, codes.FailedPrecondition},
+		{target.ErrContent, codes.FailedPrecondition},
 		{target.ErrOccupied, codes.AlreadyExists},
 		{ErrClosed, codes.FailedPrecondition},
 		{volume.ErrDirectoryReplaced, codes.Unavailable},

@@ -70,16 +70,19 @@ func same(m mounts.Mount, source mounts.Location, o Options) error {
 }
 
 func (t *Target) mount(dir int, o Options) (err error) {
-	err = openat.Retry(func() error { return unix.Mkdirat(t.parent, t.name, 0o750) })
-	if made := err == nil; made {
-		defer func() {
-			if err != nil {
-				_ = t.rmdir()
-			}
-		}()
-	} else if !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("making %s: %w", t.at, err)
+	if err = t.mkdir(); errors.Is(err, unix.EEXIST) { // left by a crash, or with files
+		if err = t.rmdir(); err == nil {
+			err = t.mkdir()
+		}
 	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.rmdir()
+		}
+	}()
 	point, err := openat.Open(t.parent, t.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, openat.Beneath)
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", t.at, err)
@@ -138,8 +141,9 @@ func clone(dir int, readOnly bool) (tree int, err error) {
 // most is how many mounts on one target are taken away: kubelet has one made.
 const most = 16
 
-// Unpublish unmounts what is mounted on the target, and removes the target's directory, if it is empty. Neither has to be
-// there. The mount leaves the table at once; a process that has a file open in it keeps the filesystem.
+// Unpublish unmounts what is mounted on the target, and removes the target's directory. Neither
+// has to be there. With ErrContent nothing is mounted any more, and the directory is still there.
+// The mount leaves the table at once; a process that has a file open in it keeps the filesystem.
 func (t *Target) Unpublish() error {
 	for range most {
 		m, mounted, err := t.Mounted()
@@ -158,8 +162,19 @@ func (t *Target) Unpublish() error {
 	return fmt.Errorf("%s: more than %d mounts", t.at, most)
 }
 
+func (t *Target) mkdir() error {
+	err := openat.Retry(func() error { return unix.Mkdirat(t.parent, t.name, 0o750) })
+	if err != nil {
+		return fmt.Errorf("making %s: %w", t.at, err)
+	}
+	return nil
+}
+
 func (t *Target) rmdir() error {
 	err := openat.Retry(func() error { return unix.Unlinkat(t.parent, t.name, unix.AT_REMOVEDIR) })
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) { // either, rmdir(2)
+		return fmt.Errorf("%s: %w (%w)", t.at, ErrContent, err)
+	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("removing %s: %w", t.at, err)
 	}

@@ -23,6 +23,8 @@ var (
 	ErrOccupied = errors.New("something else is mounted there")
 	// ErrChanged: what the volume lies on was unmounted, or covered, while it was being mounted for the pod.
 	ErrChanged = errors.New("its storage was unmounted or covered meanwhile")
+	// ErrContent: the target's own directory, beneath what is mounted on it, is not empty.
+	ErrContent = errors.New("the directory itself has files, which are not the volume's; move them")
 	// ErrInUse: the volume is mounted for another pod, and may be for one alone.
 	ErrInUse = errors.New("the volume is mounted for another pod")
 )

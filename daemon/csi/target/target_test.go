@@ -290,15 +290,35 @@ func TestUnpublishRemovesNothingElse(t *testing.T) {
 	target := k.at(inPod + "/mount")
 	k.mkdir(target + "/sub")
 	k.write(target + "/sub/file")
-	k.want(k.unpublish(target), unix.ENOTEMPTY)
+	k.want(k.unpublish(target), ErrContent)
 	if _, err := os.Stat(target + "/sub/file"); err != nil {
 		t.Error(err)
 	}
-	k.want(k.publish(target, Options{}), nil)
-	k.want(k.unpublish(target), unix.ENOTEMPTY)
 	k.write(k.at(inPod + "/file"))
 	k.want(k.unpublish(k.at(inPod+"/file")), unix.ENOTDIR)
 	k.want(k.publish(k.at(inPod+"/file"), Options{}), unix.ENOTDIR)
+}
+
+// Nothing is mounted over files. Where that is so, by an earlier version, it is unmounted, and
+// the files stay.
+func TestContent(t *testing.T) {
+	k := newKubelet(t)
+	target := k.at(inPod + "/mount")
+	k.mkdir(target + "/sub")
+	k.want(k.publish(target, Options{}), ErrContent)
+	k.run("mount", "--bind", k.volume, target)
+	k.want(k.publish(target, Options{}), nil)
+	for range 2 {
+		k.want(k.unpublish(target), ErrContent)
+	}
+	if _, err := os.Stat(target + "/sub"); err != nil || len(k.mounted()) != 0 {
+		t.Errorf("%v, mounted %q", err, k.mounted())
+	}
+	if err := os.Remove(target + "/sub"); err != nil {
+		t.Fatal(err)
+	}
+	k.want(k.publish(target, Options{}), nil)
+	k.want(k.unpublish(target), nil)
 }
 
 // A directory that was removed, or hidden by another mount, is not published.
