@@ -22,7 +22,7 @@ type dependency struct {
 
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
-	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
+	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/ipc", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
 	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report", "packaging"}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/config", "daemon/expansion", "daemon/plan"}},
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"daemon/adopt/rules", "daemon/kube", "daemon/plan", "daemon/snapshotapi", "packaging"}},

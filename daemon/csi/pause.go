@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
@@ -27,7 +24,9 @@ import (
 //	end that is kept open               the time of the configuration                  TestPauseEnds
 //	end that is closed, by a kill, too  the reader sees it                             TestPauseEnds
 //	requests without a pause            rest                                           TestPauseRests
-//	no end, or another descriptor       mountpoint.IsPairEnd                           TestPauseGarbage
+//	no end, or another descriptor       ipc.Socket                                     TestPauseGarbage
+//	end that is not read, and blocks    ipc.End; the thaw waits for no client          TestPauseOfOneThatDoesNotRead
+//	descriptors that do not close       ipc.Socket: no request is taken meanwhile      TestStuckDescriptors (daemon/ipc)
 //	more requests than are worked on    mostPauses                                     TestPauseGarbage
 type Pauser struct {
 	Servers []*Server // that publish; they wait for the end of a pause
@@ -58,63 +57,52 @@ func (p *Pauser) Serve(ctx context.Context, socket *net.UnixConn) error {
 		return nil
 	}
 	p.one, p.waiting = make(chan struct{}, 1), make(chan struct{}, mostPauses)
-	defer func() { // the pauses under way have ended
-		for range mostPauses {
-			p.waiting <- struct{}{}
-		}
-	}()
+	defer func() { p.one <- struct{}{} }() // the one under way has ended, and no other begins
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	request, control := make([]byte, pause.Largest+1), make([]byte, unix.CmsgSpace(4))
+	from, buffer := ipc.New(socket, nil), make([]byte, pause.Largest+1)
 	for {
-		n, c, flags, _, err := socket.ReadMsgUnix(request, control)
+		request, end, err := from.Receive(buffer)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
 		}
-		p.take(ctx, request[:n], control[:c], flags)
+		if end >= 0 {
+			p.take(ctx, request, from.End(end))
+		}
 	}
 }
 
-// take begins the work on a request. One that is malformed gets no reply.
-func (p *Pauser) take(ctx context.Context, request, control []byte, flags int) {
+// take begins the work on a request. One that is malformed, or one too many, gets no reply.
+func (p *Pauser) take(ctx context.Context, request []byte, end *ipc.End) {
 	var r pause.Request
-	fds := mountpoint.Descriptors(control)
-	good := len(fds) == 1 && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && mountpoint.IsPairEnd(fds[0]) && json.Unmarshal(request, &r) == nil
-	if good {
-		select {
-		case p.waiting <- struct{}{}:
-			go func() {
-				defer func() { <-p.waiting }()
-				p.serve(ctx, r, fds[0])
-			}()
-			return
-		default:
-		}
+	if json.Unmarshal(request, &r) != nil {
+		end.Close()
+		return
 	}
-	go func() { // closing what a client sent may wait
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
+	select {
+	case p.waiting <- struct{}{}:
+		go func() {
+			defer func() { <-p.waiting }()
+			defer end.Close()
+			p.serve(ctx, r, end)
+		}()
+	default:
+		end.Close()
+	}
 }
 
 // serve is one pause, from its request to its end.
-func (p *Pauser) serve(ctx context.Context, r pause.Request, fd int) {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return
-	}
-	end := os.NewFile(uintptr(fd), "pause")
-	defer end.Close()
+func (p *Pauser) serve(ctx context.Context, r pause.Request, end *ipc.End) {
 	ctx, ended := context.WithCancelCause(ctx)
 	defer ended(nil)
 	go func() { // the client sends something, or closes its end
-		_, _ = end.Read(make([]byte, 1))
-		ended(errEnded)
+		if _, err := end.Receive(ctx, make([]byte, 1)); ctx.Err() == nil || err == nil {
+			ended(errEnded)
+		}
 	}()
 	if !p.turn(ctx) {
 		return
@@ -149,17 +137,15 @@ func (p *Pauser) turn(ctx context.Context) bool {
 }
 
 // reply is not waited for: the queue of an end has room for two messages, or its client does not read.
-func reply(end *os.File, r pause.Reply) {
-	message, err := json.Marshal(r)
-	if err == nil {
-		_ = end.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = end.Write(message)
+func reply(end *ipc.End, r pause.Reply) {
+	if message, err := json.Marshal(r); err == nil {
+		_ = end.Send(message)
 	}
 }
 
 // pause stops the pods, tells the client, and has them go on when ctx ends or the time is over. Meanwhile the volume is
 // published for no pod.
-func (p *Pauser) pause(ctx context.Context, r pause.Request, end *os.File) (pause.Reply, error) {
+func (p *Pauser) pause(ctx context.Context, r pause.Request, end *ipc.End) (pause.Reply, error) {
 	cfg, err := p.Pools.Config()
 	if err != nil {
 		return pause.Reply{}, err
@@ -193,7 +179,9 @@ func (p *Pauser) podsOf(ctx context.Context, cfg config.Config, of config.Pool, 
 }
 
 // freeze is the pause itself.
-func (p *Pauser) freeze(ctx context.Context, limit time.Duration, pods []string, end *os.File) (pause.Reply, error) {
+func (p *Pauser) freeze(
+	ctx context.Context, limit time.Duration, pods []string, end *ipc.End,
+) (pause.Reply, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
@@ -201,9 +189,13 @@ func (p *Pauser) freeze(ctx context.Context, limit time.Duration, pods []string,
 	if err != nil {
 		return pause.Reply{For: time.Since(began)}, err
 	}
+	thawed := make(chan error, 1)
+	go func() { // whatever becomes of the reply
+		<-limited.Done()
+		thawed <- frozen.Thaw()
+	}()
 	reply(end, pause.Reply{Pods: len(pods)})
-	<-limited.Done()
-	err = frozen.Thaw()
+	err = <-thawed
 	r := pause.Reply{Pods: len(pods), For: time.Since(began)}
 	switch {
 	case err != nil:

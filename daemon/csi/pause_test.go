@@ -20,7 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -88,7 +88,7 @@ func (p *paused) frozen(uid string) bool {
 func (p *paused) drop() {
 	p.Helper()
 	soon := time.Now().Add(time.Minute)
-	end, err := mountpoint.Client{Socket: p.client.Socket}.Connect(`{"pool":"fast","volume":"pvc-1"}`, soon)
+	end, err := ipc.Connect(p.client.Socket, `{"pool":"fast","volume":"pvc-1"}`, soon)
 	p.must(err)
 	defer end.Close()
 	p.must(end.SetReadDeadline(soon))
@@ -409,6 +409,34 @@ func TestPauseGarbage(t *testing.T) {
 	if _, _, err := (pause.Client{Socket: p.at("none")}).Begin(p.soon(), "fast", "pvc-1"); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
+}
+
+// A pause is over in time, whatever its client does with the end that it sent: it has it block, and
+// reads no reply.
+func TestPauseOfOneThatDoesNotRead(t *testing.T) {
+	p := newPaused(t)
+	p.pod("u-1", "sleep infinity")
+	p.cfg.Pools[0].PauseLimit = time.Second
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	p.must(err)
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	for ipc.Send(pair[1], []byte("x")) == nil {
+	}
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	p.must(err)
+	defer unix.Close(conn)
+	to, request := &unix.SockaddrUnix{Name: p.client.Socket}, []byte(`{"pool":"fast","volume":"pvc-1"}`)
+	p.must(unix.Sendmsg(conn, request, unix.UnixRights(pair[1]), to, 0))
+	for end := time.Now().Add(time.Minute); !p.frozen("u-1"); {
+		p.must(unix.SetNonblock(pair[1], false))
+		if time.Now().After(end) {
+			p.Fatal("nothing was paused")
+		}
+	}
+	p.must(unix.SetNonblock(pair[1], false))
+	p.goesOn("u-1")
+	p.must(p.unpublish())
 }
 
 func (t *turns) count(volume string) int {

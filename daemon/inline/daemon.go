@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
 // Daemon works on the requests of the node service that listens at a path.
@@ -53,7 +53,7 @@ func pause(ctx context.Context, d time.Duration) {
 // line works on what comes on one pair of sockets. It returns nil when the node service has closed its end after it asked for
 // something.
 func (d Daemon) line(ctx context.Context) error {
-	end, err := mountpoint.Client{Socket: d.Socket}.Connect("inline", time.Now().Add(offering))
+	end, err := ipc.Connect(d.Socket, "inline", time.Now().Add(offering))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -197,7 +198,7 @@ func TestGarbage(t *testing.T) {
 	}
 	var ends []*os.File
 	for range 2 * kept {
-		end, err := mountpoint.Client{Socket: p.socket}.Connect("", time.Now().Add(time.Minute))
+		end, err := ipc.Connect(p.socket, "", time.Now().Add(time.Minute))
 		p.must(err)
 		defer end.Close()
 		ends = append(ends, end)
@@ -292,17 +293,51 @@ func TestMalformedRequest(t *testing.T) {
 	p := newParties(t)
 	p.daemon(func(context.Context, Request) error { return nil })
 	p.must(p.ask(Request{}))
-	var end *os.File
+	var end *ipc.End
 	select {
 	case end = <-p.service.ends():
 	case <-time.After(time.Minute):
 		t.Fatal("no end was kept")
 	}
-	_, err := end.Write([]byte("{"))
-	p.must(err, end.SetReadDeadline(time.Now().Add(time.Minute)))
-	if _, err := receive[reply](end); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+	defer cancel()
+	p.must(end.Send([]byte("{")))
+	if _, err := end.Receive(ctx, make([]byte, largest)); !errors.Is(err, io.EOF) {
 		t.Errorf("a reply to what is no request: %v", err)
 	}
 	end.Close()
 	p.must(p.ask(Request{}))
+}
+
+// A daemon that was taken over has its ends block, and neither reads nor responds: kubelet is not
+// kept waiting.
+func TestAskOneThatBlocks(t *testing.T) {
+	p := newParties(t)
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	p.must(err)
+	defer unix.Close(conn)
+	for _, full := range []bool{true, false} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		p.must(err)
+		defer unix.Close(pair[0])
+		defer unix.Close(pair[1])
+		for full && ipc.Send(pair[1], []byte("x")) == nil {
+		}
+		p.must(unix.Sendmsg(conn, []byte("x"), unix.UnixRights(pair[1]), &unix.SockaddrUnix{Name: p.socket}, 0))
+		end := <-p.service.ends()
+		p.must(unix.SetNonblock(pair[1], false))
+		p.service.ends() <- end
+		ctx, cancel := context.WithTimeout(p.Context(), 100*time.Millisecond)
+		asked := make(chan error, 1)
+		go func() { asked <- p.service.Ask(ctx, Request{Act: Make}) }()
+		select {
+		case err := <-asked:
+			if !errors.Is(err, ErrAway) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("full %t: the request waits", full)
+		}
+		cancel()
+	}
 }

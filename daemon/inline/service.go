@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
 // Service is the node service's side: it has the ends on which a daemon works, and uses each for one request at a time.
 type Service struct {
-	idle chan *os.File
+	idle chan *ipc.End
 	once sync.Once
 }
 
@@ -38,49 +35,42 @@ const (
 	within = 15 * time.Second
 )
 
-func (s *Service) ends() chan *os.File {
-	s.once.Do(func() { s.idle = make(chan *os.File, kept) })
+func (s *Service) ends() chan *ipc.End {
+	s.once.Do(func() { s.idle = make(chan *ipc.End, kept) })
 	return s.idle
 }
 
 // Serve takes what a daemon sends until ctx ends.
 func (s *Service) Serve(ctx context.Context, socket *net.UnixConn) error {
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	request, control := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	from, buffer := ipc.New(socket, nil), make([]byte, largest)
 	for {
-		_, c, flags, _, err := socket.ReadMsgUnix(request, control)
+		_, end, err := from.Receive(buffer)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
+		case end >= 0:
+			s.take(from.End(end))
 		}
-		s.take(mountpoint.Descriptors(control[:c]), flags)
 	}
 }
 
-// take keeps an end. What is none, and one too many, is closed; that may wait.
-func (s *Service) take(fds []int, flags int) {
-	if len(fds) == 1 && flags&unix.MSG_CTRUNC == 0 && mountpoint.IsPairEnd(fds[0]) && unix.SetNonblock(fds[0], true) == nil {
-		end := os.NewFile(uintptr(fds[0]), "inline")
-		for {
-			select {
-			case s.ends() <- end:
-				return
-			default:
-			}
-			select {
-			case oldest := <-s.ends(): // of a daemon that ended, most likely
-				oldest.Close()
-			default:
-			}
+// take keeps an end, in the place of the oldest one: of a daemon that ended, most likely.
+func (s *Service) take(end *ipc.End) {
+	for {
+		select {
+		case s.ends() <- end:
+			return
+		default:
+		}
+		select {
+		case oldest := <-s.ends():
+			oldest.Close()
+		default:
 		}
 	}
-	go func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
 }
 
 // Ask has the daemon do something. It waits for a daemon for a while. What is too long for a message is refused here: the daemon
@@ -123,18 +113,13 @@ func (s *Service) Tell(ctx context.Context, r Request) error {
 const telling = 2 * time.Second
 
 // exchange sends a request on an end. done is false if its daemon has ended: another one may be there.
-func (s *Service) exchange(ctx context.Context, end *os.File, r Request) (done bool, err error) {
-	stop := context.AfterFunc(ctx, func() { end.Close() })
-	err = send(end, r)
-	var got reply
-	if err == nil {
-		got, err = receive[reply](end)
-	}
-	if !stop() { // it was closed: a late reply must not be taken for that to another request
-		return true, fmt.Errorf("inline volume: %w", ErrLate)
-	}
+func (s *Service) exchange(ctx context.Context, end *ipc.End, r Request) (done bool, err error) {
+	got, err := ask(ctx, end, r)
 	if err != nil {
-		end.Close()
+		end.Close() // a late reply must not be taken for that to another request
+		if ctx.Err() != nil {
+			return true, fmt.Errorf("inline volume: %w", ErrLate)
+		}
 		return false, err
 	}
 	s.put(end)
@@ -144,8 +129,24 @@ func (s *Service) exchange(ctx context.Context, end *os.File, r Request) (done b
 	return true, nil
 }
 
+func ask(ctx context.Context, end *ipc.End, r Request) (got reply, err error) {
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = end.Send(text)
+	}
+	if err != nil {
+		return got, err
+	}
+	buffer := make([]byte, largest)
+	n, err := end.Receive(ctx, buffer)
+	if err == nil {
+		err = json.Unmarshal(buffer[:n], &got)
+	}
+	return got, err
+}
+
 // put gives an end back.
-func (s *Service) put(end *os.File) {
+func (s *Service) put(end *ipc.End) {
 	select {
 	case s.ends() <- end:
 	default:

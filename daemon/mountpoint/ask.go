@@ -17,12 +17,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -121,25 +121,9 @@ func (c Client) once(point string, until time.Time) (b hostcheck.Bare, err error
 	return r.Bare, nil
 }
 
-// Connect sends a request and returns the client's end of the pair on which the service responds.
-func (c Client) Connect(request string, until time.Time) (*os.File, error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	ours := os.NewFile(uintptr(pair[0]), "reply")
-	err = c.send(request, pair[1], until)
-	unix.Close(pair[1]) // the service has it now: only its end counts
-	if err != nil {
-		ours.Close()
-		return nil, err
-	}
-	return ours, nil
-}
-
 // exchange sends a request and returns the response. The descriptors of a request are closed when it returns.
 func (c Client) exchange(request string, until time.Time) (message []byte, err error) {
-	ours, err := c.Connect(request, until)
+	ours, err := ipc.Connect(c.Socket, request, until)
 	if err != nil {
 		return nil, err
 	}
@@ -153,36 +137,6 @@ func (c Client) exchange(request string, until time.Time) (message []byte, err e
 		return nil, errDropped
 	}
 	return message[:n], err
-}
-
-func (c Client) send(point string, end int, until time.Time) error {
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: c.Socket, Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetWriteDeadline(until); err != nil {
-		return err
-	}
-	return write(conn, []byte(point), unix.UnixRights(end))
-}
-
-// write sends a datagram and waits for room in the socket until the deadline. The net package has no such call for a
-// socket that is connected.
-func write(conn *net.UnixConn, message, control []byte) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Write(func(fd uintptr) bool {
-		failed = unix.Sendmsg(int(fd), message, control, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		return !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR)
-	})
-	if err != nil {
-		return err
-	}
-	return failed
 }
 
 func trouble(why hostcheck.Trouble, err error) hostcheck.Bare {

@@ -2,6 +2,7 @@ package mountpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -30,7 +31,14 @@ func (env *environment) send(text string, fds ...int) error {
 	if len(fds) > 0 {
 		control = unix.UnixRights(fds...)
 	}
-	return write(conn, []byte(text), control)
+	raw, err := conn.SyscallConn()
+	must(env.t, err)
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		failed = unix.Sendmsg(int(fd), []byte(text), control, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR)
+	})
+	return errors.Join(err, failed)
 }
 
 func (env *environment) descriptors() int {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -321,13 +322,12 @@ func TestDroppedAfterLongWait(t *testing.T) {
 	must(t, err)
 	defer service.Close()
 	go func() {
-		request, control := make([]byte, longest), make([]byte, unix.CmsgSpace(4))
+		from := ipc.New(service, nil)
 		for n := 0; ; n++ {
-			_, c, _, _, err := service.ReadMsgUnix(request, control)
+			_, end, err := from.Receive(make([]byte, longest+1))
 			if err != nil {
 				return
 			}
-			end := Descriptors(control[:c])[0]
 			if n == 0 {
 				time.Sleep(300 * time.Millisecond)
 			} else {

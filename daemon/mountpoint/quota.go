@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
@@ -70,7 +71,7 @@ func (s *Server) takeQuota(request []byte, end int) error {
 	task := quotaTask{end: end}
 	if err := json.Unmarshal(request, &task.quotaRequest); err != nil {
 		s.refuse("a malformed request was dropped")
-		s.discard([]int{end})
+		s.socket.Discard(end)
 		return nil
 	}
 	unread := error(nil)
@@ -127,7 +128,7 @@ func (s *Server) enqueueQuota(task quotaTask) {
 		s.quotas[task.Path] = q
 	}
 	if len(q.tasks) >= mostWaiting {
-		s.discard([]int{task.end})
+		s.socket.Discard(task.end)
 		return
 	}
 	q.tasks = append(q.tasks, task)
@@ -204,9 +205,9 @@ func failedQuota(err error) quotaReply {
 // replyQuota sends the response and closes the end.
 func (s *Server) replyQuota(end int, r quotaReply) {
 	if message, err := json.Marshal(r); err == nil {
-		_, _ = unix.SendmsgN(end, message, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		_ = ipc.Send(end, message)
 	}
-	s.discard([]int{end})
+	s.socket.Discard(end)
 }
 
 // Quotas makes the calls of package quota for one pool: by itself if it may, and else through the service.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -27,15 +28,15 @@ import (
 //	configured symbolic link       RESOLVE_NO_SYMLINKS (hostcheck/mounts)     TestConfiguredPointsOnly
 //	directory beside a mount       On: the client compares what was looked at  TestAnotherDirectory
 //	replaced parent, new mount     mount's number, RESOLVE_NO_XDEV            TestUnderInAStorm (hostcheck/mounts), TestStorm
-//	file, connection, listener     IsPairEnd: an end of a pair of sockets     TestGarbage
-//	many or long messages          MSG_TRUNC, MSG_CTRUNC, longest             TestGarbage
+//	file, connection, listener     ipc.Socket: an end of a pair of sockets    TestGarbage
+//	many or long messages          ipc.Socket: MSG_TRUNC, MSG_CTRUNC          TestGarbage
 //	more requests than looks       mostWaiting                                TestFlood
-//	end whose queue is full        MSG_DONTWAIT                               TestEndsThatAreNotRead
+//	end whose queue is full        ipc.Send: MSG_DONTWAIT                       TestEndsThatAreNotRead
 //	quotas of another directory    permits: it is not configured as written   TestQuotaRequests
 //	project of others              permits: it is not in the pool's range     TestQuotaRequests
 //	filesystem in a pool's place   quotaTask.do: the client names its device  TestQuotaRequests
 //	malformed JSON, other calls    takeQuota, quotaTask.do                    TestQuotaGarbage, TestQuotaRequests
-//	descriptors that do not close  mostAside, errStuck                        TestStuckDescriptors, TestStuckEnds
+//	descriptors that do not close  ipc.Socket, errStuck                       TestStuckDescriptors, TestStuckEnds
 //	filesystem that hangs          one goroutine for each mount point         TestHungParent
 type Server struct {
 	// Points are the mount points that the configuration has now, under which pools want to be looked. ErrStartAgain
@@ -54,20 +55,15 @@ type Server struct {
 	told       time.Time       // when a refusal was logged last
 	mu         sync.Mutex
 	places     map[string]*place
-	aside      chan struct{} // descriptors that are being closed
-	stuck      func()        // ends the service
+	socket     *ipc.Socket
 }
 
 // Bounds.
 const (
 	// mostWaiting clients wait for one mount point's next look. One daemon and a few commands are usual.
 	mostWaiting = 16
-	// mostAside descriptors of a hostile client are being closed: closing a file on a filesystem that hangs waits.
-	mostAside = 8
 	// quiet is how long after a logged refusal none is logged.
 	quiet = time.Minute
-	// timeout is how long the service waits for a place among those, and for recvmsg(2).
-	timeout = time.Second
 )
 
 // place is a mount point: at most one look at a time, by a goroutine that ends when no request waits.
@@ -86,13 +82,13 @@ var errStuck = errors.New("descriptors that came with requests cannot be closed"
 // Serve responds until ctx ends, or until no request came for Idle and no look is under way; both are no error.
 // What is asked afterwards waits in the socket, which the service manager holds.
 func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
-	s.known, s.places, s.quotas, s.aside = map[string]bool{}, map[string]*place{}, map[string]*quotaQueue{}, make(chan struct{}, mostAside)
+	s.known, s.places, s.quotas = map[string]bool{}, map[string]*place{}, map[string]*quotaQueue{}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s.stuck = func() { stop(errStuck) }
+	s.socket = ipc.New(socket, func() { stop(errStuck) })
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(socket) }()
+	go func() { ended <- s.serve() }()
 	select {
 	case err := <-ended:
 		return err
@@ -104,13 +100,13 @@ func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
 	return <-ended
 }
 
-func (s *Server) serve(socket *net.UnixConn) error {
-	request, control := make([]byte, longest+1), make([]byte, unix.CmsgSpace(4))
+func (s *Server) serve() error {
+	buffer := make([]byte, longest+1)
 	for {
-		if err := socket.SetReadDeadline(time.Now().Add(s.Idle)); err != nil {
+		if err := s.socket.Conn.SetReadDeadline(time.Now().Add(s.Idle)); err != nil {
 			return ended(err)
 		}
-		n, c, flags, err := s.receive(socket, request, control)
+		request, end, err := s.socket.Receive(buffer)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if s.idle() {
@@ -119,7 +115,7 @@ func (s *Server) serve(socket *net.UnixConn) error {
 		case err != nil:
 			return ended(err)
 		default:
-			if err := s.take(request[:n], control[:c], flags); err != nil {
+			if err := s.take(request, end); err != nil {
 				return err
 			}
 		}
@@ -151,25 +147,23 @@ func (s *Server) idle() bool {
 }
 
 // take has a look respond to one request, refuses it, or drops it. An error ends the service.
-func (s *Server) take(request, control []byte, flags int) error {
-	ends := Descriptors(control)
-	if len(request) > longest || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(ends) != 1 || !IsPairEnd(ends[0]) {
+func (s *Server) take(request []byte, end int) error {
+	if end < 0 {
 		s.refuse("a malformed request was dropped")
-		s.discard(ends)
 		return nil
 	}
 	if isQuota(request) {
-		return s.takeQuota(request, ends[0])
+		return s.takeQuota(request, end)
 	}
 	point := string(request)
 	if known, err := s.knows(point); errors.Is(err, ErrStartAgain) {
 		return err
 	} else if !known {
 		s.refuse("a request for a path that is not a pool's mount point was refused")
-		s.respond(ends, trouble(hostcheck.NotPermitted, unknown(point, err)))
+		s.respond([]int{end}, trouble(hostcheck.NotPermitted, unknown(point, err)))
 		return nil
 	}
-	s.enqueue(point, ends[0])
+	s.enqueue(point, end)
 	return nil
 }
 
@@ -219,10 +213,10 @@ func (s *Server) enqueue(point string, end int) {
 	if len(p.next) >= mostWaiting {
 		var gone []int
 		p.next, gone = waiting(p.next)
-		s.discard(gone)
+		s.socket.Discard(gone...)
 	}
 	if len(p.next) >= mostWaiting {
-		s.discard([]int{end})
+		s.socket.Discard(end)
 		return
 	}
 	p.next = append(p.next, end)
@@ -252,10 +246,10 @@ func (s *Server) respond(ends []int, b hostcheck.Bare) {
 	message, err := json.Marshal(reply{b, []byte(b.On.Path)})
 	for _, end := range ends {
 		if err == nil {
-			_, _ = unix.SendmsgN(end, message, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			_ = ipc.Send(end, message)
 		}
 	}
-	s.discard(ends)
+	s.socket.Discard(ends...)
 }
 
 // waiting separates the ends whose clients are still there from the others.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
 // lingering makes TCP sockets whose last close(2) waits for an hour, for SO_LINGER.
@@ -75,9 +77,9 @@ func TestStuckDescriptors(t *testing.T) {
 			}
 		})
 	}
-	stuck(mostAside)
+	stuck(ipc.MostAside)
 	env.sees(pool, true, "beside descriptors that are stuck")
-	stuck(mostAside + 1)
+	stuck(ipc.MostAside + 1)
 	env.ends()
 	env.start()
 	env.sees(pool, true, "of the next process")

@@ -1,9 +1,10 @@
 // Package pause asks the CSI node service to stop the pods that write to a volume for a moment (daemon/csi). The daemon itself
 // has no rights over other processes.
 //
-// A request is a datagram of JSON with one end of a pair of connected sockets, as those of package mountpoint. The service
-// responds on it when the pods stand still, and once more when they go on. They do so when the daemon's end is closed, by
-// whatever it is, and when the time is over that the configuration gives.
+// A request is a datagram of JSON with one end of a pair of connected sockets (package ipc). The
+// service responds on it when the pods stand still, and once more when they go on. They do so when
+// the daemon's end is closed, by whatever it is, and when the time is over that the configuration
+// gives.
 package pause
 
 import (
@@ -16,7 +17,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
 // Request asks for a pause.
@@ -63,7 +64,7 @@ func (c Client) Begin(ctx context.Context, pool, volume string) (context.Context
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := mountpoint.Client{Socket: c.Socket}.Connect(string(message), time.Now().Add(within))
+	end, err := ipc.Connect(c.Socket, string(message), time.Now().Add(within))
 	if err != nil {
 		return nil, nil, fmt.Errorf("the CSI node service does not listen at %s: %w", c.Socket, err)
 	}

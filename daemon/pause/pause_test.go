@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
 // listen takes requests as the service does, whose own tests are in daemon/csi, and has each one served.
@@ -30,13 +30,12 @@ func listen(t *testing.T, serve func(r Request, end *os.File)) Client {
 	var all sync.WaitGroup
 	t.Cleanup(func() { socket.Close(); all.Wait() })
 	all.Go(func() {
-		for {
-			message, control := make([]byte, Largest), make([]byte, syscall.CmsgSpace(4))
-			n, m, _, _, err := socket.ReadMsgUnix(message, control)
+		for from := ipc.New(socket, nil); ; {
+			message, fd, err := from.Receive(make([]byte, Largest+1))
 			if err != nil {
 				return
 			}
-			if r, end := request(t, message[:n], mountpoint.Descriptors(control[:m])); end != nil {
+			if r, end := request(t, message, fd); end != nil {
 				all.Go(func() { defer end.Close(); serve(r, end) })
 			}
 		}
@@ -45,13 +44,13 @@ func listen(t *testing.T, serve func(r Request, end *os.File)) Client {
 }
 
 // request returns what is asked for and the service's end, nil where the test fails.
-func request(t *testing.T, message []byte, fds []int) (r Request, end *os.File) {
-	if err := json.Unmarshal(message, &r); err != nil || len(fds) != 1 || !mountpoint.IsPairEnd(fds[0]) {
-		t.Errorf("request %q with %d descriptors: %v", message, len(fds), err)
+func request(t *testing.T, message []byte, fd int) (r Request, end *os.File) {
+	if err := json.Unmarshal(message, &r); err != nil || fd < 0 {
+		t.Errorf("request %q with end %d: %v", message, fd, err)
 		return r, nil
 	}
-	err := syscall.SetNonblock(fds[0], true)
-	end = os.NewFile(uintptr(fds[0]), "pause")
+	err := syscall.SetNonblock(fd, true)
+	end = os.NewFile(uintptr(fd), "pause")
 	if err := errors.Join(err, end.SetDeadline(time.Now().Add(time.Minute))); err != nil {
 		t.Error(err)
 	}
