@@ -10,17 +10,15 @@ if command -v journalctl >/dev/null; then
 	journalctl --update-catalog || true
 fi
 
+# forget removes files of a directory, by a pattern, and directories of it that are empty then. find(1) follows no link and
+# enters no mount: what is in the state directory, the daemon's user has made, which may have been taken over.
+forget() {
+	find -P "$1" -xdev -maxdepth 3 -regextype posix-extended \
+		\( \( -type f -o -type l \) -regex "$1/($2)" -o -type d -empty -regex "$1$3" \) -delete 2>/dev/null || true
+}
+
 if [ "$1" = purge ]; then # dpkg's; rpm has no purge
-	lib=/var/lib/hostpath-provisioner
-	state=$lib/state
-	etc=/etc/hostpath-provisioner
-	for file in $state/lock $state/token $state/token.new $state/pools/*.json $state/pools/*.json.new $lib/lock $lib/pools/*.json $lib/pools/*.json.new $etc/conf.d/*.toml $etc/kubeconfig \
-		/etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore.encrypted/hostpath-provisioner.kubeconfig; do
-		if [ -f "$file" ] || [ -L "$file" ]; then
-			rm -f "$file"
-		fi
-	done
-	for folder in $state/pools $state $lib/pools $lib $etc/conf.d $etc; do
-		rmdir "$folder" 2>/dev/null || true
-	done
+	forget /var/lib/hostpath-provisioner '(state/)?(lock|token|token\.new|pools/[^/]*\.json(\.new)?)' '(/state)?(/pools)?'
+	forget /etc/hostpath-provisioner 'kubeconfig|conf\.d/[^/]*\.toml' '(/conf\.d)?'
+	rm -f /etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore.encrypted/hostpath-provisioner.kubeconfig
 fi
