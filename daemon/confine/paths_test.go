@@ -45,7 +45,6 @@ func paths(dir string) error {
 		"memory without a name":          {raw6(unix.SYS_MEMFD_SECRET, 0), no},
 		"a program by its descriptor":    {raw6(unix.SYS_EXECVEAT, fd, empty, 0, 0, unix.AT_EMPTY_PATH), no},
 		"a clone of a mount with flags":  {raw6(unix.SYS_OPEN_TREE_ATTR, cwd, at, 0, none, 0), no},
-		"a call that is newer than we":   {raw6(unix.SYS_FILE_SETATTR+1, none), unix.ENOSYS},
 	}
 	for number, what := range olderTimes {
 		all[what] = [2]error{raw6(number, at, at, none, none), unix.EPERM}

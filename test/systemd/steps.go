@@ -145,7 +145,8 @@ func (e *environment) sandboxOfTheLooker() {
 func escape(e *environment) {
 	e.Must(copyFile(built("escape"), filepath.Join(e.m.shared, "escape"), 0o755), "passing the program (build it with: make .build/escape)")
 	e.sh(`mkdir -p /etc/kubernetes/manifests /etc/cron.d /var/lib/kubelet /var/spool/cron/crontabs
-		echo secret > /etc/kubernetes/admin.conf; chmod 0600 /etc/kubernetes/admin.conf`)
+		echo secret > /etc/kubernetes/admin.conf; chmod 0600 /etc/kubernetes/admin.conf
+		for dir in /run /etc /var/lib /data /opt; do mkdir $dir/escape-bait; echo x > $dir/escape-bait/file; done`)
 	e.put("/etc/systemd/system/bait.socket", "[Socket]\nListenStream=/run/containerd/containerd.sock\nListenStream=/run/escape-root.sock\nSocketMode=0660\nAccept=yes\n")
 	e.put("/etc/systemd/system/bait@.service", "[Service]\nExecStart=/bin/true\n")
 	const dropIn = "/etc/systemd/system/hostpath-provisioner.service.d"
@@ -158,7 +159,7 @@ func escape(e *environment) {
 	}
 	e.says(out, "confined by Landlock", " 0 not as they should be")
 	fmt.Println(indented(out))
-	e.sh("rm -r " + dropIn + "; systemctl stop bait.socket; rm /etc/systemd/system/bait*; rm -r /etc/kubernetes; systemctl daemon-reload; systemctl restart " + service)
+	e.sh("rm -r " + dropIn + "; systemctl stop bait.socket; rm /etc/systemd/system/bait*; rm -r /etc/kubernetes /run/escape-bait /etc/escape-bait /var/lib/escape-bait /data/escape-bait /opt/escape-bait; systemctl daemon-reload; systemctl restart " + service)
 	e.status("2 of 2 pools open")
 }
 

@@ -84,6 +84,10 @@ var attempts = []attempt{
 	{"change the owner of a file outside", func() error { return os.Lchown("/var/lib/dpkg/status", os.Getuid(), -1) }, false},
 	{"change the mode of a file outside", func() error { return os.Chmod("/var/lib/dpkg/status", 0o666) }, false},
 	{"link a file of the host into a pool", func() error { return os.Link("/var/lib/dpkg/status", pool+"/escape-link") }, false},
+	{"change a mode by an attribute", func() error {
+		return unix.Setxattr("/run/escape-bait/file", "system.posix_acl_access", acl, 0)
+	}, false},
+	{"run a program in memory", inMemory, false},
 	{"run a program", func() error { return exec.Command("/bin/true").Run() }, false},
 	{"set the host's name", func() error { return unix.Sethostname([]byte("escaped")) }, false},
 	{"write a sysctl", func() error { return opened("/proc/sys/kernel/core_pattern", unix.O_WRONLY) }, false},
@@ -252,4 +256,18 @@ func capset() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	all := [2]unix.CapUserData{{Effective: ^uint32(0), Permitted: ^uint32(0)}, {}}
 	return unix.Capset(&header, &all[0])
+}
+
+// acl is rw-rw-rw-, as setfacl(1) writes it (linux/posix_acl_xattr.h).
+var acl = []byte{
+	2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 4, 0, 6, 0, 255, 255, 255, 255,
+	32, 0, 6, 0, 255, 255, 255, 255,
+}
+
+func inMemory() error {
+	fd, err := unix.MemfdCreate("escape", 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
 }
