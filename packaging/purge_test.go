@@ -13,8 +13,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// The scriptlet runs as root in a directory that the daemon's user writes: it follows no link there. The links are in
-// the places of both directories, and the files that they lead to have names that are removed.
+// The scriptlet runs as root in a directory that the daemon's user writes: it follows no link
+// there. The links are in the places of both directories, and the files that they lead to have
+// names that are removed.
 func TestPurgeFollowsNoLink(t *testing.T) {
 	script, err := filepath.Abs("scripts/postremove.sh")
 	must(t, err)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connect sends a request to the service that listens at a path, and returns the client's end of the
-// pair on which the service responds.
+// Connect sends a request to the service that listens at a path, and returns the client's end of
+// the pair on which the service responds.
 func Connect(socket, request string, until time.Time) (*os.File, error) {
 	const kind = unix.SOCK_SEQPACKET | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	pair, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
@@ -39,8 +39,8 @@ func send(socket, request string, end int, until time.Time) error {
 	return write(conn, []byte(request), unix.UnixRights(end))
 }
 
-// write sends a datagram and waits for room in the socket until the deadline. The net package has no
-// such call for a socket that is connected.
+// write sends a datagram and waits for room in the socket until the deadline. The net package has
+// no such call for a socket that is connected.
 func write(conn *net.UnixConn, message, control []byte) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -26,9 +26,9 @@ func (e *End) Send(message []byte) error {
 	return e.with(func(fd uintptr) (bool, error) { return true, Send(int(fd), message) }, false)
 }
 
-// Receive waits for one message until ctx ends; of a closed end it is io.EOF. After an error nothing is
-// received any more, and the buffer may still be written to: what comes with a message is closed by
-// recvmsg(2), and that may wait.
+// Receive waits for one message until ctx ends; of a closed end it is io.EOF. After an error
+// nothing is received any more, and the buffer may still be written to: what comes with a message
+// is closed by recvmsg(2), and that may wait.
 func (e *End) Receive(ctx context.Context, buffer []byte) (int, error) {
 	n, received := 0, make(chan error, 1)
 	go func() {

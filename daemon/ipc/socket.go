@@ -3,8 +3,8 @@
 //
 // Nothing that a client holds is waited for. It has the end's open file description, too, and can
 // take O_NONBLOCK from it at any time: each call says MSG_DONTWAIT. Closing what a client sent may
-// wait: a file's close(2) for its filesystem, a TCP socket's for SO_LINGER, and an end's for what is
-// in its queue. It is done aside, by few at a time.
+// wait: a file's close(2) for its filesystem, a TCP socket's for SO_LINGER, and an end's for what
+// is in its queue. It is done aside, by few at a time.
 //
 // The package knows no request, and judges none.
 package ipc
@@ -21,8 +21,8 @@ import (
 // Socket is a service's socket. One goroutine receives.
 type Socket struct {
 	Conn *net.UnixConn
-	// Stuck ends a service that does nothing else, when descriptors cannot be closed within Timeout:
-	// the kernel closes those of a process that ended. nil: no request is taken meanwhile.
+	// Stuck ends a service that does nothing else, when descriptors cannot be closed within
+	// Timeout: the kernel closes those of a process that ended. nil: no request is taken meanwhile.
 	Stuck func()
 
 	aside chan struct{} // held by each descriptor that is being closed
@@ -41,8 +41,9 @@ func New(conn *net.UnixConn, stuck func()) *Socket {
 	return &Socket{Conn: conn, Stuck: stuck, aside: make(chan struct{}, MostAside)}
 }
 
-// Receive reads a request, of at most a byte less than the buffer, and returns the end that came with
-// it, -1 if it is malformed: what came with it is closed then. The connection's deadline counts.
+// Receive reads a request, of at most a byte less than the buffer, and returns the end that came
+// with it, -1 if it is malformed: what came with it is closed then. The connection's deadline
+// counts.
 func (s *Socket) Receive(buffer []byte) (request []byte, end int, err error) {
 	s.room()
 	control := make([]byte, unix.CmsgSpace(4))
@@ -69,8 +70,8 @@ func (s *Socket) room() {
 }
 
 // receive reads a datagram. recvmsg(2) does not return before the kernel has closed what came for
-// which there is no room, or which a security module refuses (scm_detach_fds in net/core/scm.c), and
-// that may wait.
+// which there is no room, or which a security module refuses (scm_detach_fds in net/core/scm.c),
+// and that may wait.
 func (s *Socket) receive(buffer, control []byte) (n, c, flags int, err error) {
 	raw, err := s.Conn.SyscallConn()
 	if err != nil {

@@ -4,13 +4,16 @@ import (
 	"container/list"
 	"net"
 	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
 // maxConnections is the limit of open connections. A scraper has one or two.
 const maxConnections = 32
 
-// limited is a listener that closes the oldest connection when there is one too many. Requests that are never finished
-// do not accumulate, and do not keep out a scraper, which needs milliseconds.
+// limited is a listener that closes a connection when there is one too many: the oldest of the host
+// that has most. Requests that are never finished do not accumulate, and another host's keep no
+// scraper out, also while it waits for its password to be compared.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
@@ -34,15 +37,30 @@ func (l *limited) add(c net.Conn) (added, oldest *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open.Len() >= maxConnections {
-		oldest = l.open.Remove(l.open.Front()).(*connection)
+		oldest = l.open.Remove(l.most()).(*connection)
 	}
-	added = &connection{Conn: c, of: l}
+	added = &connection{Conn: c, of: l, host: webconfig.Origin(c.RemoteAddr().String())}
 	added.place = l.open.PushBack(added)
 	return added, oldest
 }
 
+// most is the oldest connection of the host that has most.
+func (l *limited) most() *list.Element {
+	count, oldest := map[string]int{}, l.open.Front()
+	for e := oldest; e != nil; e = e.Next() {
+		count[e.Value.(*connection).host]++
+	}
+	for e := oldest; e != nil; e = e.Next() {
+		if count[e.Value.(*connection).host] > count[oldest.Value.(*connection).host] {
+			oldest = e
+		}
+	}
+	return oldest
+}
+
 type connection struct {
 	net.Conn
+	host  string
 	of    *limited
 	place *list.Element
 }

@@ -61,6 +61,31 @@ func TestConnectionsAreFew(t *testing.T) {
 	}
 }
 
+// A connection of a host that has few stays open, however many another host makes.
+func TestConnectionsOfAnotherHost(t *testing.T) {
+	address := served(t, whole)
+	scraper, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scraper.Close()
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range 4 * maxConnections {
+		c, err := other.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	request := "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	if _, err := io.WriteString(scraper, request); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := scraper.Read(make([]byte, 12)); err != nil || n == 0 {
+		t.Errorf("the connection was closed: %v", err)
+	}
+}
+
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 type accounts struct {
 	users     []user
 	comparing chan struct{} // one password is compared at a time: each costs much processor time, also for those who guess
+	waiting   *hosts
 	salt      []byte
 	known     *passwords
 }
@@ -30,7 +32,7 @@ type passwords struct {
 }
 
 // allow reports whether a request is of a user with its password. It waits while another password is compared, until the
-// client goes away.
+// client goes away. Of each host one request waits; the others are refused.
 func (a accounts) allow(r *http.Request) bool {
 	name, password, sent := r.BasicAuth()
 	if !sent {
@@ -40,6 +42,12 @@ func (a accounts) allow(r *http.Request) bool {
 	if a.known.has(sum) {
 		return true
 	}
+	// Of each host one request waits: who guesses on many connections keeps no other host waiting.
+	host := Origin(r.RemoteAddr)
+	if !a.waiting.enter(host) {
+		return false
+	}
+	defer a.waiting.leave(host)
 	select {
 	case a.comparing <- struct{}{}:
 	case <-r.Context().Done():
@@ -53,6 +61,43 @@ func (a accounts) allow(r *http.Request) bool {
 	}
 	a.known.add(sum)
 	return true
+}
+
+// hosts are those of which a request waits for a comparison, or has one.
+type hosts struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+func (h *hosts) enter(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all[host] {
+		return false
+	}
+	h.all[host] = true
+	return true
+}
+
+func (h *hosts) leave(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, host)
+}
+
+// Origin is the host of an address of a connection. Of IPv6 it is the network of 64 bits, all of
+// which one host may have.
+func Origin(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := at.Addr().Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.WithZone("").Prefix(64) // of IPv6 there is one
+	return network.String()
 }
 
 // sum tells a user with a password from all others, and tells nothing about either.

@@ -172,6 +172,7 @@ func newAccounts(users map[string]string) (a accounts, err error) {
 	}
 	if len(a.users) > 0 {
 		a.comparing, a.salt, a.known = make(chan struct{}, 1), make([]byte, 32), &passwords{}
+		a.waiting = &hosts{all: map[string]bool{}}
 		rand.Read(a.salt) // never fails (crypto/rand)
 	}
 	return a, nil

@@ -134,6 +134,46 @@ func TestOneComparison(t *testing.T) {
 	}
 }
 
+// Guesses on many connections keep no other host waiting: of each host one password is compared, or
+// waits for that.
+func TestManyGuesses(t *testing.T) {
+	a, err := newAccounts(map[string]string{"prometheus": strings.Split(users, "'")[1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(from, password string) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.RemoteAddr = from
+		r.SetBasicAuth("prometheus", password)
+		return r
+	}
+	a.comparing <- struct{}{} // all that follow wait, or are refused
+	guess := make(chan bool)
+	for _, from := range []string{"192.0.2.1:1", "[2001:db8::1]:1"} {
+		go func() { guess <- a.allow(request(from, "wrong")) }()
+		for a.waiting.enter(Origin(from)) {
+			a.waiting.leave(Origin(from))
+		}
+	}
+	for _, from := range []string{"192.0.2.1:2", "[::ffff:192.0.2.1]:3", "[2001:db8::2]:1"} {
+		if a.allow(request(from, right)) {
+			t.Errorf("%s: a second password is compared", from)
+		}
+	}
+	scrape := make(chan bool)
+	go func() { scrape <- a.allow(request("192.0.2.2:1", right)) }()
+	<-a.comparing
+	if <-guess || <-guess || !<-scrape {
+		t.Error("another host is kept out")
+	}
+	if !a.allow(request("192.0.2.1:2", right)) {
+		t.Error("a password that was right is compared again")
+	}
+}
+
 // The confinement is told each file of which the daemon reads, by an absolute path, also of a file with a mistake in a value.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()

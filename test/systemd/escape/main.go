@@ -61,8 +61,8 @@ func missed(what string, err error) bool {
 	return errors.Is(err, os.ErrNotExist) && !slices.ContainsFunc(hidden, func(path string) bool { return strings.Contains(what+err.Error(), path) })
 }
 
-// confineAsDaemon is what `hostpath-provisioner run` does before it works. A kernel without Landlock is no ground
-// for this test.
+// confineAsDaemon is what `hostpath-provisioner run` does before it works. A kernel without
+// Landlock is no ground for this test.
 func confineAsDaemon() (*confine.Confined, error) {
 	first := func(name string) string { dir, _, _ := strings.Cut(os.Getenv(name), ":"); return dir }
 	o := daemon.Options{Config: configuration, StateDir: first("STATE_DIRECTORY"), RuntimeDir: first("RUNTIME_DIRECTORY")}

@@ -23,8 +23,8 @@ type place struct {
 	dirFD, fileFD int
 }
 
-// places are the baits, and all that Landlock lets the daemon read: what can be opened can be changed
-// by its descriptor.
+// places are the baits, and all that Landlock lets the daemon read: what can be opened can be
+// changed by its descriptor.
 func places(readable []string) (all []place) {
 	for _, path := range slices.Concat(baits, readable) {
 		switch {
@@ -65,7 +65,8 @@ func reading(path string) int {
 	return fd
 }
 
-// state is what a call changes of a file. The times of procfs and sysfs say when they were looked at.
+// state is what a call changes of a file. The times of procfs and sysfs say when they were looked
+// at.
 type state struct {
 	mode, uid, gid uint32
 	size           int64
@@ -86,8 +87,8 @@ func look(path string) (s state, there bool) {
 }
 
 // derived tries each system call that changes something, on each place, and wants each call of the
-// kernel to be known: tried here, harmless, or refused by the filters. It returns how many are not as
-// they should be, and how many were tried.
+// kernel to be known: tried here, harmless, or refused by the filters. It returns how many are not
+// as they should be, and how many were tried.
 func derived(readable []string) (wrong, tried int) {
 	for _, bait := range baits {
 		if _, there := look(bait + "/file"); !there {
