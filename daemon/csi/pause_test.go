@@ -436,7 +436,9 @@ func TestPauseOfOneThatDoesNotRead(t *testing.T) {
 	}
 	p.must(unix.SetNonblock(pair[1], false))
 	p.goesOn("u-1")
-	p.must(p.unpublish())
+	unpublished := make(chan error, 1)
+	go func() { unpublished <- p.unpublish() }()
+	p.must(receive(t, unpublished))
 }
 
 func (t *turns) count(volume string) int {
