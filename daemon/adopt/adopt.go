@@ -129,6 +129,8 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 				row.Message = err.Error()
 			}
 			return row
+		case verdict.Action == rules.Ours:
+			return s.grown(ctx, facts, row)
 		case verdict.Action != rules.Adopt:
 			return row
 		}
@@ -141,6 +143,23 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 		}
 		return s.tried(row, err)
 	}
+}
+
+// grown notes on a volume that was adopted before that its claim requests more by now. Kubernetes
+// takes such a claim for satisfied, as its volume's capacity is more than that.
+func (s *survey) grown(ctx context.Context, f rules.Facts, row Row) Row {
+	size, has := rules.Size(f.Volume, f.Claim), plan.SizeOf(f.Volume)
+	if size.Cmp(has) <= 0 {
+		return row
+	}
+	err := s.unmark(ctx, f.Volume, rules.SizePatch(f.Volume, size))
+	if err != nil {
+		return row.after(err)
+	}
+	row.Notes = append(row.Notes,
+		fmt.Sprintf("its claim requests %s by now: the pool keeps that for it",
+			size.String()))
+	return row
 }
 
 // tried is the row when its action was tried, or only the server was asked.

@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -292,6 +293,35 @@ func TestCutOff(t *testing.T) {
 	want("undone", untouched)
 	if rows, err := Undo(t.Context(), o); err != nil || len(rows) != 0 {
 		t.Errorf("again: %+v, %v", rows, err)
+	}
+}
+
+// A claim that requests more by now has that noted by the next call, and by a dry run nothing.
+func TestGrownSince(t *testing.T) {
+	o, c := site(t)
+	pv := c.volumes["pvc-1"]
+	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "db", UID: "1"}}
+	request := func(size string) {
+		claim.Spec.Resources.Requests = corev1.ResourceList{
+			corev1.ResourceStorage: resource.MustParse(size),
+		}
+	}
+	c.claims = map[string]*corev1.PersistentVolumeClaim{"db": claim}
+	request("1Mi")
+	one(t, Run, o)
+	for _, step := range []struct {
+		size, noted string
+		dry         bool
+	}{{"1Mi", "1Mi", false}, {"3Mi", "1Mi", true}, {"3Mi", "3Mi", false}, {"2Mi", "3Mi", false},
+		{"3Gi", "2Gi", false}} {
+		request(step.size)
+		o.DryRun = step.dry
+		row := one(t, Run, o)
+		noted := plan.SizeOf(c.volumes["pvc-1"])
+		if row.Action != rules.Ours || noted.String() != step.noted {
+			t.Errorf("%+v: %s, noted is %s", step, row.Action, noted.String())
+		}
 	}
 }
 

@@ -314,6 +314,10 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 		c.workerOf(was).everyNode.Forget(was)
 		v = was
 	}
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was != nil && now != nil &&
+		was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
+		signal(w.recheck) // adopt noted another size
+	}
 	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
 		if plan.Adopted(v) {
 			// another process recorded it: counted before the next volume is made

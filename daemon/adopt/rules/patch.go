@@ -89,6 +89,16 @@ func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.
 	return m
 }
 
+// SizePatch notes another size that the pool keeps for an adopted volume.
+func SizePatch(v *corev1.PersistentVolume, size resource.Quantity) plan.MetadataPatch {
+	note := plan.SizeNote(v, size)
+	return plan.MetadataPatch{
+		Labels:      map[string]*string{},
+		Annotations: map[string]*string{plan.SizeAnnotation: &note},
+		Finalizers:  slices.Clone(v.Finalizers),
+	}
+}
+
 // labelledFor reports whether a volume has the labels that adoption puts on it.
 func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	for key, value := range plan.VolumeLabels(pool, node) {
