@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, d.end = context.WithCancelCause(ctx)
 	defer d.end(nil)
-	d.unit = OwnUnit("/")
+	d.unit, d.host = OwnUnit("/"), ownership.ReadHost(os.DirFS("/"))
 	d.confine(cfg)
 	// Not before: go-selinux keeps a procfs of its own where it may make one (fsopen, CAP_SYS_ADMIN), and Landlock's rule
 	// for this process's directory is of the procfs in /proc. Then no label could be set for new files.
@@ -116,6 +116,7 @@ type daemon struct {
 	promises *capacity.Book
 	locks    *ownership.Locks
 
+	host      ownership.Host    // read before the process is confined
 	unit      Unit              // as it was when this process was started
 	confined  *confine.Confined // nil: nothing is
 	end       context.CancelCauseFunc

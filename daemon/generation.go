@@ -112,7 +112,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	})
 	g.publisher = g.newPublisher()
 	options := controller.Options{
-		Self: self, Identity: leadership.Identity(cfg.Node),
+		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:     g.client, Events: g.client, Published: published{g.publisher, g.client}, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,

@@ -54,6 +54,8 @@ type Credential struct {
 type Identity struct {
 	User string
 	Node string // that the token is bound to
+	// Ignored reports whether the server took the request for one without a credential.
+	Ignored bool
 }
 
 // Node is the Node object of the configured name.

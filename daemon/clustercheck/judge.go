@@ -1,5 +1,7 @@
 package clustercheck
 
+import "slices"
+
 // Status of a Line.
 const (
 	OK      = "ok"
@@ -40,9 +42,9 @@ type check struct {
 }
 
 var checks = []check{
-	{CheckAPI, true, []rule{kubeconfigUnusable, serverNotTrusted, credentialRefused, serverUnreachable, serverFails}, apiGood},
+	{CheckAPI, true, slices.Concat([]rule{kubeconfigUnusable}, refusals, []rule{serverFails}), apiGood},
 	{CheckToken, true, []rule{credentialExpired, credentialEnds, credentialEndless}, tokenGood},
-	{CheckIdentity, false, []rule{boundToOtherNode, otherIdentity, notBound}, identityGood},
+	{CheckIdentity, false, []rule{credentialIgnored, boundToOtherNode, otherIdentity, notBound}, identityGood},
 	{CheckNode, false, []rule{nodeMissing, hostnameMissing}, nodeGood},
 	{CheckRights, false, []rule{rightsMissing, tooManyRights}, rightsGood},
 	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesReadConfigMap, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},

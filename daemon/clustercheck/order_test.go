@@ -18,6 +18,11 @@ var breakages = map[string][]breakage{
 	CheckAPI: {
 		{ReasonKubeconfigUnusable, refused(RefusalKubeconfig)},
 		{ReasonServerNotTrusted, refused("NotTrusted")},
+		{ReasonServerCertificateTime, refused("NotValidNow")},
+		{ReasonServerNameDiffers, refused("OtherName")},
+		{ReasonServerWithoutTLS, refused("NoTLS")},
+		{ReasonNoCredential, refused("NoCredential")},
+		{ReasonProxyUnreachable, refused("ProxyAway")},
 		{ReasonCredentialRefused, refused("Unauthorized")},
 		{ReasonServerUnreachable, refused("Unreachable")},
 		{ReasonServerFails, refused("")},
@@ -28,6 +33,7 @@ var breakages = map[string][]breakage{
 		{ReasonCredentialEndless, func(f *Facts) { f.Credential.Expires, f.Identity.Node = time.Time{}, "" }},
 	},
 	CheckIdentity: {
+		{ReasonCredentialIgnored, func(f *Facts) { f.Identity.Ignored = true }},
 		{ReasonBoundToOtherNode, func(f *Facts) { f.Identity.Node = "node-b" }},
 		{ReasonOtherIdentity, func(f *Facts) { f.Identity.User = "system:serviceaccount:other:hostpath-provisioner" }},
 		{ReasonNotBound, func(f *Facts) { f.Identity.Node = "" }},

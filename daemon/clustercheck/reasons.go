@@ -4,7 +4,13 @@ package clustercheck
 const (
 	ReasonKubeconfigUnusable    = "KubeconfigUnusable"
 	ReasonServerNotTrusted      = "ServerNotTrusted"
+	ReasonServerCertificateTime = "ServerCertificateTime"
+	ReasonServerNameDiffers     = "ServerNameDiffers"
+	ReasonServerWithoutTLS      = "ServerWithoutTLS"
+	ReasonNoCredential          = "NoCredential"
+	ReasonProxyUnreachable      = "ProxyUnreachable"
 	ReasonCredentialRefused     = "CredentialRefused"
+	ReasonCredentialIgnored     = "CredentialIgnored"
 	ReasonServerUnreachable     = "ServerUnreachable"
 	ReasonServerFails           = "ServerFails"
 	ReasonCredentialExpired     = "CredentialExpired"

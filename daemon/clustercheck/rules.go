@@ -22,16 +22,23 @@ func kubeconfigUnusable(f Facts) (Line, bool) {
 	return wrong(ReasonKubeconfigUnusable, "%s", errorText(f.API.Err)), f.API.Refusal == RefusalKubeconfig
 }
 
-func serverNotTrusted(f Facts) (Line, bool) {
-	return wrong(ReasonServerNotTrusted, "the certificate of %s is not of the authority in the kubeconfig: %s", f.API.Server, errorText(f.API.Err)), f.API.Refusal == "NotTrusted"
+// refusal is the rule of one kind of error, of which says is told with the server and the error.
+func refusal(kind, reason, says string) rule {
+	return func(f Facts) (Line, bool) {
+		return wrong(reason, says, f.API.Server, errorText(f.API.Err)), f.API.Refusal == kind
+	}
 }
 
-func credentialRefused(f Facts) (Line, bool) {
-	return wrong(ReasonCredentialRefused, "%s does not accept the credential: it has ended, its Node object is gone, or it is another cluster's", f.API.Server), f.API.Refusal == "Unauthorized"
-}
-
-func serverUnreachable(f Facts) (Line, bool) {
-	return wrong(ReasonServerUnreachable, "%s does not respond: %s", f.API.Server, errorText(f.API.Err)), f.API.Refusal == "Unreachable"
+// refusals are the errors of a first request, of which one holds.
+var refusals = []rule{
+	refusal("NotTrusted", ReasonServerNotTrusted, "the certificate of %s is not of the authority in the kubeconfig: %s"),
+	refusal("NotValidNow", ReasonServerCertificateTime, "the certificate of %s is not valid at this host's time: %s"),
+	refusal("OtherName", ReasonServerNameDiffers, "the certificate of %s is for other names: %s"),
+	refusal("NoTLS", ReasonServerWithoutTLS, "what responds at %s does not speak TLS: %s"),
+	refusal("NoCredential", ReasonNoCredential, "the program that the kubeconfig names gave no credential for %s: %s"),
+	refusal("ProxyAway", ReasonProxyUnreachable, "the proxy on the way to %s does not respond: %s"),
+	refusal("Unauthorized", ReasonCredentialRefused, "%s does not accept the credential (%s): it has ended, its Node object is gone, or it is another cluster's"),
+	refusal("Unreachable", ReasonServerUnreachable, "%s does not respond: %s"),
 }
 
 func serverFails(f Facts) (Line, bool) {
@@ -114,6 +121,10 @@ func (f Facts) ownIdentity() bool {
 
 func (f Facts) serviceAccount() bool {
 	return strings.HasPrefix(f.Identity.User, "system:serviceaccount:")
+}
+
+func credentialIgnored(f Facts) (Line, bool) {
+	return wrong(ReasonCredentialIgnored, "the API server ignores the credential, and takes each request for one without"), f.Identity.Ignored
 }
 
 func boundToOtherNode(f Facts) (Line, bool) {

@@ -75,7 +75,7 @@ claim index: ok : there, bound and of this version; the API server labels claims
 		refused("Unauthorized")(f)
 		f.Credential.Expires = now.Add(-2 * day)
 	}, `
-API: wrong CredentialRefused: https://server:6443 does not accept the credential: it has ended, its Node object is gone, or it is another cluster's
+API: wrong CredentialRefused: https://server:6443 does not accept the credential (no\nway): it has ended, its Node object is gone, or it is another cluster's
 token: wrong CredentialExpired: it ended 2026-11-21T12:00:00Z, 2 days ago
 identity: unknown : the API server has to respond first
 node: unknown : the API server has to respond first

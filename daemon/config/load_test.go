@@ -244,6 +244,7 @@ func TestRefusals(t *testing.T) {
 		{"reserve milli", pool("reserve='100m'\n"), `config.toml:4: pool.p.reserve: "100m" is a fraction of a byte`},
 		{"reserve empty", pool("reserve=''\n"), `config.toml:4: pool.p.reserve: "" is neither a percentage ("5%") nor an amount ("10Gi")`},
 		{"reserve number", pool("reserve=5\n"), `config.toml:4: pool.p.reserve: want a string, got the number 5`},
+		{"directory of another program", pool("directory='${.PVC.namespace}-{{.PV}}'\n"), `config.toml:4: pool.p.directory: "${.PVC.namespace}-" is not replaced: what is, is {{.PV}}, {{.Namespace}} and {{.Claim}}`},
 		{"directory", pool("directory='{{.PV}}/{{.Claim}}'\n"), `config.toml:4: pool.p.directory: "/" has a '/': a directory is one path element`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,6 +29,9 @@ func ParsePattern(text string) (Pattern, error) {
 		}
 		literal += len(plain)
 		hasPV = hasPV || field == "PV"
+		if strings.ContainsAny(plain, "{}") {
+			return fmt.Errorf("%q is not replaced: what is, is {{.PV}}, {{.Namespace}} and {{.Claim}}", plain)
+		}
 		return checkPlain(plain)
 	})
 	switch {

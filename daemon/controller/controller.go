@@ -45,10 +45,13 @@ type PoolParts struct {
 type Options struct {
 	plan.Self
 	Identity string // of this daemon as the holder of leases: one for the host's time since it started
-	Pools    []PoolParts
-	Listers  Listers
-	API      API
-	Events   Events
+	Host     ownership.Host
+	// BoundNode is the Node that the token is bound to, "" for none. It may be nil.
+	BoundNode func() string
+	Pools     []PoolParts
+	Listers   Listers
+	API       API
+	Events    Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
 	// Contents and Snapshots are nil where no pool takes snapshots.
@@ -347,7 +350,7 @@ func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaim
 // NodeChanged looks again at every claim when this node appears or its labels change, and at every pool
 // when it appears or goes.
 func (c *Controller) NodeChanged(was, now *corev1.Node) {
-	if was == nil || now == nil {
+	if was == nil || now == nil || ownership.HostOf(was) != ownership.HostOf(now) {
 		c.Look()
 	}
 	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {

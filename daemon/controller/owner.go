@@ -19,7 +19,21 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 	return ownership.New(ownership.Options{
 		Pool: w.Pool, Node: c.Node, Cluster: c.cluster, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
 		NodeKnown: func() bool { _, known := c.Listers.Nodes.Get(c.Node); return known },
-		Look:      func() { signal(w.kick) },
+		Host:      c.Host,
+		BoundNode: func() string {
+			if c.BoundNode == nil {
+				return ""
+			}
+			return c.BoundNode()
+		},
+		Reported: func() ownership.Host {
+			node, _ := c.Listers.Nodes.Get(c.Node)
+			if node == nil {
+				return ownership.Host{}
+			}
+			return ownership.HostOf(node)
+		},
+		Look: func() { signal(w.kick) },
 	})
 }
 

@@ -71,6 +71,8 @@ func (c *Client) Judge(ctx context.Context, own *Client, now time.Time) (unfit s
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept its token", nil
+	case Ignored(err):
+		return "the API server ignores its token", nil
 	case err != nil && !apierrors.IsNotFound(err) && c != own:
 		return err.Error(), nil
 	case err != nil && !apierrors.IsNotFound(err): // a server before Kubernetes 1.28 has no such review

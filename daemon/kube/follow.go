@@ -72,7 +72,7 @@ func (c *Client) reviewCredential(ctx context.Context) {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		c.health.failed(credentialResource, err)
-	case Refusal(err) != Unreachable && Refusal(err) != NotTrusted:
+	case err == nil || fromServer(err):
 		c.health.recovered(credentialResource)
 	}
 }

@@ -69,12 +69,11 @@ const unreachable, notAccepted = "unreachable", "refused"
 // failureKind returns unreachable for every error that is not a response of the API server, and notAccepted where that
 // does not accept the credential.
 func failureKind(resource string, err error) string {
-	var status apierrors.APIStatus
 	switch {
 	case apierrors.IsUnauthorized(err), errors.Is(err, ErrCredentialRefused):
 		return notAccepted
-	case !errors.As(err, &status):
+	case !fromServer(err):
 		return unreachable
 	}
-	return resource + " " + string(status.Status().Reason)
+	return resource + " " + string(apierrors.ReasonForError(err))
 }

@@ -85,8 +85,11 @@ func damage(l *coordinationv1.Lease, now time.Time) string {
 	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds != int32(leadership.Duration/time.Second) {
 		found = append(found, "another duration")
 	}
-	if s.RenewTime == nil || s.RenewTime.Time.After(now.Add(farAhead)) {
-		found = append(found, "no renewal time, or one in the future")
+	switch {
+	case s.RenewTime == nil:
+		found = append(found, "no renewal time")
+	case s.RenewTime.Time.After(now.Add(farAhead)):
+		found = append(found, "a renewal time more than 24 hours ahead of this node's clock")
 	}
 	if s.AcquireTime != nil || s.Strategy != nil || s.PreferredHolder != nil {
 		found = append(found, "a field that the daemon does not use")

@@ -95,8 +95,8 @@ func TestLeaseDamage(t *testing.T) {
 		{`{"metadata":{"labels":{"a":"b"}}}`, "a label", 1},
 		{`{"metadata":{"finalizers":["a.example/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"kubernetes","uid":"` + string(owner.UID) + `"}]}}`, "an owner reference, a finalizer", 1},
 		{`{"spec":{"leaseDurationSeconds":2147483647}}`, "another duration", 1},
-		{`{"spec":{"renewTime":"2999-01-01T00:00:00.000000Z"}}`, "no renewal time, or one in the future", 1},
-		{`{"spec":{"renewTime":null}}`, "no renewal time, or one in the future", 1},
+		{`{"spec":{"renewTime":"2999-01-01T00:00:00.000000Z"}}`, "a renewal time more than 24 hours ahead of this node's clock", 1},
+		{`{"spec":{"renewTime":null}}`, "no renewal time", 1},
 		{`{"spec":{"acquireTime":"2999-01-01T00:00:00.000000Z"}}`, "a field that the daemon does not use", 1},
 		{`{"spec":{"leaseTransitions":2147483647}}`, "", math.MaxInt32},
 	} {

@@ -92,9 +92,9 @@ func requestToken(ctx context.Context, core rest.Interface, of Credential, life 
 	if err != nil {
 		return "", err
 	}
-	response, err := core.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
+	response, err := rawOf(core.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
-		Body(body).Timeout(callTimeout).Do(ctx).Raw()
+		Body(body).Timeout(callTimeout).Do(ctx))
 	if err != nil {
 		return "", fmt.Errorf("request a token for node %s: %w", of.Node, err)
 	}

@@ -2,9 +2,7 @@ package kube
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -38,32 +37,6 @@ func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the version of the API server: %w", err)
 	}
 	return is.GitVersion, nil
-}
-
-// What Refusal returns.
-const (
-	Unauthorized = "Unauthorized" // the API server does not accept the credential
-	Forbidden    = "Forbidden"    // the identity has no right to it, or a policy refuses it
-	NotTrusted   = "NotTrusted"   // the server's certificate is not of the kubeconfig's authority
-	Unreachable  = "Unreachable"  // no API server responded
-)
-
-// Refusal is the kind of a request's error; "" for all other errors, and for none.
-func Refusal(err error) string {
-	var status apierrors.APIStatus
-	switch {
-	case err == nil:
-		return ""
-	case apierrors.IsUnauthorized(err):
-		return Unauthorized
-	case apierrors.IsForbidden(err):
-		return Forbidden
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return NotTrusted
-	case !errors.As(err, &status):
-		return Unreachable
-	}
-	return ""
 }
 
 // User is the client's identity as the API server sees it. Node and NodeUID are those of the Node that a token is bound to.
@@ -86,12 +59,20 @@ func (c *Client) review(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return err
 	}
-	response, err := c.core.Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
-		Body(body).Timeout(callTimeout).Do(ctx).Raw()
+	response, err := rawOf(c.core.Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
+		Body(body).Timeout(callTimeout).Do(ctx))
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(response, object)
+}
+
+// rawOf returns a response, or the server's own words for why there is none, which Raw replaces by "unknown".
+func rawOf(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
 }
 
 // Access is one verb on a resource.

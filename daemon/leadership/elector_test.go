@@ -205,7 +205,7 @@ func TestForgedLease(t *testing.T) {
 				if h.Tend(t.Context()); !h.Leads() {
 					t.Error("it does not lead")
 				}
-				if len(h.events) == 0 || !strings.HasPrefix(h.events[0], "LeaseOverwritten: pool fast: lease fast.p was ") || strings.Contains(strings.Join(h.events, ""), "\x1b") {
+				if len(h.events) == 0 || !strings.HasPrefix(h.events[0], "LeaseOverwritten: pool fast: lease fast.p ") || strings.Contains(strings.Join(h.events, ""), "\x1b") {
 					t.Errorf("events %q", h.events)
 				}
 			})

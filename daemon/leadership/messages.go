@@ -9,7 +9,7 @@ import (
 
 // repaired is the message about a lease that was corrected.
 func repaired(lease, wrong string) string {
-	return fmt.Sprintf("lease %s was changed by another program, and is corrected: %s", lease, wrong)
+	return fmt.Sprintf("lease %s is not as a daemon writes it, and is corrected: %s", lease, wrong)
 }
 
 // overwritten is the message of a holder whose lease has another holder before its time was over. now is the lease as it

@@ -13,7 +13,7 @@ func TestMessages(t *testing.T) {
 	other := lease()
 	forged(&other)
 	for got, want := range map[string]string{
-		repaired("fast.p", f.Repair()): `lease fast.p was changed by another program, and is corrected: its marker is "x\x1b[2J` + strings.Repeat("y", 59) +
+		repaired("fast.p", f.Repair()): `lease fast.p is not as a daemon writes it, and is corrected: its marker is "x\x1b[2J` + strings.Repeat("y", 59) +
 			`...", and the storage that has the pool's volumes has m; it has a label`,
 		overwritten("fast.p", nil): "lease fast.p was overwritten while this node held it: it was deleted; another program wrote it, " +
 			"or the cluster's data was restored; this node stops work until it holds the lease again",

@@ -18,8 +18,11 @@ import (
 // Options are a Pool's. All fields are needed.
 type Options struct {
 	Pool      plan.Pool
-	Node      string      // the name of the daemon's Node object
-	NodeKnown func() bool // reports whether the cluster has a Node of that name
+	Node      string        // the name of the daemon's Node object
+	NodeKnown func() bool   // reports whether the cluster has a Node of that name
+	Host      Host          // this one
+	Reported  func() Host   // what the Node says of its own
+	BoundNode func() string // the Node that the token is bound to, "" for none
 	Cluster   *Cluster
 	Disk      *disk.Pool
 	Deadline  time.Duration // for a census, and for a marker that is written
@@ -71,6 +74,7 @@ func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 	}
 	report.Findings = append(report.Findings, Findings(Facts{
 		Pool: p.Pool, Node: p.Node, NodeKnown: p.NodeKnown(), Cluster: p.Cluster.ID(), Census: census,
+		OtherHost: p.Host.Differs(p.Reported()), BoundNode: p.BoundNode(),
 		MarkedCluster: report.Mark.Cluster, MarkedNode: report.Mark.Node, MarkedScope: report.Mark.Scope,
 	})...)
 	if report.Removable() {

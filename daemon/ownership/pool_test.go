@@ -53,6 +53,7 @@ type environment struct {
 	api       *api
 	storage   *storage
 	noNode    bool
+	boot      string // that the Node says
 	looks     int
 	clusterOf *Cluster
 }
@@ -63,6 +64,7 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 	e.clusterOf.id.Store(new("c"))
 	e.Pool = New(Options{
 		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a", NodeKnown: func() bool { return !e.noNode },
+		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
 		Cluster: e.clusterOf, Disk: disk.New(disk.Options{Name: "fast", Storage: s, Look: func() {}, Slow: time.Hour}),
 		Deadline: time.Minute, Look: func() { e.looks++ }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -291,4 +293,15 @@ func TestAwaitChecked(t *testing.T) {
 			t.Error("the pool was not checked")
 		}
 	})
+}
+
+// A pool that was open closes when the Node is another host's, and opens when it is not, with no census.
+func TestOtherHost(t *testing.T) {
+	e := newEnvironment(plan.ScopeNode, &api{}, &storage{})
+	for _, step := range []struct{ boot, want string }{{"", ""}, {"there", plan.ReasonOtherHost}, {"here", ""}} {
+		e.boot = step.boot
+		if _, got := e.check(t.Context(), complete); got != step.want {
+			t.Errorf("with the boot ID %q: %s", step.boot, got)
+		}
+	}
 }

@@ -18,6 +18,8 @@ type Facts struct {
 	Pool          plan.Pool
 	Node          string
 	NodeKnown     bool   // the cluster has a Node of this name
+	OtherHost     string // what that Node says that is not this host's, "" for nothing
+	BoundNode     string // that the daemon's token is bound to, "" for none
 	Cluster       string // "" where this daemon may not know it
 	MarkedCluster string // "" in a marker of an earlier version
 	MarkedNode    string // whose alone the pool is
@@ -76,7 +78,7 @@ func (c Census) ofAllNodes() map[string]int {
 type rule func(Facts) (hostcheck.Finding, bool)
 
 // rules is the specification, the most telling first. All that apply are reported.
-var rules = []rule{nodeUnknown, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, scopeOfOneNodeBefore}
+var rules = []rule{nodeUnknown, nodeOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, scopeOfOneNodeBefore}
 
 // Findings returns what keeps a daemon from working in a pool, and what the pool's report should warn of.
 func Findings(f Facts) []hostcheck.Finding {
@@ -92,6 +94,17 @@ func Findings(f Facts) []hostcheck.Finding {
 // nodeUnknown: a name that no Node has is a host's name before it got its own ("localhost"), or a typing error.
 func nodeUnknown(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonNodeNotFound, "the cluster has no node %q", f.Node), !f.NodeKnown
+}
+
+// nodeOfOtherHost: a host with the image or the configuration of another, which would do that one's work on its own disk. A kubelet
+// that has not started since the boot has reported the boot before.
+func nodeOfOtherHost(f Facts) (hostcheck.Finding, bool) {
+	return finding(plan.ReasonOtherHost, "the Node %q is reported by a kubelet with the %s", f.Node, f.OtherHost), f.OtherHost != ""
+}
+
+func credentialOfOtherNode(f Facts) (hostcheck.Finding, bool) {
+	return finding(plan.ReasonOtherHost, "the credential is bound to the Node %q, and this node's name is %q", f.BoundNode, f.Node),
+		f.BoundNode != "" && f.BoundNode != f.Node
 }
 
 func recordsOfOtherNodes(f Facts) (hostcheck.Finding, bool) {

@@ -20,8 +20,13 @@ func TestFindings(t *testing.T) {
 		change func(*Facts)
 		want   []string
 	}{
-		"nothing":                 {func(*Facts) {}, nil},
-		"no such Node":            {func(f *Facts) { f.NodeKnown = false }, []string{`NodeNotFound: the cluster has no node "node-a"`}},
+		"nothing":      {func(*Facts) {}, nil},
+		"no such Node": {func(f *Facts) { f.NodeKnown = false }, []string{`NodeNotFound: the cluster has no node "node-a"`}},
+		"another host": {func(f *Facts) { f.OtherHost = `boot ID "a", and this host's is "b"` }, []string{
+			`OtherHost: the Node "node-a" is reported by a kubelet with the boot ID "a", and this host's is "b"`}},
+		"another node's credential": {func(f *Facts) { f.BoundNode = "node-b" }, []string{
+			`OtherHost: the credential is bound to the Node "node-b", and this node's name is "node-a"`}},
+		"its own credential":      {func(f *Facts) { f.BoundNode = "node-a" }, nil},
 		"records of another node": {func(f *Facts) { f.Census.Others = map[string]int{"b": 2} }, []string{`OtherNode: /srv/fast has records of volumes of other nodes (b: 2), and this node's name is "node-a"`}},
 		"records of many nodes":   {func(f *Facts) { f.Census.Others = map[string]int{"e": 1, "b": 2, "d": 3, "c": 4} }, []string{`OtherNode: /srv/fast has records of volumes of other nodes (b: 2, c: 4, d: 3, and 1 more), and this node's name is "node-a"`}},
 		"absent, and marked":      {func(f *Facts) { f.Census = Census{Objects: 1, Absent: true} }, nil},

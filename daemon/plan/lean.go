@@ -91,11 +91,15 @@ func LeanClass(c *storagev1.StorageClass) *storagev1.StorageClass {
 	return lean
 }
 
-// LeanNode is a node's name and labels: its status alone, with images and conditions, is some KiB every few
-// minutes.
+// LeanNode is a node's name and labels, and what tells its host from others: its status alone, with images and conditions,
+// is some KiB every few minutes.
 func LeanNode(n *corev1.Node) *corev1.Node {
 	lean := &corev1.Node{ObjectMeta: leanMeta(n.ObjectMeta, nil, nil)}
 	lean.Labels = n.Labels
+	is := n.Status.NodeInfo
+	lean.Status.NodeInfo = corev1.NodeSystemInfo{
+		MachineID: words.Name(is.MachineID), SystemUUID: words.Name(is.SystemUUID), BootID: words.Name(is.BootID),
+	}
 	return lean
 }
 

@@ -38,6 +38,7 @@ const (
 	ReasonReloadFailed          = "ReloadFailed"
 	ReasonAPIUnavailable        = "APIUnavailable"
 	ReasonAPIAvailable          = "APIAvailable"
+	ReasonOtherHost             = "OtherHost"
 	ReasonCredentialRefused     = "CredentialRefused"
 	ReasonStartFailed           = "StartFailed"
 	ReasonAPIRefused            = "APIRefused"

@@ -132,7 +132,10 @@ func boundButRemoved(f VolumeFacts) (Verdict, bool) {
 			"node %s: the volume of %s was being deleted and is in use again; its directory was put back", f.Node, claim)}, true
 	}
 	advice := "restore it from a backup"
-	if place == record.Emptying {
+	switch {
+	case f.Record == nil:
+		advice = "this pool has no record of it: look on the disk that the pool had before and on other nodes before you " + advice
+	case place == record.Emptying:
 		advice += ", or copy what is left there before the claim is deleted"
 	}
 	return Verdict{Action: Wait, Reason: ReasonVolumeLost, Message: fmt.Sprintf(

@@ -30,7 +30,7 @@ func TestSharedForgedLease(t *testing.T) {
 		{"holder", `{"spec":{"holderIdentity":"x\u001b[2J_y"}}`, `its holder is "x\x1b[2J_y"`},
 		{"overflow", `{"spec":{"holderIdentity":"x","leaseTransitions":2147483647},"metadata":{"annotations":{"hostpath-provisioner/marker":"no"}}}`, "its marker is no"},
 		{"rubbish", `{"spec":{"leaseDurationSeconds":2147483647,"renewTime":"2999-01-01T00:00:00.000000Z"},"metadata":{"annotations":{"a":"b"},"finalizers":["a.example/b"]}}`,
-			"it has an annotation, a finalizer, another duration, no renewal time, or one in the future"},
+			"it has an annotation, a finalizer, another duration, a renewal time more than 24 hours ahead of this node's clock"},
 		{"nobody", `{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"none"}}}`, "it has no holder"},
 		{"speaker", `{"metadata":{"annotations":{"hostpath-provisioner/speaks":"true"}}}`, "was overwritten while this node held it"},
 		{"label", `{"metadata":{"labels":{"hostpath-provisioner/pool":"another"}}}`, "it was deleted"},

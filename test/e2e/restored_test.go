@@ -35,6 +35,9 @@ func TestComesBack(t *testing.T) {
 		if !strings.Contains(event.Message, w.Namespace+"/"+name) || (event.Type == corev1.EventTypeNormal) != (reason == "VolumePutBack") {
 			t.Errorf("%s: %s %q", name, event.Type, event.Message)
 		}
+		if strings.Contains(event.Message, "on other nodes before you restore it") != (name == "gone") {
+			t.Errorf("%s: %q", name, event.Message) // its record is gone, too: the data may be another node's
+		}
 		w.refusedVolume(w.Volume(claim.Spec.VolumeName), reason)
 	}
 	if data, err := os.ReadFile(filepath.Join(back.Spec.HostPath.Path, "data")); string(data) != "back" {

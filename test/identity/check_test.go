@@ -165,6 +165,9 @@ var breakages = []struct {
 	{"API", "CredentialRefused", withKubeconfig(func(s string) string {
 		return strings.Replace(replaceLine(s, "tokenFile:", "rubbish"), "tokenFile:", "token:", 1)
 	})},
+	{"identity", "CredentialIgnored", withKubeconfig(func(s string) string {
+		return strings.Replace(replaceLine(s, "tokenFile:", "none"), "tokenFile: none", "username: a\n    password: b", 1)
+	})},
 	{"identity", "BoundToOtherNode", configuredAs("node-a", "node-b")},
 	{"node", "NodeMissing", configuredAs("node-a", "node-none")},
 	{"identity", "NotBound", withIdentity(account, "")},
