@@ -26,6 +26,8 @@ type level struct {
 	piece   []string // the names in it
 	visited int      // how many of them
 
+	twice bool // it, or one that it lies below, was entered before
+
 	seen int    // how many had been visited when the directory was closed
 	last string // the last of them
 }

@@ -115,7 +115,8 @@ func (w *walk) visit(name string) error {
 		_, err = leave(at, -1, err)
 		return err
 	}
-	w.levels = append(w.levels, &level{name: name, leave: leave, fd: fd})
+	twice := w.growth.again(fd) || at.twice()
+	w.levels = append(w.levels, &level{name: name, leave: leave, fd: fd, twice: twice})
 	return nil
 }
 
