@@ -36,6 +36,20 @@ var expressions = strings.NewReplacer(
 // classes are those of the policies' list: a prefix that was given is no provisioner's.
 const classes = `concat .Values.confinedClasses (ternary (list) (list .Values.classPrefix (printf "%s-*" .Values.classPrefix)) (eq .Values.classPrefix ""))`
 
+// earlierParameters is what policies of earlier versions read, where a release has it: an upgrade would remove it at once, while API servers
+// have the old policies for a second, and refuse everybody's writes.
+const earlierParameters = `{{- with lookup "v1" "ConfigMap" .Release.Namespace "hostpath-provisioner-confinement" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: hostpath-provisioner-confinement
+  namespace: {{ .metadata.namespace }}
+  annotations: {helm.sh/resource-policy: keep}
+data: {{ .data | toJson }}
+{{- end }}
+`
+
 // inlineModes is the line that only a CSIDriver of pods' own volumes has.
 const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
 
@@ -54,6 +68,7 @@ func Helm(version string) map[string]string {
 		Classes: []string{"classes" + list}, Audiences: []string{"audiences" + list}, Hostnames: map[string]string{"node" + list: "hostname" + list},
 	}
 	var b strings.Builder
+	b.WriteString(earlierParameters)
 	for _, d := range documents(packaging.Manifests(o)) {
 		b.WriteString(d.template(without))
 	}

@@ -2,6 +2,7 @@ package charts
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -15,6 +16,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 )
 
+// inCluster is what the cluster has of what the chart looks for.
+var inCluster map[string]any
+
 // functions are those of Helm that the chart calls. That Helm's own do the same is shown in test/upstream/charts.
 var functions = template.FuncMap{
 	"default": func(otherwise, value string) string {
@@ -24,6 +28,7 @@ var functions = template.FuncMap{
 		return value
 	},
 	"lower":      strings.ToLower,
+	"lookup":     func(...string) map[string]any { return inCluster },
 	"replace":    func(old, with, in string) string { return strings.ReplaceAll(in, old, with) },
 	"regexMatch": regexp.MatchString,
 	"list":       func(all ...any) []any { return all },
@@ -131,6 +136,21 @@ func TestRendered(t *testing.T) {
 	}
 	if got := rendered(t, "templates/NOTES.txt", "storage", nil); !strings.Contains(got, "enroll --namespace storage ") {
 		t.Errorf("the notes are %q", got)
+	}
+}
+
+// An upgrade keeps what the policies of an earlier version read, whatever is in it, and makes none where there is none.
+func TestEarlierParametersAreKept(t *testing.T) {
+	const name = "ConfigMap hostpath-provisioner-confinement"
+	if _, made := parsed(t, rendered(t, "templates/manifests.yaml", "storage", nil))[name]; made {
+		t.Error("it is made where there is none")
+	}
+	data := map[string]any{"paths": "/srv/a\n/srv/b", "hostname.a": "1"}
+	inCluster = map[string]any{"metadata": map[string]any{"namespace": "storage"}, "data": data}
+	defer func() { inCluster = nil }()
+	kept, is := parsed(t, rendered(t, "templates/manifests.yaml", "storage", nil))[name].(map[string]any)
+	if !is || !reflect.DeepEqual(kept["data"], data) || !strings.Contains(fmt.Sprint(kept["metadata"]), "helm.sh/resource-policy:keep") {
+		t.Errorf("%v", kept)
 	}
 }
 
