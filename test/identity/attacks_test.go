@@ -150,7 +150,7 @@ func (w *world) setUp() {
 		"bound":   func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "others" },
 		"bound-b": func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName = pvc("of-b")
-			c.Annotations = map[string]string{selected: "node-b"}
+			c.Annotations = map[string]string{selected: "node-b", asked: account}
 		},
 		"to-grow": func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName = pvc("to-grow")
