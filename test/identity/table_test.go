@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"strings"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -279,6 +281,11 @@ var attempts = []attempt{
 		"the event is about another node", "its own Node alone"},
 	{"report about a Secret", createEvent(event("4", "node-a", "Secret", "s")),
 		"the event is about another kind of object", "claims, volumes, pods and its own Node"},
+	{"report a page", createEvent(func() *corev1.Event {
+		e := event("6", "node-a", "PersistentVolumeClaim", "pending")
+		e.Message = strings.Repeat("x", 1025)
+		return e
+	}()), "the event's message is too long", "etcd would keep it"},
 	{"rewrite an event of kubelet", patchEvent("foreign", `{"message":"all is well"}`),
 		"the event is another program's", "only events of the daemons are counted on"},
 	{"rewrite the reason of a daemon's event", patchEvent("of-b", `{"reason":"Other"}`),
