@@ -29,7 +29,7 @@ import (
 type orders struct {
 	*world
 	stranger kubernetes.Interface
-	canary   int // of the policy by which a change is seen to be in force
+	canary   int // of the policies by which a change is seen to be in force
 }
 
 // newOrders has a control plane of its own, whose policies no other test needs.
@@ -62,51 +62,77 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 	return client
 }
 
-// makeCanary makes a policy that is no part of the product and refuses a ConfigMap of a name.
+// makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name, and by a
+// label that the binding selects.
 func (o *orders) makeCanary() error {
 	fail := admissionv1.Fail
-	policies, bindings := o.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), o.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	_, err := policies.Create(o.ctx, &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "canary"},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{FailurePolicy: &fail,
-			Validations: []admissionv1.Validation{{Expression: "true"}},
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{APIGroups: []string{""},
-					APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}}}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
+	admission := o.admin.AdmissionregistrationV1()
+	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+		},
+	}}
+	for name, expression := range map[string]string{"canary": "true", "canary-bound": "false"} {
+		policy := &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: &fail, Validations: []admissionv1.Validation{{Expression: expression}},
+				MatchConstraints: &admissionv1.MatchResources{
+					ResourceRules: []admissionv1.NamedRuleWithOperations{rule},
+				},
+			},
+		}
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+				MatchResources: &admissionv1.MatchResources{},
+			},
+		}
+		if name == "canary-bound" {
+			binding.Spec.MatchResources.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "0"}}
+		}
+		_, err := admission.ValidatingAdmissionPolicies().Create(o.ctx, policy, metav1.CreateOptions{})
+		if err == nil {
+			_, err = admission.ValidatingAdmissionPolicyBindings().Create(o.ctx, binding, metav1.CreateOptions{})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = bindings.Create(o.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "canary"},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "canary",
-			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}, metav1.CreateOptions{})
-	return err
+	return nil
 }
 
-// settle waits until the API server judges by all policies as they are now: it reads them together,
-// about once a second.
+// settle waits until the API server judges by all policies and bindings as they are now: it watches the two
+// apart, and takes up together what it has seen, about once a second.
 func (o *orders) settle() {
 	o.Helper()
 	o.canary++
-	name := fmt.Sprint("canary-", o.canary)
-	patch := fmt.Sprintf(`{"spec":{"validations":[{"expression":"object.metadata.name != '%s'"}]}}`,
-		name)
-	_, err := o.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(o.ctx, "canary",
-		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	number := fmt.Sprint(o.canary)
+	admission := o.admin.AdmissionregistrationV1()
+	patch := fmt.Sprintf(`{"spec":{"validations":[{"expression":"object.metadata.name != 'canary-%s'"}]}}`, number)
+	_, err := admission.ValidatingAdmissionPolicies().Patch(o.ctx, "canary", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	o.must(err)
-	one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for {
-		if _, err := o.admin.CoreV1().ConfigMaps("default").Create(o.ctx, one,
-			dryRun); apierrors.IsInvalid(err) {
-			return
+	patch = fmt.Sprintf(`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"canary":%q}}}}}`, number)
+	_, err = admission.ValidatingAdmissionPolicyBindings().Patch(o.ctx, "canary-bound", types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
+	o.must(err)
+	for _, meta := range []metav1.ObjectMeta{
+		{Name: "canary-" + number}, {Name: "bound", Labels: map[string]string{"canary": number}},
+	} {
+		one := &corev1.ConfigMap{ObjectMeta: meta}
+		for {
+			_, err := o.admin.CoreV1().ConfigMaps("default").Create(o.ctx, one, dryRun)
+			if apierrors.IsInvalid(err) {
+				break
+			}
+			if o.ctx.Err() != nil {
+				o.Fatal("a policy does not come into force")
+			}
+			time.Sleep(20 * time.Millisecond)
 		}
-		if o.ctx.Err() != nil {
-			o.Fatal("a policy does not come into force")
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -244,9 +270,9 @@ func (o *orders) thief(after string) {
 // installed applies what is there, and tries both.
 func (o *orders) installed(by string, documents []string) {
 	o.Helper()
-	for _, d := range documents {
+	for i, d := range documents {
 		o.must(o.Apply(o.ctx, []byte(d)))
-		o.strangers("a part of " + by)
+		o.between(i, by)
 	}
 	o.settle()
 	o.strangers(by)
@@ -256,13 +282,21 @@ func (o *orders) installed(by string, documents []string) {
 // removed deletes what is there.
 func (o *orders) removed(by string, documents []string) {
 	o.Helper()
-	for _, d := range documents {
+	for i, d := range documents {
 		o.must(o.Delete(o.ctx, []byte(d)))
-		o.strangers("a part of " + by)
+		o.between(i, by)
 	}
 	o.settle()
 	o.strangers(by)
 	o.withoutNamespace()
+}
+
+// between is after some steps of many.
+func (o *orders) between(step int, by string) {
+	o.Helper()
+	if step%4 == 3 {
+		o.strangers("a part of " + by)
+	}
 }
 
 // withoutNamespace waits until the daemons' namespace is gone, if it is going.
@@ -344,98 +378,8 @@ func TestOrders(t *testing.T) {
 	o.installed("helm upgrade", ofKinds(o.documents(append([]string{"--pool-path", "/srv/more"},
 		lists...)...), helmKinds...))
 	o.removed("helm uninstall", ofKinds(all, backwards(helmKinds)...))
-	for range 2 {
-		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-		ns := ofKinds(all, "Namespace")
-		o.installed("an installation in any order", ns)
-		o.removed("a removal in any order", backwards(ns))
-	}
-}
-
-// earlierForm is a policy of an earlier version, of the name that has another form now, and what it
-// reads.
-const earlierForm = `---
-apiVersion: v1
-kind: Namespace
-metadata: {name: hostpath-provisioner}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: hostpath-provisioner-confinement, namespace: hostpath-provisioner}
-data: {paths: /srv/fast}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: RESOURCE.hostpath-provisioner.hostpath-provisioner}
-spec:
-  failurePolicy: Fail
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: ["", coordination.k8s.io], apiVersions: ["*"], resources: [RESOURCE], operations: [CREATE, UPDATE, DELETE]}
-  matchConditions:
-    - {name: daemon, expression: "request.userInfo.username == 'system:serviceaccount:hostpath-provisioner:hostpath-provisioner'"}
-  validations:
-    - {expression: has(params.data)}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: RESOURCE.hostpath-provisioner.hostpath-provisioner}
-spec:
-  policyName: RESOURCE.hostpath-provisioner.hostpath-provisioner
-  validationActions: [Deny]
-  paramRef: {name: hostpath-provisioner-confinement, namespace: hostpath-provisioner, parameterNotFoundAction: Deny}
-`
-
-// TestEarlierForm: an earlier version's policies, which refuse everybody where their ConfigMap is
-// missing, are replaced in their places,
-// before and after that has happened, and removed in an order in which it does not.
-func TestEarlierForm(t *testing.T) {
-	o := newOrders(t)
-	configMaps := o.admin.CoreV1().ConfigMaps(account)
-	o.earlier()
-	o.installed("an upgrade", o.documents(lists...))
-	o.must(configMaps.Delete(o.ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
-	o.settle()
-	o.strangers("the deletion of the ConfigMap")
-	o.thief("the deletion of the ConfigMap")
-
-	o.must(o.Restart(o.ctx)) // the API server's informer of ConfigMaps has ended with the policies, and does not begin again
-	o.earlier()
-	o.must(configMaps.Delete(o.ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
-	for lease := leaseIn("kube-system"); lease(o) == nil; time.Sleep(20 * time.Millisecond) {
-		if o.ctx.Err() != nil {
-			o.Fatal("nobody is refused anything: the test cannot fail")
-		}
-	}
-	for _, d := range o.documents(lists...) {
-		o.must(o.Apply(o.ctx, []byte(d)))
-	}
-	o.settle()
-	o.strangers("an upgrade without the ConfigMap")
-	o.thief("an upgrade without the ConfigMap")
-
-	o.must(o.Restart(o.ctx))
-	o.earlier()
-	gone := o.documents("--delete")
-	last := slices.IndexFunc(gone, func(d string) bool {
-		return strings.Contains(d,
-			"kind: ConfigMap")
-	})
-	for _, d := range gone[:last] {
-		o.must(o.Delete(o.ctx, []byte(d)))
-		o.strangers("a part of --delete of an earlier version")
-	}
-	o.settle()
-	o.removed("--delete of an earlier version", gone[last:])
-}
-
-// earlier installs the policies of an earlier version.
-func (o *orders) earlier() {
-	o.Helper()
-	both := strings.ReplaceAll(earlierForm, "RESOURCE", "leases") + strings.ReplaceAll(earlierForm,
-		"RESOURCE", "events")
-	o.must(o.Apply(o.ctx, []byte(both)))
-	o.settle()
-	o.strangers("an installation of an earlier version")
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	all = ofKinds(all, "Namespace")
+	o.installed("an installation in any order", all)
+	o.removed("a removal in any order", backwards(all))
 }
