@@ -198,7 +198,7 @@ func TestExplainedIfItLasts(t *testing.T) {
 	explaining(t, 1, 1, func(b *board) {
 		for range 100 {
 			b.change(func(b *board) { b.offers.Largest = 1 << 40 })
-			time.Sleep(7 * time.Second)
+			time.Sleep(7100 * time.Millisecond) // so that a look a minute meets each part of it
 			b.change(func(b *board) { b.offers.Largest = 0 })
 			time.Sleep(3 * time.Second)
 		}
