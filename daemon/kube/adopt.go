@@ -125,7 +125,9 @@ func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, e
 // validates it and runs admission before it checks the name (apiserver, pkg/registry/generic/registry,
 // Store.Create).
 func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
-	err := c.core.Post().Resource("persistentvolumes").Param("dryRun", metav1.DryRunAll).Body(pv).Timeout(callTimeout).Do(ctx).Error()
+	request := c.core.Post().Resource("persistentvolumes").Param("dryRun", metav1.DryRunAll).
+		Body(pv).Timeout(callTimeout)
+	err := receiveObject(ctx, request, &corev1.PersistentVolume{}, pv.Name, "")
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("the server would not take volume %s: %w", pv.Name, err)
 	}
@@ -164,7 +166,7 @@ func (c *Client) markVolume(ctx context.Context, pv *corev1.PersistentVolume, m 
 	for _, all := range dryRun {
 		request = request.Param("dryRun", all)
 	}
-	err = request.Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
+	err = receiveObject(ctx, request.Body(patch).Timeout(callTimeout), now, pv.Name, pv.UID)
 	if err != nil {
 		return nil, fmt.Errorf("mark volume %s: %w", pv.Name, err)
 	}

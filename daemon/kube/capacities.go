@@ -91,8 +91,9 @@ func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
 
 // CreateCapacity is part of storagecapacity.API. Of an object that has the name the size is set.
 func (c *Client) CreateCapacity(ctx context.Context, o storagecapacity.Object) error {
-	err := c.storage.Post().Namespace(c.options.Namespace).Resource("csistoragecapacities").
-		Body(c.capacityObject(o)).Timeout(callTimeout).Do(publishing(ctx)).Error()
+	request := c.storage.Post().Namespace(c.options.Namespace).Resource("csistoragecapacities").
+		Body(c.capacityObject(o)).Timeout(callTimeout)
+	err := receiveObject(publishing(ctx), request, &storagev1.CSIStorageCapacity{}, o.Name, "")
 	if apierrors.IsAlreadyExists(err) {
 		_, err = c.UpdateCapacity(ctx, o)
 	}
@@ -146,8 +147,10 @@ func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (
 	if err != nil {
 		return false, err
 	}
-	err = c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).Resource("csistoragecapacities").Name(o.Name).
-		Body(patch).Timeout(callTimeout).Do(publishing(ctx)).Error()
+	request := c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).
+		Resource("csistoragecapacities").
+		Name(o.Name).Body(patch).Timeout(callTimeout)
+	err = receiveObject(publishing(ctx), request, &storagev1.CSIStorageCapacity{}, o.Name, "")
 	switch {
 	case absent(err, o.Name):
 		return false, nil
@@ -159,8 +162,10 @@ func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (
 
 // DeleteCapacity is part of storagecapacity.API.
 func (c *Client) DeleteCapacity(ctx context.Context, name string) error {
-	err := c.storage.Delete().Namespace(c.options.Namespace).Resource("csistoragecapacities").Name(name).
-		Body(&metav1.DeleteOptions{}).Timeout(callTimeout).Do(publishing(ctx)).Error()
+	request := c.storage.Delete().Namespace(c.options.Namespace).Resource("csistoragecapacities").
+		Name(name).
+		Body(&metav1.DeleteOptions{}).Timeout(callTimeout)
+	err := receiveDeletion(publishing(ctx), request, name, "")
 	if err != nil && !absent(err, name) {
 		return fmt.Errorf("delete capacity %s: %w", name, err)
 	}
@@ -169,13 +174,9 @@ func (c *Client) DeleteCapacity(ctx context.Context, name string) error {
 
 // Driver is part of storagecapacity.API.
 func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
-	driver := &storagev1.CSIDriver{}
-	err := c.storage.Get().Resource("csidrivers").Name(c.options.Provisioner).Timeout(callTimeout).Do(publishing(ctx)).Into(driver)
-	switch {
-	case absent(err, c.options.Provisioner):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read CSIDriver %s: %w", c.options.Provisioner, err)
+	driver, err := c.GetDriver(publishing(ctx), c.options.Provisioner)
+	if driver == nil {
+		return nil, err
 	}
 	d := &storagecapacity.Driver{
 		UID: string(driver.UID), Version: driver.ResourceVersion, Ours: driver.Labels[driverPartOf] == component || driver.Labels[driverManaged] == component,
@@ -198,8 +199,9 @@ func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won b
 	if err != nil {
 		return false, err
 	}
-	err = c.storage.Patch(types.MergePatchType).Resource("csidrivers").Name(c.options.Provisioner).Body(patch).
-		Timeout(callTimeout).Do(publishing(ctx)).Error()
+	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers").
+		Name(c.options.Provisioner).Body(patch).Timeout(callTimeout)
+	err = receiveObject(publishing(ctx), request, &storagev1.CSIDriver{}, c.options.Provisioner, types.UID(d.UID))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil

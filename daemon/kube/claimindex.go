@@ -157,7 +157,8 @@ func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeC
 		return nil, err
 	}
 	now := &corev1.PersistentVolumeClaim{}
-	err = c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).Resource("persistentvolumeclaims").Name(claim.Name).
-		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params).Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
-	return now, err
+	request := c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).
+		Resource("persistentvolumeclaims").Name(claim.Name).
+		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params).Body(patch).Timeout(callTimeout)
+	return now, receiveObject(ctx, request, now, claim.Name, claim.UID)
 }

@@ -12,24 +12,26 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// PatchClaimStatus changes the status of a claim that still is as given: a concurrent change is not overwritten, and is an
-// error (a conflict). It returns the changed claim.
+// PatchClaimStatus changes the status of a claim that still is as given: a concurrent change is not
+// overwritten, and is an error (a conflict). It returns the changed claim.
 func (c *Client) PatchClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
 	patch, err := statusPatch(claim, s)
 	if err != nil {
 		return nil, err
 	}
 	now := &corev1.PersistentVolumeClaim{}
-	err = c.core.Patch(types.StrategicMergePatchType).Namespace(claim.Namespace).Resource("persistentvolumeclaims").
-		Name(claim.Name).SubResource("status").Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
-	if err != nil {
+	request := c.core.Patch(types.StrategicMergePatchType).Namespace(claim.Namespace).
+		Resource("persistentvolumeclaims").
+		Name(claim.Name).SubResource("status").Body(patch).Timeout(callTimeout)
+	if err := receiveObject(ctx, request, now, claim.Name, claim.UID); err != nil {
 		return nil, fmt.Errorf("write the status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return now, nil
 }
 
-// statusPatch names conditions by their type (patchMergeKey), so that those of other controllers stay. The server takes
-// annotations with a status (pkg/registry/core/persistentvolumeclaim, persistentvolumeclaimStatusStrategy).
+// statusPatch names conditions by their type (patchMergeKey), so that those of other controllers
+// stay. The server takes annotations with a status (pkg/registry/core/persistentvolumeclaim,
+// persistentvolumeclaimStatusStrategy).
 func statusPatch(claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) ([]byte, error) {
 	meta := map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion}
 	if s.Resizer != "" {
@@ -59,7 +61,8 @@ func storageIs(value any) map[corev1.ResourceName]any {
 	return map[corev1.ResourceName]any{corev1.ResourceStorage: value}
 }
 
-// SetCapacity writes the size of a volume object that still is as given. A concurrent change is an error (a conflict).
+// SetCapacity writes the size of a volume object that still is as given. A concurrent change is an
+// error (a conflict).
 func (c *Client) SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pv.UID, "resourceVersion": pv.ResourceVersion},
@@ -68,8 +71,7 @@ func (c *Client) SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, s
 	if err != nil {
 		return err
 	}
-	err = c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).Body(patch).Timeout(callTimeout).Do(ctx).Error()
-	if err != nil {
+	if _, err := c.patchVolume(ctx, pv, types.MergePatchType, patch); err != nil {
 		return fmt.Errorf("write the capacity of volume %s: %w", pv.Name, err)
 	}
 	return nil

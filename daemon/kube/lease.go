@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -115,8 +116,9 @@ func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease,
 // readLease requests an object of the daemon's namespace. It returns nil without an error if there is none.
 func (c *Client) readLease(ctx context.Context, name string, within time.Duration) (*coordinationv1.Lease, error) {
 	there := &coordinationv1.Lease{}
-	err := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").Name(name).
-		Timeout(within).Do(ctx).Into(there)
+	request := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").
+		Name(name).Timeout(within)
+	err := receiveObject(ctx, request, there, name, "")
 	switch {
 	case absent(err, name):
 		return nil, nil
@@ -134,8 +136,13 @@ func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadershi
 		request = c.coordination.Put().Name(l.Name)
 	}
 	now := &coordinationv1.Lease{}
-	err := request.Namespace(c.options.Namespace).Resource("leases").Body(leaseObject(l, time.Now())).
-		Timeout(leaseTimeout).MaxRetries(0).Do(ctx).Into(now)
+	request = request.Namespace(c.options.Namespace).Resource("leases").
+		Body(leaseObject(l, time.Now())).
+		Timeout(leaseTimeout).MaxRetries(0)
+	err := receiveObject(ctx, request, now, l.Name, types.UID(l.Term.UID))
+	if err == nil && now.ResourceVersion == l.Version {
+		err = apierrors.NewInternalError(errors.New("the response has the version that was replaced"))
+	}
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && l.Version != "":
 		return nil, nil

@@ -19,10 +19,10 @@ import (
 // object in the error's text.
 func read[T any, O interface {
 	*T
-	runtime.Object
+	received
 }](ctx context.Context, request *rest.Request, name, what string) (O, error) {
 	object := O(new(T))
-	err := request.Name(name).Timeout(callTimeout).Do(ctx).Into(object)
+	err := receiveObject(ctx, request.Name(name).Timeout(callTimeout), object, name, "")
 	switch {
 	case absent(err, name):
 		return nil, nil

@@ -273,7 +273,7 @@ func (s *eventServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		if s.objects[e.Name] != nil {
 			return statusResponse(http.StatusConflict, metav1.StatusReasonAlreadyExists, nil), nil
 		}
-		e.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+		e.TypeMeta, e.UID = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}, types.UID(e.Name)
 		s.objects[e.Name] = e
 		return jsonResponse(http.StatusCreated, e, nil), nil
 	case http.MethodPatch:

@@ -116,8 +116,10 @@ func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, patc
 		return nil, err
 	}
 	now := &snapshotapi.Content{}
-	request := c.snapshots.Patch(types.MergePatchType).Resource(contents).Name(of.Name).SubResource(subresource...)
-	if err := request.Body(text).Timeout(callTimeout).Do(ctx).Into(now); err != nil {
+	request := c.snapshots.Patch(types.MergePatchType).Resource(contents).
+		Name(of.Name).SubResource(subresource...).
+		Body(text).Timeout(callTimeout)
+	if err := receiveObject(ctx, request, now, of.Name, of.UID); err != nil {
 		return nil, fmt.Errorf("write VolumeSnapshotContent %s: %w", of.Name, err)
 	}
 	return now, nil

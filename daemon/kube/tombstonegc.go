@@ -199,9 +199,10 @@ func (c *Client) eachTombstone(ctx context.Context, labels string, visit func(t 
 
 func (c *Client) deleteTombstones(ctx context.Context, all []tombstone) error {
 	for _, t := range all {
-		err := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").Name(t.name).
+		err := receiveDeletion(ctx, c.coordination.Delete().Namespace(c.options.Namespace).
+			Resource("leases").Name(t.name).
 			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}}).
-			Timeout(callTimeout).Do(ctx).Error()
+			Timeout(callTimeout), t.name, t.uid)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}

@@ -63,8 +63,9 @@ func (c *Client) TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume
 		return false, err
 	}
 	now := &corev1.PersistentVolume{}
-	err = c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).
-		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, c.params).Body(patch).Timeout(callTimeout).Do(ctx).Into(now)
+	request := c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).
+		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, c.params).Body(patch).Timeout(callTimeout)
+	err = receiveObject(ctx, request, now, pv.Name, pv.UID)
 	switch {
 	case gone(err), apierrors.IsInvalid(err): // another one of its name has another UID
 		return false, nil

@@ -15,11 +15,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// CreateVolume creates a volume object. If an object of that name exists, it is returned, and nothing was
-// changed: the caller decides whether it is the intended one.
+// CreateVolume creates a volume object. If an object of that name exists, it is returned, and
+// nothing was changed: the caller decides whether it is the intended one.
 func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
 	defer c.inFlight.begin()()
-	err = c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout).Do(ctx).Error()
+	request := c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout)
+	err = receiveObject(ctx, request, &corev1.PersistentVolume{}, pv.Name, "")
 	if err == nil {
 		return nil, nil
 	}
@@ -33,8 +34,8 @@ func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return nil, fmt.Errorf("create volume %s: %w", pv.Name, err)
 }
 
-// RemoveVolume removes our finalizer from a volume object and deletes the object, if it still has the given UID. It
-// is no error if the object is gone.
+// RemoveVolume removes our finalizer from a volume object and deletes the object, if it still has
+// the given UID. It is no error if the object is gone.
 //
 // A crash between the two leaves an object without our finalizer, which the next try deletes.
 func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
@@ -45,19 +46,20 @@ func (c *Client) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return c.DeleteVolume(ctx, now)
 }
 
-// DeleteVolume deletes a volume object if it is unchanged since it was read, because a change may invalidate the
-// decision (apierrors.IsConflict: the object still exists). It is no error if the object is gone.
+// DeleteVolume deletes a volume object if it is unchanged since it was read, because a change may
+// invalidate the decision (apierrors.IsConflict: the object still exists). It is no error if the
+// object is gone.
 func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	uid := pv.UID
 	unchanged := &metav1.Preconditions{UID: &uid}
 	if version := pv.ResourceVersion; version != "" {
 		unchanged.ResourceVersion = &version
 	}
-	err := c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
-		Body(&metav1.DeleteOptions{Preconditions: unchanged}).
-		Timeout(callTimeout).Do(ctx).Error()
+	err := receiveDeletion(ctx, c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
+		Body(&metav1.DeleteOptions{Preconditions: unchanged}).Timeout(callTimeout), pv.Name, uid)
 	if apierrors.IsConflict(err) {
-		// Either another object has that name, and ours is gone; or ours was changed; or a proxy responded with a conflict.
+		// Either another object has that name, and ours is gone; or ours was changed; or a proxy
+		// responded with a conflict.
 		now, readErr := c.GetVolume(ctx, pv.Name)
 		switch {
 		case readErr != nil:
@@ -72,26 +74,27 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	return nil
 }
 
-// deleting reports whether an object is being deleted as was decided when it was read before: the deletion was done,
-// and its response lost or the request sent twice, and pv-protection holds it for a moment with another version.
+// deleting reports whether an object is being deleted as was decided when it was read before: the
+// deletion was done, and its response lost or the request sent twice, and pv-protection holds it
+// for a moment with another version.
 func deleting(now, before *corev1.PersistentVolume) bool {
 	return now.DeletionTimestamp != nil && !slices.Contains(now.Finalizers, plan.Finalizer) &&
 		now.Spec.PersistentVolumeReclaimPolicy == before.Spec.PersistentVolumeReclaimPolicy &&
 		now.Spec.ClaimRef != nil && before.Spec.ClaimRef != nil && now.Spec.ClaimRef.UID == before.Spec.ClaimRef.UID
 }
 
-// ReleaseFinalizer removes our finalizer from a volume object, and no other. The error is a conflict
-// (apierrors.IsConflict) if its reclaim policy or its claim changed since the decision, or if it was released and is not
-// any more: an administrator who removes or replaces the claim of an object wants the data, and an API server that was
-// restored since has the claim again. It returns the changed object, and nil if it is gone. An object without the
-// finalizer is returned as given.
+// ReleaseFinalizer removes our finalizer from a volume object, and no other. The error is a
+// conflict (apierrors.IsConflict) if its reclaim policy or its claim changed since the decision, or
+// if it was released and is not any more: an administrator who removes or replaces the claim of an
+// object wants the data, and an API server that was restored since has the claim again. It returns
+// the changed object, and nil if it is gone. An object without the finalizer is returned as given.
 func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	for decided := pv; ; {
 		at := slices.Index(pv.Finalizers, plan.Finalizer)
 		if at < 0 {
 			return pv, nil
 		}
-		now, err := c.patchVolume(ctx, pv.Name, withoutFinalizer(decided, at))
+		now, err := c.patchVolume(ctx, decided, types.JSONPatchType, withoutFinalizer(decided, at))
 		switch {
 		case err == nil:
 			return now, nil
@@ -100,22 +103,24 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		case !apierrors.IsInvalid(err) || ctx.Err() != nil:
 			return nil, fmt.Errorf("take the finalizer off volume %s: %w", pv.Name, err)
 		}
-		// A test in the patch failed: the object was changed. Its present state decides.
-		if now, err = c.GetVolume(ctx, pv.Name); err != nil || now == nil || now.UID != decided.UID {
-			return nil, err
+		// A test in the patch failed, because the object was changed, or an admission policy
+		// refused the change: both are 422. The object's present state decides.
+		now, readErr := c.GetVolume(ctx, pv.Name)
+		if readErr != nil || now == nil || now.UID != decided.UID {
+			return nil, readErr
 		}
 		if err := unchanged(now, decided); err != nil {
 			return nil, err
 		}
 		if slices.Index(now.Finalizers, plan.Finalizer) == at {
-			return nil, fmt.Errorf("take the finalizer off volume %s: the server refused the patch of %q", pv.Name, now.Finalizers)
+			return nil, fmt.Errorf("take the finalizer off volume %s, which is unchanged: %w", pv.Name, err)
 		}
 		pv = now
 	}
 }
 
-// unchanged returns a conflict if a volume object has another policy or claim than when its removal was decided, or is
-// not released any more.
+// unchanged returns a conflict if a volume object has another policy or claim than when its removal
+// was decided, or is not released any more.
 func unchanged(pv, decided *corev1.PersistentVolume) error {
 	resource := corev1.Resource("persistentvolumes")
 	switch policy, phase := pv.Spec.PersistentVolumeReclaimPolicy, pv.Status.Phase; {
@@ -131,11 +136,11 @@ func unchanged(pv, decided *corev1.PersistentVolume) error {
 
 func isReleased(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == corev1.VolumeReleased }
 
-func (c *Client) patchVolume(ctx context.Context, name string, patch []byte) (*corev1.PersistentVolume, error) {
+func (c *Client) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, kind types.PatchType, patch []byte) (*corev1.PersistentVolume, error) {
 	now := &corev1.PersistentVolume{}
-	err := c.core.Patch(types.JSONPatchType).Resource("persistentvolumes").Name(name).Body(patch).
-		Timeout(callTimeout).Do(ctx).Into(now)
-	return now, err
+	request := c.core.Patch(kind).Resource("persistentvolumes").Name(pv.Name).
+		Body(patch).Timeout(callTimeout)
+	return now, receiveObject(ctx, request, now, pv.Name, pv.UID)
 }
 
 func claimUID(pv *corev1.PersistentVolume) types.UID {
@@ -145,9 +150,9 @@ func claimUID(pv *corev1.PersistentVolume) types.UID {
 	return ""
 }
 
-// withoutFinalizer returns the JSON patch that removes the entry at an index, if it is still ours and the object, its
-// policy and its claim are the same, and it is still released if it was. A merge patch would write the whole list, and
-// undo concurrent changes.
+// withoutFinalizer returns the JSON patch that removes the entry at an index, if it is still ours
+// and the object, its policy and its claim are the same, and it is still released if it was. A
+// merge patch would write the whole list, and undo concurrent changes.
 func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 	path := fmt.Sprintf("/metadata/finalizers/%d", at)
 	same := ""
@@ -162,15 +167,17 @@ func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 		decided.UID, decided.Spec.PersistentVolumeReclaimPolicy, same, path, plan.Finalizer, path)
 }
 
-// SetSelectedNode writes the node's name on a claim; "" removes it. It does so only if the claim is unchanged: won is
-// false, without an error, if the claim was changed or deleted meanwhile.
+// SetSelectedNode writes the node's name on a claim; "" removes it. It does so only if the claim is
+// unchanged: won is false, without an error, if the claim was changed or deleted meanwhile.
 func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error) {
 	patch, err := selectedNodePatch(claim, node)
 	if err != nil {
 		return false, err
 	}
-	err = c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).Resource("persistentvolumeclaims").
-		Name(claim.Name).Body(patch).Timeout(callTimeout).Do(ctx).Error()
+	request := c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).
+		Resource("persistentvolumeclaims").
+		Name(claim.Name).Body(patch).Timeout(callTimeout)
+	err = receiveObject(ctx, request, &corev1.PersistentVolumeClaim{}, claim.Name, claim.UID)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil
@@ -180,7 +187,8 @@ func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVo
 	return true, nil
 }
 
-// selectedNodePatch contains the resource version, so that the server refuses the patch if the claim has another one.
+// selectedNodePatch contains the resource version, so that the server refuses the patch if the
+// claim has another one.
 func selectedNodePatch(claim *corev1.PersistentVolumeClaim, node string) ([]byte, error) {
 	value := &node
 	if node == "" {
