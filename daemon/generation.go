@@ -90,6 +90,8 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.client, err = kube.New(kube.Options{
 		Kubeconfig: cfg.Kubeconfig, Self: self, Namespace: cfg.Namespace, TokenFile: filepath.Join(d.StateDir, TokenFile),
 		UserAgent: "hostpath-provisioner/" + d.Version, OnHealth: g.onTrouble, OnRefused: d.metrics.Refused,
+		OnEvent:     func(about corev1.ObjectReference, err error) { g.controller.EventWritten(about, err) },
+		OnEventLost: func(about corev1.ObjectReference, err error) { g.controller.EventLost(about, err) },
 	})
 	if err != nil {
 		return nil, err
@@ -316,6 +318,7 @@ func (g *generation) status() Status {
 	if ends := g.client.Credential().Expires; !ends.IsZero() {
 		s.CredentialExpires, s.CredentialRefused = &ends, g.refused.Load()
 	}
+	s.RefusedRequests, s.Refused = g.controller.Refused(refusedMost)
 	_, known := g.nodes.Get(g.cfg.Node)
 	s.NodeUnknown = s.Ready && !known
 	counts := g.countVolumes()

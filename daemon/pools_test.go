@@ -113,7 +113,7 @@ func TestPromiseInTheStatus(t *testing.T) {
 		counted bool
 		want    string
 	}{
-		"not counted":        {&free, false, "promised false 0, free true 100"},
+		"not counted":        {&free, false, "promised false 0, free false 0"},
 		"counted":            {&free, true, "promised true 30, free true 40"},
 		"counted, then away": {nil, true, "promised true 30, free false 0"},
 	} {

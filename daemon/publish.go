@@ -20,7 +20,8 @@ func (g *generation) newPublisher() *storagecapacity.Publisher {
 	return storagecapacity.New(storagecapacity.Options{
 		Provisioner: g.cfg.Provisioner, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
 		API: g.client, Log: g.d.Log, Wanted: g.capacities, Classes: g.ownClasses,
-		Mend: "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner + " --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + " | kubectl apply -f -",
+		Requested: func(err error) { g.controller.OptionalRequest("the capacity for the scheduler", err) },
+		Mend:      "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner + " --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + " | kubectl apply -f -",
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
@@ -40,6 +42,10 @@ type Status struct {
 	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk has errors, and an older one is in force
 	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
 	Pools       []PoolStatus `json:"pools"`
+	// RefusedRequests is of how many things the API server refuses requests again and again,
+	// Refused the first of them.
+	RefusedRequests int              `json:"refusedRequests,omitempty"`
+	Refused         []report.Refusal `json:"refused,omitempty"`
 	// CredentialExpires is when the credential for the API server ends; nil: that is not known.
 	CredentialExpires *time.Time `json:"credentialExpires,omitempty"`
 	CredentialRefused bool       `json:"credentialRefused,omitempty"` // the API server does not accept it, whatever it says
@@ -58,7 +64,7 @@ type PoolStatus struct {
 	Warnings []string  `json:"warnings,omitempty"`
 	Full     bool      `json:"full,omitempty"`     // it is not open, and only because it is full
 	Size     uint64    `json:"size,omitempty"`     // absent while the storage is
-	Free     *uint64   `json:"free,omitempty"`     // what new volumes may take; absent as well
+	Free     *uint64   `json:"free,omitempty"`     // what new volumes may take; absent as well, and until they were counted
 	Promised *uint64   `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
 	Device     string `json:"device,omitempty"`
@@ -66,6 +72,17 @@ type PoolStatus struct {
 	Volumes    int    `json:"volumes"`              // volume objects of this node in this pool
 	Scope      string `json:"scope"`
 	Worker     string `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
+}
+
+// refusedMost is how many of the refused requests the status has.
+const refusedMost = 10
+
+// Refuses returns the first of the refused requests that something waits for, nil if there is none.
+func (s Status) Refuses() *report.Refusal {
+	if len(s.Refused) == 0 || s.Refused[0].Optional {
+		return nil
+	}
+	return &s.Refused[0]
 }
 
 // ReadStatus reads the status that a daemon left in its runtime directory. The error is
@@ -92,6 +109,9 @@ func (s *Status) printable() {
 		for j := range p.Warnings {
 			words = append(words, &p.Warnings[j])
 		}
+	}
+	for i := range s.Refused {
+		words = append(words, &s.Refused[i].What, &s.Refused[i].Message)
 	}
 	for _, word := range words {
 		*word = state.Printable(*word)
@@ -128,9 +148,13 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	return p
 }
 
-// promise adds what the pool has promised.
+// promise adds what the pool has promised. Before that was counted nobody knows what new volumes may
+// take. Of a shared pool the node that works in it counts.
 func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
 	if !counted {
+		if p.Scope != plan.ScopeShared {
+			p.Free = nil
+		}
 		return
 	}
 	p.Promised = &own
@@ -151,14 +175,20 @@ func sentence(s Status) string {
 	if s.API == "" && !s.Ready {
 		parts = append(parts, "reading the API")
 	}
+	if waits := s.Refuses(); waits != nil {
+		parts = append(parts, fmt.Sprintf("the API server refuses %s: %s: %s", words.Count(s.RefusedRequests, "request"), waits.What, waits.Message))
+	}
 	if s.NodeUnknown {
 		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))
 	}
-	open, volumes := 0, 0
+	open, volumes, room := 0, 0, ", "+words.Size(s.free())+" for new ones"
 	for _, p := range s.Pools {
 		volumes += p.Volumes
 		if p.Open {
 			open++
+			if p.Free == nil {
+				room = ""
+			}
 			continue
 		}
 		is := "closed"
@@ -167,8 +197,8 @@ func sentence(s Status) string {
 		}
 		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
-	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s, %s for new ones",
-		open, words.Count(len(s.Pools), "pool"), s.Node, words.Count(volumes, "volume"), words.Size(s.free())))
+	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s%s",
+		open, words.Count(len(s.Pools), "pool"), s.Node, words.Count(volumes, "volume"), room))
 	return strings.Join(parts, "; ")
 }
 

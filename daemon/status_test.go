@@ -5,9 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
 func TestSentence(t *testing.T) {
@@ -60,5 +64,22 @@ func TestStatusFile(t *testing.T) {
 	}
 	if _, err := ReadStatus(dir); err == nil {
 		t.Error("half a file is read without an error")
+	}
+}
+
+// Right after a start nobody knows what a pool's volumes were promised: nothing is said to be free.
+func TestRoomBeforeItWasCounted(t *testing.T) {
+	for scope, known := range map[string]bool{plan.ScopeNode: false, plan.ScopeEveryNode: false, plan.ScopeShared: true} {
+		free := uint64(1 << 30)
+		p := PoolStatus{Name: "fast", Open: true, Size: 2 << 30, Free: &free, Scope: scope}
+		p.promise(capacity.Room{}, 0, false)
+		said := strings.Contains(sentence(Status{Node: "a", Ready: true, Pools: []PoolStatus{p}}), "for new ones")
+		if (p.Free != nil) != known || said != known {
+			t.Errorf("%s: free %v, said %t", scope, p.Free, said)
+		}
+		p.promise(capacity.Room{Free: 5}, 0, true)
+		if known && p.FreeBytes() != 5 {
+			t.Errorf("%s: %d are free", scope, p.FreeBytes())
+		}
 	}
 }

@@ -61,14 +61,15 @@ func (p *program) status() (daemon.Status, error) {
 	return s, nil
 }
 
-// wellOf reports whether everything works: the API, and all pools.
+// wellOf reports whether everything works: the API, all requests that something waits for, and all
+// pools.
 func wellOf(s daemon.Status) bool {
 	for _, pool := range s.Pools {
 		if !pool.Open {
 			return false
 		}
 	}
-	return s.Ready && s.API == ""
+	return s.Ready && s.API == "" && s.Refuses() == nil
 }
 
 func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
@@ -87,10 +88,16 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	fmt.Fprintln(w)
 	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "PROMISED", "FREE")
 	for _, pool := range s.Pools {
-		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), promisedOf(pool), freeOf(pool.FreeBytes(), pool.Size))
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), promisedOf(pool), roomOf(pool))
 	}
 	if err := table.flush(); err != nil {
 		return err
+	}
+	for _, refused := range s.Refused {
+		fmt.Fprintf(w, "\n%s: %s: %s\n", refused.What, plan.ReasonAPIRefused, refused.Message)
+	}
+	if more := s.RefusedRequests - len(s.Refused); more > 0 {
+		fmt.Fprintf(w, "\nand %s more\n", words.Count(more, "refused request"))
 	}
 	for _, pool := range s.Pools {
 		if !pool.Open {
@@ -104,6 +111,14 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// roomOf is what new volumes may take, "-" before that is known.
+func roomOf(pool daemon.PoolStatus) string {
+	if pool.Free == nil {
+		return "-"
+	}
+	return freeOf(*pool.Free, pool.Size)
 }
 
 // promisedOf is what the pool keeps for its volumes, "" before that was counted.

@@ -32,7 +32,7 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 	took := time.Since(began)
 	if err != nil {
 		c.stagger.missed(time.Now())
-		return 0, c.apiFailed(report.Claim(f.Claim), err)
+		return 0, err
 	}
 	if now == nil || now.UID != f.Claim.UID || now.ResourceVersion != f.Claim.ResourceVersion {
 		c.stagger.missed(time.Now())
@@ -79,7 +79,7 @@ func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verd
 func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
 	won, err := c.API.SetSelectedNode(ctx, claim, node)
 	if err != nil {
-		return 0, c.apiFailed(report.Claim(claim), err)
+		return 0, err
 	}
 	if !won {
 		return lag, nil // another writer changed the claim, which the watch brings; or none did, and it does not

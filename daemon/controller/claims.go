@@ -19,7 +19,8 @@ import (
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
-func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (time.Duration, error) {
+func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after time.Duration, err error) {
+	defer func() { c.noteClaim(i, err) }()
 	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid || plan.Unasked(claim) {
 		c.dropClaim(i)
@@ -88,7 +89,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	if facts.Pool.Source == plan.SourceCSI {
 		var err error
 		if facts.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
-			return facts, h, plan.Verdict{}, c.apiFailed(report.Claim(claim), err)
+			return facts, h, plan.Verdict{}, err
 		}
 	}
 	facts.Nodes = c.nodesFor(ctx, claim)
@@ -222,7 +223,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	}
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
-		return 0, c.apiFailed(report.Claim(f.Claim), err)
+		return 0, err
 	}
 	if existing != nil {
 		if plan.MadeElsewhere(existing, pv) {
@@ -239,7 +240,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
 		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.takeNotes(f))}, w.Name)
 	c.binding.Provisioned(f.Claim)
-	return 0, nil
+	return c.inFlight.awaited(string(f.Claim.UID)), nil // it is looked at once more whether the object is there
 }
 
 // create makes a claim's directory, or puts it back.
@@ -289,7 +290,7 @@ func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, er
 	}
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	if err != nil {
-		return false, c.apiFailed(report.Claim(claim), err)
+		return false, err
 	}
 	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
 }
@@ -310,7 +311,7 @@ func (c *Controller) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, erro
 	}
 	provisioner, err := c.API.ClassProvisioner(ctx, f.Class.Name)
 	if err != nil {
-		return false, c.apiFailed(report.Claim(f.Claim), err)
+		return false, err
 	}
 	return provisioner == f.Class.Provisioner, nil
 }
@@ -430,16 +431,6 @@ func (c *Controller) mayWarn(namespace string) bool {
 		c.Log.Warn("there is too much to say about claims of one namespace: some of it is said later", "namespace", namespace)
 	}
 	return allowed
-}
-
-// apiFailed passes on an error of the API. One that will not pass by itself (forbidden, invalid) is
-// told; the others are retried, and package kube reports an API that is away.
-func (c *Controller) apiFailed(ref corev1.ObjectReference, err error) error {
-	if report.Permanent(err) && c.said.New(string(ref.UID), err.Error()) && (ref.Namespace == "" || c.mayWarn(ref.Namespace)) {
-		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused, "object", ref.Namespace+"/"+ref.Name)
-		c.Events.Event(ref, corev1.EventTypeWarning, plan.ReasonAPIRefused, err.Error())
-	}
-	return err
 }
 
 func signal(ch chan struct{}) {

@@ -82,6 +82,7 @@ type Controller struct {
 	sources  sources
 	begun    begun.Set
 	said     report.Dedup
+	refusals *report.Refusals
 	limiter  report.Limiter
 	nodes    nodeCount
 	classes  classOwners
@@ -136,6 +137,7 @@ func New(o Options) *Controller {
 		Volumes: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
 	})
+	c.refusals = c.newRefusals()
 	c.cluster = c.newCluster()
 	c.expander = c.newExpander()
 	for _, p := range o.Pools {

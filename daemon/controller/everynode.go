@@ -10,7 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -57,8 +56,4 @@ func (e everyNode) LookAtPool() { signal(e.w.kick) }
 
 func (e everyNode) DiskFailed(pv *corev1.PersistentVolume, err error) error {
 	return e.c.diskFailed(e.w, pv, err)
-}
-
-func (e everyNode) APIFailed(pv *corev1.PersistentVolume, err error) error {
-	return e.c.apiFailed(report.Volume(pv), err)
 }

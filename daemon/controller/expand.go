@@ -10,7 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 func (c *Controller) newExpander() *expansion.Expander {
@@ -57,7 +56,3 @@ func (g growth) WatchedVolume(name string) (*corev1.PersistentVolume, bool) {
 func (g growth) CountNodes(ctx context.Context) int { return g.c.nodeCount(ctx, time.Minute) }
 
 func (g growth) MayWarn(namespace string) bool { return g.c.mayWarn(namespace) }
-
-func (g growth) APIFailed(claim *corev1.PersistentVolumeClaim, err error) error {
-	return g.c.apiFailed(report.Claim(claim), err)
-}

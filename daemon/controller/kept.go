@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 const (
@@ -107,7 +106,7 @@ func (c *Controller) mayProvision(ctx context.Context, claim *corev1.PersistentV
 	}
 	kept, err := c.kept.mayBe(ctx, c.API, claim)
 	if err != nil {
-		return false, c.apiFailed(report.Claim(claim), err)
+		return false, err
 	}
 	return !kept, nil
 }

@@ -148,6 +148,7 @@ func TestKeptIndex(t *testing.T) {
 				s := &indexed{api: &api{}}
 				c.begin(s)
 				ctl := &Controller{Options: Options{Self: plan.Self{Node: "node-a"}, API: s, Log: slog.New(slog.DiscardHandler), Listers: Listers{Volumes: own{}}}, kept: newKeptVolumes()}
+				ctl.refusals = ctl.newRefusals()
 				go ctl.FollowKept(t.Context(), c.known, func(KeptIndex) {})
 				ctl.kept.index.lookNow()
 				for i, step := range c.steps {

@@ -45,6 +45,7 @@ func (n *nodeCount) last() int {
 
 func (c *Controller) countNodes(ctx context.Context, flight chan struct{}) {
 	number, err := c.API.NodeCount(ctx)
+	c.OptionalRequest("the number of nodes", err)
 	n := &c.nodes
 	n.mu.Lock()
 	defer n.mu.Unlock()

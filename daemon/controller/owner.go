@@ -10,9 +10,22 @@ import (
 
 func (c *Controller) newCluster() *ownership.Cluster {
 	return ownership.NewCluster(ownership.ClusterOptions{
-		API: c.API, Changed: c.Look, Log: c.Log,
+		API: identity{c.API, c}, Changed: c.Look, Log: c.Log,
 		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
 	})
+}
+
+// identity is the API as far as it says which cluster it serves.
+type identity struct {
+	API
+	c *Controller
+}
+
+// ClusterID is part of ownership.ClusterOptions.
+func (i identity) ClusterID(ctx context.Context) (string, error) {
+	id, err := i.API.ClusterID(ctx)
+	i.c.NodeRequest("the cluster's ID", err)
+	return id, err
 }
 
 func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {

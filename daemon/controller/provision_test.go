@@ -118,6 +118,7 @@ func TestProvision(t *testing.T) {
 		ctl, w, facts, heard := provisioning(&c.made)
 		h, _ := w.disk.Open(t.Context())
 		_, err := ctl.provision(t.Context(), h, facts)
+		ctl.noteClaim(claimItem(facts.Claim), err)
 		if c.made.done.String() != c.done || (err != nil) != c.fails {
 			t.Errorf("%s: did %q, %v; want %q", name, c.made.done.String(), err, c.done)
 		}

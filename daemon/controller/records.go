@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -34,12 +35,13 @@ func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 		default:
 		}
 		err := c.recheck(ctx, w)
+		c.NodeRequest("the comparison of the records in pool "+w.Name, err)
 		switch {
 		case err == nil:
 			c.said.Forget("records/" + w.Name)
 		case ctx.Err() == nil:
 			next = recheckAgain
-			if c.said.New("records/"+w.Name, err.Error()) {
+			if !report.OfRequest(err) && c.said.New("records/"+w.Name, err.Error()) {
 				c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing records with the API")
 			}
 			if errors.Is(err, volume.ErrDirectoryReplaced) {

@@ -11,14 +11,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // newElector makes the elector of a shared pool.
 func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 	return leadership.New(leadership.Options{
 		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
-		Events: c.Events, Log: c.Log, Clock: leadership.BootTime, Resumed: func() {
+		Events: c.Events, Log: c.Log, Clock: leadership.BootTime,
+		Requested: func(err error) { c.NodeRequest("the lease of pool "+w.Name, err) },
+		Resumed: func() {
 			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
 			signal(w.recheck)
 			// Once more when a call of the leader before, which was paused in it, has certainly ended: a directory that it
@@ -55,7 +56,7 @@ func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev
 	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
 	switch {
 	case err != nil:
-		return c.apiFailed(report.Claim(claim), err)
+		return err
 	case now == nil || now.UID != claim.UID || now.Spec.VolumeName != "":
 		return fmt.Errorf("%w: the claim changed since its volume was to be made", leadership.ErrNotLeading)
 	}

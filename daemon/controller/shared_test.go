@@ -215,7 +215,7 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 	w.owner = c.newOwner(w)
 	w.elector = leadership.New(leadership.Options{
 		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, w}, Events: c.Events,
-		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {},
+		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {}, Requested: func(error) {},
 	})
 	server.now += time.Minute
 	w.elector.Tend(context.Background())

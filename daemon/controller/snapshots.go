@@ -58,6 +58,15 @@ func (c *Controller) requeueContents() {
 // content looks at one VolumeSnapshotContent. What it writes or destroys it decides on an object
 // read from the API just now.
 func (c *Controller) content(ctx context.Context, i item) (time.Duration, error) {
+	after, err := c.lookAtContent(ctx, i)
+	c.noteContent(i, err)
+	if apierrors.IsConflict(err) {
+		return contentAgain, nil // it was changed, and what is watched soon says how
+	}
+	return after, err
+}
+
+func (c *Controller) lookAtContent(ctx context.Context, i item) (time.Duration, error) {
 	known, is := c.Contents.Get(i.name)
 	if !is || string(known.UID) != i.uid {
 		c.dropContent(i)
@@ -83,14 +92,7 @@ func (c *Controller) content(ctx context.Context, i item) (time.Duration, error)
 		f.Content = now
 		verdict = plan.ForContent(f)
 	}
-	after, err := c.actOnContent(ctx, f, t, verdict)
-	if err != nil {
-		err = c.contentFailed(i.uid, err)
-	}
-	if apierrors.IsConflict(err) {
-		return contentAgain, nil // it was changed, and what is watched soon says how
-	}
-	return after, err
+	return c.actOnContent(ctx, f, t, verdict)
 }
 
 // contentAgain is when to look again at a content that was changed while it was worked on.
@@ -159,19 +161,10 @@ func (c *Controller) takeContent(ctx context.Context, f *plan.ContentFacts) erro
 	return err
 }
 
-// contentFailed passes on an error of the API. One that will not pass by itself is told.
-func (c *Controller) contentFailed(uid string, err error) error {
-	if report.Permanent(err) && c.said.New("content/"+uid, err.Error()) {
-		c.Log.Warn(err.Error(), "reason", plan.ReasonAPIRefused)
-	}
-	return err
-}
-
 // dropContent ends the work on a content that is gone. What was made for it and is not whole goes
 // by its record.
 func (c *Controller) dropContent(i item) {
 	c.said.Forget(i.uid)
-	c.said.Forget("content/" + i.uid)
 	c.copies.cancel(i.uid)
 	c.inFlight.forget(i.uid)
 	for _, w := range c.workers {

@@ -142,6 +142,7 @@ func (c *Controller) Remember(m Memory) {
 	c.copies.remember(m.Copies)
 	c.sources.forget()
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
+	c.refusals = c.newRefusals()
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.

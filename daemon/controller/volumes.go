@@ -21,7 +21,8 @@ import (
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
-func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
+func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (after time.Duration, err error) {
+	defer func() { c.noteVolume(name, err) }()
 	if done, after, err := w.everyNode.Look(ctx, name); done {
 		return after, err
 	}
@@ -318,7 +319,7 @@ func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err 
 		signal(w.kick)
 		return err
 	}
-	if errors.Is(err, leadership.ErrNotLeading) || apierrors.IsConflict(err) { // changed meanwhile: it is decided anew
+	if errors.Is(err, leadership.ErrNotLeading) || report.OfRequest(err) { // the latter is told where it lasts
 		return err
 	}
 	if !errors.Is(err, context.Canceled) {
@@ -366,7 +367,8 @@ func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, 
 // purge empties one volume's place in the trash, in the background: its object is gone by then, or is about to go. While
 // the pool is closed that waits. The comparison of records when it opens does not do: it passes over what has an object by
 // the watch, which may be late.
-func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.Duration, error) {
+func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
+	defer func() { c.NodeRequest("the purge of volume "+pv, err) }()
 	h, ok := w.disk.Open(ctx)
 	if !ok {
 		return lag, nil
@@ -385,7 +387,7 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (time.
 	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
 		return 0, ignoreNotLeading(err)
 	}
-	err := h.Purge(pv)
+	err = h.Purge(pv)
 	if err == nil || ctx.Err() != nil {
 		c.begun.End("purge/" + pv)
 		c.said.Forget("purge/" + pv)

@@ -41,7 +41,7 @@ func (d *Directory) Detach(ctx context.Context, h disk.Handle, pv *corev1.Persis
 	first, err := d.API.WriteTombstone(ctx, plan.NewTombstone(pv, d.detached.Noted(uid), d.Node,
 		v.Action))
 	if err != nil {
-		return 0, d.Volumes.APIFailed(pv, err)
+		return 0, err
 	}
 	// Another node is at it: this one helps if that died in between.
 	if !first && d.detached.Since(uid) < d.stagger(ctx, pv)+plan.HelpAfter {

@@ -44,9 +44,8 @@ type Volumes interface {
 	Purge(pv string)
 	// LookAtPool has the pool checked again.
 	LookAtPool()
-	// DiskFailed and APIFailed report an error about a volume, and return it.
+	// DiskFailed reports an error of the disk about a volume, and returns it.
 	DiskFailed(pv *corev1.PersistentVolume, err error) error
-	APIFailed(pv *corev1.PersistentVolume, err error) error
 }
 
 // Events writes events, and Metrics counts. Neither blocks.

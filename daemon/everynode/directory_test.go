@@ -149,7 +149,6 @@ func (n *node) Compare(context.Context, disk.Handle, record.Record, hostcheck.Ma
 }
 
 func (n *node) DiskFailed(_ *corev1.PersistentVolume, err error) error { return err }
-func (n *node) APIFailed(_ *corev1.PersistentVolume, err error) error  { return err }
 
 func (n *node) Event(_ corev1.ObjectReference, _, reason, message string) {
 	n.events = append(n.events, reason+": "+message)

@@ -44,8 +44,6 @@ type Controller interface {
 	CountNodes(ctx context.Context) int
 	// MayWarn reports whether a warning about an object of a namespace may be written now.
 	MayWarn(namespace string) bool
-	// APIFailed reports an error about a claim, and returns it.
-	APIFailed(claim *corev1.PersistentVolumeClaim, err error) error
 }
 
 // Events writes events, and Metrics counts. Neither blocks.
@@ -305,10 +303,8 @@ func (x *Expander) failed(p Pool, claim *corev1.PersistentVolumeClaim, err error
 		return nil
 	case errors.As(err, &ofDisk):
 		return x.diskFailed(p, claim, ofDisk.error)
-	case apierrors.IsConflict(err):
+	default: // of a request, which the controller reports if it lasts
 		return err
-	default:
-		return x.Controller.APIFailed(claim, err)
 	}
 }
 

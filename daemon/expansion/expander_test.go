@@ -147,11 +147,6 @@ func (e *environment) CountNodes(context.Context) int { return 1 }
 func (e *environment) MayWarn(string) bool            { return !e.quiet }
 func (e *environment) Expansion(_, reason string)     { e.done = append(e.done, "counted "+reason) }
 
-func (e *environment) APIFailed(_ *corev1.PersistentVolumeClaim, err error) error {
-	e.done = append(e.done, "API failed")
-	return err
-}
-
 func (e *environment) Event(ref corev1.ObjectReference, kind, reason, _ string) {
 	e.events = append(e.events, fmt.Sprint(ref.Name, " ", kind, " ", reason))
 }
@@ -220,7 +215,7 @@ func TestSteps(t *testing.T) {
 		e.fails[step] = errors.New("broken")
 		_, err := e.look(t, p)
 		did, events := e.did(), len(e.events)
-		want := strings.Join(append(slices.Clone(steps[:i]), "API failed"), ", ")
+		want := strings.Join(steps[:i], ", ")
 		if step == "disk 2Gi" {
 			want = "begun, pool looked at, counted VolumeResizeFailed"
 		}

@@ -48,6 +48,12 @@ type Options struct {
 	// OnHealth may be nil. It is called once for each kind of failure, however often it occurs, and with nil when
 	// none is left. Calls are serial. It must not block, and must not call the client.
 	OnHealth func(error)
+	// OnEvent may be nil. It is called after each attempt to write an event about an object: with
+	// nil if it was written, else with an error that may pass.
+	OnEvent func(about corev1.ObjectReference, err error)
+	// OnEventLost may be nil. It is called when an event about an object is given up, with nil if
+	// nobody misses it.
+	OnEventLost func(about corev1.ObjectReference, err error)
 	// OnRefused may be nil. It is called with the reason of each request that the API server refused, or
 	// "Unreachable"; concurrently.
 	OnRefused func(reason string)
@@ -85,6 +91,12 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	if o.OnRefused == nil {
 		o.OnRefused = func(string) {}
+	}
+	if o.OnEvent == nil {
+		o.OnEvent = func(corev1.ObjectReference, error) {}
+	}
+	if o.OnEventLost == nil {
+		o.OnEventLost = func(corev1.ObjectReference, error) {}
 	}
 	sends, config, err := newConnection(o)
 	if err != nil {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestNormalEventsWaitWhileBusy(t *testing.T) {
 				q.markWritten(q.queue[0], 1, 1, now)
 			}
 			message := ""
-			n, after := q.next(now.Add(c.at), c.busy, c.flush)
+			n, after := q.next(now.Add(c.at), trusted, c.busy, c.flush)
 			if n != nil {
 				message = n.message
 			}
@@ -53,14 +54,14 @@ func TestRepeatsAreWrittenOnceAMinute(t *testing.T) {
 	now := time.Now()
 	occur := func(at time.Time) { q.add(event{namespace: "n", eventType: corev1.EventTypeWarning, message: "m"}, at) }
 	occur(now)
-	n, _ := q.next(now, false, false)
+	n, _ := q.next(now, trusted, false, false)
 	q.markWritten(n, 1, 1, now)
 	occur(now.Add(time.Second))
 	occur(now.Add(2 * time.Second))
-	if n, after := q.next(now.Add(2*time.Second), false, false); n != nil || after != 58*time.Second {
+	if n, after := q.next(now.Add(2*time.Second), trusted, false, false); n != nil || after != 58*time.Second {
 		t.Errorf("a repeat: %v in %s, want nothing for 58 s", n, after)
 	}
-	n, _ = q.next(now.Add(time.Minute), false, false)
+	n, _ = q.next(now.Add(time.Minute), trusted, false, false)
 	if n == nil || n.count != 1 || n.pending != 2 {
 		t.Fatalf("after a minute: %+v", n)
 	}
@@ -115,7 +116,7 @@ func TestWrittenEventsAreBounded(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * cacheSize {
 		q.add(event{namespace: "n", eventType: corev1.EventTypeNormal, message: fmt.Sprint("m", i)}, now)
-		n, _ := q.next(now, false, false)
+		n, _ := q.next(now, trusted, false, false)
 		q.markWritten(n, 1, 1, now)
 	}
 	if len(q.byKey) != cacheSize || len(q.cached) != cacheSize || q.pending() != 0 {
@@ -133,17 +134,17 @@ func TestNormalEventsRepeat(t *testing.T) {
 	}
 	occur("a")
 	occur("b")
-	a, _ := q.next(now, false, false)
+	a, _ := q.next(now, trusted, false, false)
 	occur("a") // while it is being written
 	q.markWritten(a, 1, 1, now)
-	b, _ := q.next(now, false, false)
+	b, _ := q.next(now, trusted, false, false)
 	q.markWritten(b, 1, 1, now)
 	if a.message != "a" || b.message != "b" || q.pending() != 1 {
 		t.Fatalf("%q, then %q, %d left", a.message, b.message, q.pending())
 	}
 	occur("b")
 	for range 2 {
-		n, _ := q.next(now.Add(repeatInterval), false, false)
+		n, _ := q.next(now.Add(repeatInterval), trusted, false, false)
 		q.markWritten(n, 2, 1, now.Add(repeatInterval))
 	}
 	if q.pending() != 0 || a.count != 2 || b.count != 2 || len(q.cached) != 2 {
@@ -152,7 +153,7 @@ func TestNormalEventsRepeat(t *testing.T) {
 	occur("c")
 	occur("d")
 	q.discard(q.byKey[q.newNormal[1].key()])
-	if c, _ := q.next(now, false, false); c.message != "c" || q.pending() != 1 {
+	if c, _ := q.next(now, trusted, false, false); c.message != "c" || q.pending() != 1 {
 		t.Errorf("%q, %d left", c.message, q.pending())
 	}
 }
@@ -164,8 +165,57 @@ func TestOneEventOfAReason(t *testing.T) {
 	for _, message := range []string{"none, on node-a", "none, on node-b"} {
 		q.add(event{namespace: "n", regarding: ref, eventType: corev1.EventTypeWarning, reason: plan.ReasonNoNodeFits, message: message}, now)
 	}
-	n, _ := q.next(now, false, false)
+	n, _ := q.next(now, trusted, false, false)
 	if q.pending() != 1 || n == nil || n.message != "none, on node-b" || n.pending != 2 || n.name != eventName(event{regarding: ref, eventType: corev1.EventTypeWarning, reason: plan.ReasonNoNodeFits}) {
 		t.Errorf("%d are pending, the first is %+v", q.pending(), n)
+	}
+}
+
+// What was refused is written by the lane of the suspect, after its backoff and after what failed
+// less often; those of its namespace too, until one is written. It is the first to be dropped.
+func TestSuspectEvents(t *testing.T) {
+	now, q := time.Now(), newEventQueue()
+	add := func(namespace, kind, message string) {
+		q.add(event{namespace: namespace, eventType: kind, message: message}, now)
+	}
+	first := func(at time.Duration, lane int) string {
+		if n, _ := q.next(now.Add(at), lane, false, false); n != nil {
+			return n.message
+		}
+		return ""
+	}
+	want := func(at time.Duration, ofTrusted, ofSuspect string) {
+		t.Helper()
+		if a, b := first(at, trusted), first(at, suspect); a != ofTrusted || b != ofSuspect {
+			t.Errorf("after %s: %q and %q, want %q and %q", at, a, b, ofTrusted, ofSuspect)
+		}
+	}
+	for _, message := range []string{"refused", "normal", "second"} {
+		add("bad", map[bool]string{true: corev1.EventTypeNormal,
+			false: corev1.EventTypeWarning}[message == "normal"], message)
+	}
+	add("good", corev1.EventTypeNormal, "good")
+	want(0, "refused", "")
+	refused := q.queue[0]
+	q.postpone(refused, errors.New("no"), now)
+	want(0, "good", "second")
+	second := q.queue[0]
+	q.postpone(second, errors.New("no"), now)
+	want(0, "good", "normal")
+	want(longestDelay, "good", "normal")
+	q.markWritten(q.byKey[(&event{namespace: "bad",
+		name: eventName(event{eventType: corev1.EventTypeNormal, message: "normal"})}).key()], 1, 1, now)
+	want(0, "good", "")
+	want(longestDelay, "good", "refused")
+	add("bad", corev1.EventTypeWarning, "third")
+	want(0, "third", "")
+	for i := range queueLength {
+		add("good", corev1.EventTypeWarning, fmt.Sprint("fill", i))
+	}
+	if _, kept := q.byKey[refused.key()]; kept {
+		t.Error("a refused event was kept before others")
+	}
+	if _, kept := q.byKey[second.key()]; kept {
+		t.Error("the second refused event was kept before others")
 	}
 }

@@ -17,21 +17,31 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// eventWriter writes the events of a queue, one at a time.
+// eventWriter writes the events of a queue.
 type eventWriter struct {
-	client  *Client
-	wake    chan struct{}
-	writing chan struct{} // a semaphore: RunEvents and Flush write in turn
+	client *Client
+	lanes  [2]lane // indexes are trusted and suspect
 
 	mu    sync.Mutex
 	queue eventQueue
 }
 
+// lane writes the events of one kind, one at a time. An event whose request fails, or one of a
+// namespace in which the last one failed, is suspect: it may take a webhook's whole timeout, and
+// keeps no other one waiting.
+type lane struct {
+	wake    chan struct{}
+	writing chan struct{} // a semaphore: RunEvents and Flush write in turn
+}
+
+const trusted, suspect = 0, 1
+
 func newEventWriter(c *Client) *eventWriter {
-	return &eventWriter{
-		client: c, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1),
-		queue: newEventQueue(),
+	e := &eventWriter{client: c, queue: newEventQueue()}
+	for i := range e.lanes {
+		e.lanes[i] = lane{wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	}
+	return e
 }
 
 // Event queues an event on an object, which RunEvents writes. It never blocks. eventType is
@@ -47,25 +57,31 @@ func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message st
 	kept := e.queue.add(n, time.Now())
 	e.mu.Unlock()
 	if !kept {
-		c.health.failed("event queue", errors.New("it is full of warnings; the oldest are dropped"))
+		c.options.OnEventLost(ref, errors.New("the queue of events is full of warnings; the oldest are dropped"))
 	}
-	select {
-	case e.wake <- struct{}{}:
-	default:
+	e.wake()
+}
+
+// wake has both lanes look at the queue.
+func (e *eventWriter) wake() {
+	for _, l := range e.lanes {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// EventLastWritten returns when an event was last written by any daemon, and its message, which may be another one where plan.OneEvent:
-// daemons that report the same about the same object write one Event object. The zero time is never, or longer ago than the
-// API server keeps events.
+// EventLastWritten returns when an event was last written by any daemon, and its message, which may
+// be another one where plan.OneEvent: daemons that report the same about the same object write one
+// Event object. The zero time is never, or longer ago than the API server keeps events.
 func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (at time.Time, text string, err error) {
 	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
-	object, name := &corev1.Event{}, eventName(n)
-	err = c.core.Get().Namespace(ref.Namespace).Resource("events").Name(name).Timeout(callTimeout).Do(ctx).Into(object)
-	if absent(err, name) {
-		return time.Time{}, "", nil
+	object, err := c.getEvent(ctx, ref.Namespace, eventName(n))
+	if object == nil {
+		return time.Time{}, "", err
 	}
-	return object.LastTimestamp.Time, object.Message, err
+	return object.LastTimestamp.Time, object.Message, nil
 }
 
 // EventsDropped returns how many events were dropped since the start because the queue was full.
@@ -78,47 +94,62 @@ func (c *Client) EventsDropped() (normal, warning int64) {
 
 // RunEvents writes events until ctx ends. Flush writes what is pending then.
 func (c *Client) RunEvents(ctx context.Context) {
+	var all sync.WaitGroup
+	for which := range c.events.lanes {
+		all.Go(func() { c.events.run(ctx, which) })
+	}
+	all.Wait()
+}
+
+func (e *eventWriter) run(ctx context.Context, which int) {
 	var wait backoff
 	for ctx.Err() == nil {
-		n, after := c.events.next(c.inFlight.busy(time.Now()), false)
+		if !e.enter(ctx, which) {
+			return
+		}
+		n, after := e.next(which, e.client.inFlight.busy(time.Now()), false)
 		if n == nil {
-			c.events.sleep(ctx, after)
+			e.leave(which)
+			e.sleep(ctx, which, after)
 			continue
 		}
-		if err := c.events.write(ctx, n); err != nil {
-			// The informers report a server that cannot be reached: they notice its return at once, while
-			// the next event may not be due for a while.
-			if wait.tries > 0 && failureKind("events", err) != unreachable {
-				c.health.failed("events", err)
-			}
-			delay := wait.next(err)
-			if apierrors.IsForbidden(err) { // the other events may be allowed
-				delay = min(delay, time.Second)
-			}
-			pause(ctx, delay)
-			continue
+		err := e.write(ctx, n)
+		e.leave(which)
+		_, asked := apierrors.SuggestsClientDelay(err)
+		switch {
+		case err == nil:
+			wait.reset()
+		case !ownTrouble(err), asked: // the informers report a server that cannot be reached
+			pause(ctx, wait.next(err))
+		case which == suspect:
+			pause(ctx, min(wait.next(err), time.Second))
 		}
-		wait.reset()
 	}
 }
 
-// Flush writes all pending events at once. It returns the first error, with the number of events that
-// are not written. An event that the API server forbids keeps no other one waiting.
+// Flush writes all pending events at once. It returns the first error, with the number of events
+// that are not written. An event that the API server refuses keeps no other one waiting.
 func (c *Client) Flush(ctx context.Context) (err error) {
 	e := c.events
-	var forbidden []*event
+	for which := range e.lanes {
+		if !e.enter(ctx, which) {
+			return ctx.Err()
+		}
+		defer e.leave(which)
+	}
+	var aside []*event
 	for {
-		n, _ := e.next(false, true)
+		n, _ := e.next(trusted, false, true)
 		if n == nil {
 			break
 		}
 		failed := e.write(ctx, n)
 		err = cmp.Or(err, failed)
-		if failed != nil && !apierrors.IsForbidden(failed) {
+		if failed != nil && !ownTrouble(failed) {
 			break
 		}
 		if failed != nil {
-			forbidden = append(forbidden, n)
+			aside = append(aside, n)
 			e.mu.Lock()
 			e.queue.dequeue(n)
 			e.mu.Unlock()
@@ -126,80 +157,108 @@ func (c *Client) Flush(ctx context.Context) (err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.queue.queue = append(e.queue.queue, forbidden...)
+	e.queue.queue = append(e.queue.queue, aside...)
 	if err != nil {
 		return fmt.Errorf("%d events are not written: %w", e.queue.pending(), err)
 	}
 	return nil
 }
 
-func (e *eventWriter) next(busy, flush bool) (*event, time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.queue.next(time.Now(), busy, flush)
+func (e *eventWriter) enter(ctx context.Context, which int) bool {
+	select {
+	case e.lanes[which].writing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
-func (e *eventWriter) sleep(ctx context.Context, after time.Duration) {
+func (e *eventWriter) leave(which int) { <-e.lanes[which].writing }
+
+func (e *eventWriter) next(which int, busy, flush bool) (*event, time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queue.next(time.Now(), which, busy, flush)
+}
+
+func (e *eventWriter) sleep(ctx context.Context, which int, after time.Duration) {
 	var timer <-chan time.Time
 	if after > 0 {
 		timer = time.After(after)
 	}
 	select {
 	case <-ctx.Done():
-	case <-e.wake:
+	case <-e.lanes[which].wake:
 	case <-timer:
 	}
 }
 
-// write writes one event. It returns an error that a retry may overcome. An event that the API server will
-// never accept is reported and discarded.
-func (e *eventWriter) write(ctx context.Context, n *event) error {
-	select {
-	case e.writing <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+// ownTrouble reports whether an error is that of one event: the API server responded, or did so to
+// others in the time that this one took.
+func ownTrouble(err error) bool {
+	var timeout interface{ Timeout() bool }
+	if apierrors.IsUnauthorized(err) {
+		return false
 	}
-	defer func() { <-e.writing }()
+	return errors.As(err, new(apierrors.APIStatus)) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// write writes one event. It returns an error that a retry may overcome. An event that the API
+// server will never accept is reported and discarded.
+func (e *eventWriter) write(ctx context.Context, n *event) error {
 	e.mu.Lock()
 	snapshot := *n
 	e.mu.Unlock()
-	if snapshot.pending == 0 {
-		return nil // written while this call waited
-	}
 	count, err := e.client.writeEvent(ctx, snapshot)
+	if ctx.Err() != nil && err != nil {
+		return err
+	}
+	options := e.client.options
+	switch lost := permanent(err, n.namespace, time.Since(n.queued)); {
+	case err == nil:
+		options.OnEvent(n.regarding, nil)
+	case lost && (absent(err, n.namespace) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)):
+		options.OnEventLost(n.regarding, nil)
+	case lost:
+		options.OnEventLost(n.regarding, fmt.Errorf("%s on %s %s: %w", n.reason, n.regarding.Kind, n.regarding.Name, err))
+	case ownTrouble(err) && !apierrors.IsForbidden(err):
+		options.OnEvent(n.regarding, err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer e.wake() // the other events of the namespace may be in another lane now
 	switch {
 	case err == nil:
 		e.queue.markWritten(n, count, snapshot.pending, time.Now())
-		e.client.health.recovered("events")
-		e.client.health.recovered("event queue")
+		return nil
 	case permanent(err, n.namespace, time.Since(n.queued)):
 		e.queue.discard(n)
-		if !absent(err, n.namespace) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			e.client.health.failed("events", fmt.Errorf("%s on %s %s: %w", n.reason, n.regarding.Kind, n.regarding.Name, err))
-		}
-	case apierrors.IsForbidden(err):
-		e.queue.postpone(n)
-		return err
-	default:
-		return err
+		return nil
+	case ownTrouble(err):
+		e.queue.postpone(n, err, time.Now())
 	}
-	return nil
+	return err
 }
 
-// forbiddenFor is how long an event that the API server forbids is retried: a server that starts forbids every
-// request until it has read its roles, which takes seconds (kubernetes, pkg/registry/rbac/rest, rbac/bootstrap-roles).
+// forbiddenFor is how long an event that the API server forbids is retried: a server that starts
+// forbids every request until it has read its roles, which takes seconds (kubernetes,
+// pkg/registry/rbac/rest, rbac/bootstrap-roles).
 const forbiddenFor = 10 * time.Second
 
-// permanent reports whether a retry of an event that has been pending for so long would have the same error. The
-// absent object is the namespace.
+// refusedFor is how long an event is retried that the API server refuses otherwise. It keeps
+// written ones for as long.
+const refusedFor = time.Hour
+
+// permanent reports whether a retry of an event that has been pending for so long would have the
+// same error, or be of no use any more. The absent object is the namespace.
 func permanent(err error, namespace string, pending time.Duration) bool {
-	return apierrors.IsForbidden(err) && (pending > forbiddenFor || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)) ||
+	return ownTrouble(err) && pending > refusedFor ||
+		apierrors.IsForbidden(err) && (pending > forbiddenFor || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)) ||
 		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || absent(err, namespace) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// writeEvent creates the Event object or increases its count. It returns the count that the object has then.
+// writeEvent creates the Event object or increases its count. It returns the count that the object
+// has then.
 func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err error) {
 	count = n.count + n.pending
 	if n.count > 0 {
@@ -209,16 +268,16 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 		}
 		// The API server deletes events after an hour (--event-ttl).
 	}
-	err = c.core.Post().Namespace(n.namespace).Resource("events").Body(n.object(c.options.Node, count)).
-		Timeout(callTimeout).Do(ctx).Error()
+	err = receiveObject(ctx, c.core.Post().Namespace(n.namespace).Resource("events").
+		Body(n.object(c.options.Node, count)).
+		Timeout(callTimeout), &corev1.Event{}, n.name, "")
 	if !apierrors.IsAlreadyExists(err) {
 		return count, err
 	}
 	// Another process created it, or this one did and the response was lost.
-	object := &corev1.Event{}
-	err = c.core.Get().Namespace(n.namespace).Resource("events").Name(n.name).Timeout(callTimeout).Do(ctx).Into(object)
-	if err != nil {
-		return 0, err
+	object, readErr := c.getEvent(ctx, n.namespace, n.name)
+	if object == nil {
+		return 0, cmp.Or(readErr, err) // it was deleted meanwhile: tried again
 	}
 	count = object.Count + n.pending
 	return count, c.patchEvent(ctx, n, count)
@@ -229,6 +288,12 @@ func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
 	if err != nil {
 		return err
 	}
-	return c.core.Patch(types.MergePatchType).Namespace(n.namespace).Resource("events").Name(n.name).
-		Body(patch).Timeout(callTimeout).Do(ctx).Error()
+	return receiveObject(ctx, c.core.Patch(types.MergePatchType).Namespace(n.namespace).
+		Resource("events").Name(n.name).
+		Body(patch).Timeout(callTimeout), &corev1.Event{}, n.name, "")
+}
+
+func (c *Client) getEvent(ctx context.Context, namespace, name string) (*corev1.Event, error) {
+	return read[corev1.Event](ctx, c.core.Get().Namespace(namespace).
+		Resource("events"), name, "event "+namespace+"/"+name)
 }

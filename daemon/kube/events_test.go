@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
@@ -196,8 +198,9 @@ func TestEventsForbidden(t *testing.T) {
 	if err := plane.ServiceAccountKubeconfig(ctx, ns, "default", "", path); err != nil {
 		t.Fatal(err)
 	}
-	var told healthLog
-	c, _ := newClient(t, Options{Kubeconfig: path, OnHealth: told.add})
+	var told, health healthLog
+	c, _ := newClient(t, Options{Kubeconfig: path, OnHealth: health.add,
+		OnEventLost: func(_ corev1.ObjectReference, err error) { told.add(err) }})
 	claim := corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: ns, Name: "claim", UID: "1"}
 	for i := range 3 {
 		c.Event(claim, corev1.EventTypeWarning, "PoolClosed", fmt.Sprint(i))
@@ -212,7 +215,10 @@ func TestEventsForbidden(t *testing.T) {
 	if err := c.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := told.read(); len(got) != 1 || !strings.HasPrefix(got[0], "events: PoolClosed on PersistentVolumeClaim claim: events is forbidden: ") {
+	if got := told.read(); len(got) != 1 || !strings.HasPrefix(got[0], "PoolClosed on PersistentVolumeClaim claim: events is forbidden: ") {
+		t.Errorf("lost: %q", got)
+	}
+	if got := health.read(); len(got) != 0 {
 		t.Errorf("health: %q", got)
 	}
 	if got := eventsIn(t, ns); len(got) != 0 {
@@ -250,6 +256,69 @@ func TestForbiddenEventKeepsNoOtherWaiting(t *testing.T) {
 			expectEvents(t, ns, `PersistentVolumeClaim/claim Warning PoolClosed "second" 1`)
 			if took := time.Since(began); took > forbiddenFor/2 {
 				t.Errorf("the event of another namespace was written after %s", took)
+			}
+		})
+	}
+}
+
+// An event whose requests fail keeps no other one waiting, whether the API server returns an error
+// or nothing for it: neither those of other namespaces nor those of other objects of its own. The
+// connection is not to blame.
+func TestFailingEventKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"returns an error": false, "hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			bad, good := namespace(t), namespace(t)
+			over := make(chan struct{})
+			defer close(over)
+			var health, told healthLog
+			c, w := newClient(t, Options{OnHealth: health.add,
+				OnEvent: func(about corev1.ObjectReference, err error) {
+					if err != nil {
+						told.add(fmt.Errorf("%s: %w", about.Name, err))
+					}
+				}})
+			w.intercept(func(r *http.Request) (*http.Response, error) {
+				sent := ""
+				if r.Body != nil {
+					body, _ := io.ReadAll(r.Body)
+					sent, r.Body = string(body), io.NopCloser(bytes.NewReader(body))
+				}
+				if !strings.Contains(r.URL.Path+sent, "troubled") {
+					return nil, nil
+				}
+				if hangs {
+					select {
+					case <-over:
+					case <-r.Context().Done():
+						return nil, r.Context().Err()
+					}
+				}
+				body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"failed calling webhook","code":500}`
+				return &http.Response{StatusCode: 500,
+					Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+			})
+			for i := range 10 {
+				claim := corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: bad,
+					Name: fmt.Sprint("troubled-", i), UID: types.UID(fmt.Sprint(i))}
+				c.Event(claim, corev1.EventTypeWarning, "PoolClosed", "no")
+				c.Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "yes")
+			}
+			writing(t, c)
+			other := refOf(newClaim(t, plane, good, "claim", "1"))
+			c.Event(other, corev1.EventTypeWarning, "PoolClosed", "warning")
+			c.Event(other, corev1.EventTypeNormal, "ProvisioningSucceeded", "normal")
+			expectEvents(t, good, `PersistentVolumeClaim/claim Normal ProvisioningSucceeded "normal" 1`, `PersistentVolumeClaim/claim Warning PoolClosed "warning" 1`)
+			if !hangs {
+				c.Event(refOf(newClaim(t, plane, bad, "claim", "1")), corev1.EventTypeWarning,
+					"PoolClosed", "fine")
+				expectEvents(t, bad, `PersistentVolumeClaim/claim Warning PoolClosed "fine" 1`)
+				if got := told.read(); len(got) == 0 || !strings.HasPrefix(got[0], "troubled-") || !strings.Contains(got[0], "failed calling webhook") {
+					t.Errorf("told: %q", got)
+				}
+			}
+			if got := health.read(); len(got) != 0 {
+				t.Errorf("health: %q", got)
 			}
 		})
 	}

@@ -39,8 +39,10 @@ type Options struct {
 	Leases      Leases
 	Storage     Storage
 	Events      Events // about this node
-	Log         *slog.Logger
-	Clock       func() time.Duration // BootTime, but for tests
+	// Requested is called with how each try to have the lease ended.
+	Requested func(err error)
+	Log       *slog.Logger
+	Clock     func() time.Duration // BootTime, but for tests
 	// Resumed is called when a role begins in which this daemon may have to do, or to tell, what it left to others.
 	Resumed func()
 }
@@ -158,6 +160,7 @@ func (e *Elector) Tend(ctx context.Context) time.Duration {
 	action, after := Decide(facts)
 	e.reportMismatch()
 	if action == StandBy {
+		e.Requested(nil)
 		return after
 	}
 	began, was := e.Clock(), e.Role()
@@ -166,7 +169,7 @@ func (e *Elector) Tend(ctx context.Context) time.Duration {
 	now, err := e.Leases.WriteLease(ctx, next)
 	switch {
 	case err != nil:
-		e.failed(err)
+		e.Requested(err)
 		return time.Second
 	case now == nil: // it changed meanwhile; a watch that broke would never bring that
 		if e.readLease(ctx, e.refused) {
@@ -174,7 +177,7 @@ func (e *Elector) Tend(ctx context.Context) time.Duration {
 		}
 		return time.Second
 	}
-	e.said.Forget(requests)
+	e.Requested(nil)
 	e.wrote(now, action, began)
 	if wrong := facts.Repair(); wrong != "" {
 		e.warn(overwrites, plan.ReasonLeaseOverwritten, repaired(next.Name, wrong))
@@ -205,7 +208,7 @@ func (e *Elector) name() string { return Name(e.Provisioner, e.Pool) }
 func (e *Elector) readLease(ctx context.Context, note func(*Lease)) bool {
 	now, err := e.Leases.ReadLease(ctx, e.name())
 	if err != nil {
-		e.failed(err)
+		e.Requested(err)
 		return false
 	}
 	note(now)
@@ -272,7 +275,6 @@ func (e *Elector) resume(action Action, was Role) {
 const (
 	mismatches = "mismatch"
 	overwrites = "overwritten"
-	requests   = "requests"
 )
 
 // reportMismatch reports that the storage here is not that of the other nodes, when their Leader had the time to write
@@ -294,18 +296,9 @@ func (e *Elector) reportLost() {
 	}
 }
 
-// failed reports what keeps this daemon from the lease. An API server that is away is reported by package kube.
-func (e *Elector) failed(err error) {
-	if report.Permanent(err) {
-		e.warn(requests, plan.ReasonAPIRefused, err.Error())
-	}
-}
-
 // warn writes a message to the log and about this node, unless it was written lately.
 func (e *Elector) warn(what, reason, message string) {
-	if what != requests {
-		message = fmt.Sprintf("pool %s: %s", e.Pool, message)
-	}
+	message = fmt.Sprintf("pool %s: %s", e.Pool, message)
 	if e.said.New(what, message) {
 		e.Log.Warn(message, "reason", reason, "pool", e.Pool)
 		e.Events.Event(report.Node(e.Node), corev1.EventTypeWarning, reason, message)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ type host struct {
 	asked   int // for a proof
 	resumed int
 	events  []string
+	failed  []error // how the requests ended
 }
 
 func (h *host) Usable() (bool, string) { return h.usable, h.marker }
@@ -85,6 +87,7 @@ func standing(s *server) *host {
 	h.Elector = New(Options{
 		Pool: "fast", Provisioner: "p", Identity: me, Node: "node-a", Leases: s, Storage: h, Events: h,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: func() time.Duration { return h.now }, Resumed: func() { h.resumed++ },
+		Requested: func(err error) { h.failed = append(h.failed, err) },
 	})
 	return h
 }
@@ -351,26 +354,21 @@ func TestNoElector(t *testing.T) {
 	e.Resign()
 }
 
-// What the API server refuses is reported once, and what is only away is not: package kube reports that.
+// Each request that fails is told, and that they fail no more.
 func TestRefusedRequests(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want int
-	}{
-		"away":      {errors.New("connection refused"), 0},
-		"forbidden": {forbidden, 1},
-	} {
-		s := &server{err: c.err}
-		h := standing(s)
-		for range 5 {
-			h.overdue()
-			if after := h.Tend(t.Context()); after <= 0 || h.Leads() {
-				t.Errorf("%s: again after %s, leads %v", name, after, h.Leads())
-			}
+	s := &server{err: forbidden}
+	h := standing(s)
+	for range 5 {
+		h.overdue()
+		if after := h.Tend(t.Context()); after <= 0 || h.Leads() {
+			t.Errorf("again after %s, leads %v", after, h.Leads())
 		}
-		if len(h.events) != c.want {
-			t.Errorf("%s: events %q, want %d", name, h.events, c.want)
-		}
+	}
+	s.err = nil
+	h.overdue()
+	h.Tend(t.Context())
+	if want := []error{forbidden, forbidden, forbidden, forbidden, forbidden, nil}; !slices.Equal(h.failed, want) {
+		t.Errorf("told %q, want %q", h.failed, want)
 	}
 }
 

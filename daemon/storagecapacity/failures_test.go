@@ -272,48 +272,32 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A right that is missing is logged once, with the command that gives it, and asked for seldom; that it is there again as well.
+// Each turn that fails is told: a right that is missing with the command that gives it, which is
+// asked for seldom; and that it is there.
 func TestRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster("a")
-		c.refuses = true
-		n := newNode(c, "a", true, map[string]uint64{"c": 100})
-		runFor(t, n, time.Hour, func() {
-			log := c.log.String()
-			if strings.Count(log, "WARN") != 1 || strings.Count(log, "\n") != 1 || !strings.Contains(log, "forbidden") || !strings.Contains(log, "mends it with: the command") {
-				t.Errorf("the log of an hour:\n%s", log)
-			}
-			if c.sent() > 61 {
-				t.Errorf("%d requests in an hour", c.sent())
-			}
-			c.mu.Lock()
-			c.refuses = false
-			c.mu.Unlock()
-			time.Sleep(refusedWait)
-			synctest.Wait()
-			if log := c.log.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "published for the scheduler again") {
-				t.Errorf("the log with the right:\n%s", log)
-			}
-			wantSizes(t, c, map[string]int64{"c/a": 100}, "with the right")
+	for name, c := range map[string]*cluster{"forbidden": {refuses: true}, "away": {away: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			all := newCluster("a")
+			all.refuses, all.away = c.refuses, c.away
+			n := newNode(all, "a", true, map[string]uint64{"c": 100})
+			runFor(t, n, time.Hour, func() {
+				err := n.told()
+				if err == nil || strings.HasSuffix(err.Error(), "mends it with: the command") != c.refuses {
+					t.Errorf("%s: told %v", name, err)
+				}
+				if c.refuses && all.sent() > 61 {
+					t.Errorf("%s: %d requests in an hour", name, all.sent())
+				}
+				all.mu.Lock()
+				all.refuses, all.away = false, false
+				all.mu.Unlock()
+				time.Sleep(refusedWait)
+				synctest.Wait()
+				if err := n.told(); err != nil {
+					t.Errorf("%s: told %v in the end", name, err)
+				}
+				wantSizes(t, all, map[string]int64{"c/a": 100}, name)
+			})
 		})
-	})
-}
-
-// An API server that is away is logged by package kube. Errors that last are logged once.
-func TestErrorsThatLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster("a")
-		c.away = true
-		n := newNode(c, "a", true, map[string]uint64{"c": 100})
-		runFor(t, n, failingLong-failedWait, func() {
-			if c.log.Len() > 0 {
-				t.Errorf("logged:\n%s", c.log.String())
-			}
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			if log := c.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, errAway.Error()) {
-				t.Errorf("the log of an hour:\n%s", log)
-			}
-		})
-	})
+	}
 }

@@ -2,6 +2,7 @@ package storagecapacity
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -9,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 // Options are a Publisher's. All fields are needed.
@@ -23,6 +23,8 @@ type Options struct {
 	Wanted func() (all []Object, ok bool)
 	// Classes returns the names of the classes of the provisioner.
 	Classes func() []string
+	// Requested is called with how each turn ended.
+	Requested func(err error)
 	// Mend is the command that gives the daemons the rights that they need.
 	Mend string
 }
@@ -45,8 +47,6 @@ type Publisher struct {
 	next      time.Time         // when it is read next
 	due       time.Time         // what was reviewed before counts for nothing: this node or a class was not known
 	scheduled time.Time         // when next was set last
-	failing   time.Time         // since when the API returns errors; zero: it does not
-	warned    string            // the error that was logged
 	leaving   bool              // a withdrawal began and has not ended
 }
 
@@ -88,8 +88,6 @@ const (
 	failedWait = 10 * time.Second
 	// refusedWait is the pause after an error that an administrator has to mend.
 	refusedWait = time.Minute
-	// failingLong is how long the API returns other errors before that is logged as well: package kube reports one that is away.
-	failingLong = 10 * time.Minute
 )
 
 // Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose other nodes.
@@ -102,9 +100,9 @@ func (p *Publisher) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			wait = p.failed(err, time.Now())
+			wait = p.failed(err)
 		default:
-			p.recovered()
+			p.Requested(nil)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -117,34 +115,15 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// failed logs an error that will not pass by itself, and one that lasts, once. Package kube reports a refused credential.
-// It returns when to try again.
-func (p *Publisher) failed(err error, now time.Time) time.Duration {
+// failed passes an error on, and returns when to try again.
+func (p *Publisher) failed(err error) time.Duration {
 	p.published = nil
-	if p.failing.IsZero() {
-		p.failing = now
+	mend, wait := "", failedWait
+	if apierrors.IsForbidden(err) {
+		mend, wait = "; an administrator of the cluster mends it with: "+p.Mend, refusedWait
 	}
-	message, wait := "what this node can give is not published for the scheduler: "+err.Error(), failedWait
-	switch refused := report.Permanent(err); {
-	case refused:
-		message, wait = message+"; an administrator of the cluster mends it with: "+p.Mend, refusedWait
-	case apierrors.IsUnauthorized(err) || now.Sub(p.failing) < failingLong:
-		p.Log.Debug(message)
-		return wait
-	}
-	if message != p.warned {
-		p.warned = message
-		p.Log.Warn(message, "reason", plan.ReasonAPIRefused)
-	}
+	p.Requested(fmt.Errorf("what this node can give is not published for the scheduler: %w%s", err, mend))
 	return wait
-}
-
-// recovered ends what failed logged.
-func (p *Publisher) recovered() {
-	if p.warned != "" {
-		p.Log.Info("what this node can give is published for the scheduler again", "reason", plan.ReasonAPIAvailable)
-	}
-	p.failing, p.warned = time.Time{}, ""
 }
 
 // wake is what ends a pause early: nothing, after an error.

@@ -141,6 +141,13 @@ type node struct {
 	mu      sync.Mutex
 	wanted  map[string]uint64 // by class
 	unknown bool
+	ended   error // how the last turn ended
+}
+
+func (n *node) told() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended
 }
 
 func (n *node) want(class string, bytes uint64) {
@@ -154,6 +161,7 @@ func newNode(c *cluster, name string, enabled bool, wanted map[string]uint64) *n
 	n := &node{wanted: wanted}
 	n.Publisher = New(Options{
 		Provisioner: "p", Node: name, Enabled: enabled, API: c, Log: slog.New(slog.NewTextHandler(&c.log, nil)), Mend: "the command",
+		Requested: func(err error) { n.mu.Lock(); n.ended = err; n.mu.Unlock() },
 		Wanted: func() (all []Object, ok bool) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

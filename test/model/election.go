@@ -31,7 +31,7 @@ func newElection(holder uint8) *election {
 	e.Elector = leadership.New(leadership.Options{
 		Pool: poolNames[sharedPool], Provisioner: plan.DefaultProvisioner, Identity: identityOf(holder), Node: nodeName(e.node),
 		Leases: e, Storage: e, Events: e, Log: slog.New(slog.DiscardHandler),
-		Clock: func() time.Duration { return 2 * long }, Resumed: func() { e.resumed = true },
+		Clock: func() time.Duration { return 2 * long }, Resumed: func() { e.resumed = true }, Requested: func(error) {},
 	})
 	return e
 }
