@@ -128,6 +128,8 @@ type Pool struct {
 	Snapshots string
 	// PauseLimit is how long pods may stand still with SnapshotsPaused.
 	PauseLimit time.Duration
+	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together; 0: any.
+	SnapshotSpace uint64
 	// InlineVolumes is how many bytes the volumes that are written in pods may be promised together; 0: there are none.
 	InlineVolumes uint64
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.

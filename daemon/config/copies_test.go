@@ -19,6 +19,21 @@ func TestMakesCopies(t *testing.T) {
 	}
 }
 
+// What the snapshots of a namespace may be promised is an amount, or not bounded.
+func TestSnapshotsPerNamespace(t *testing.T) {
+	for text, want := range map[string]uint64{"unlimited": 0, "20Gi": 20 << 30} {
+		if got := load(t, minimal+"\nsnapshots_per_namespace = '"+text+"'\n").Pools[0].SnapshotSpace; got != want {
+			t.Errorf("%s: %d", text, got)
+		}
+	}
+	for text, want := range map[string]string{"0": "has room for no snapshot", "off": `neither "unlimited" nor an amount`} {
+		_, err := Load(write(t, minimal+"\nsnapshots_per_namespace = '"+text+"'\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // The kernel takes 107 bytes of a socket's path: what would be longer is refused with its length, and what fits is not.
 func TestSocketPathFits(t *testing.T) {
 	const driver = "kubevirt.io.hostpath-provisioner"

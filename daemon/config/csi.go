@@ -55,6 +55,21 @@ func (l *loader) checkPaused(d *draft) {
 	}
 }
 
+// SnapshotsUnlimited is the value of snapshots_per_namespace for a pool that bounds them by its size alone.
+const SnapshotsUnlimited = "unlimited"
+
+func setSnapshotSpace(p *Pool, s string) (err error) {
+	p.SnapshotSpace = 0
+	if s == SnapshotsUnlimited {
+		return nil
+	}
+	p.SnapshotSpace, err = amountOf(s, `neither "unlimited" nor an amount ("10Gi")`)
+	if err == nil && p.SnapshotSpace == 0 {
+		err = fmt.Errorf("%q has room for no snapshot; snapshots = \"off\" makes none", s)
+	}
+	return err
+}
+
 // InlineOff is the value of inline_volumes for a pool that has none.
 const InlineOff = "off"
 

@@ -77,13 +77,14 @@ var (
 			p.Snapshots = s
 			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy)
 		}),
-		"pause_limit":    text(setPauseLimit),
-		"inline_volumes": text(setInlineVolumes),
-		"quota_ids":      setQuotaIDs,
-		"inodes_per_gib": number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
-		"reserve":        text(setReserve),
-		"overcommit":     setOvercommit,
-		"default":        truth(func(p *Pool, b bool) { p.Default = b }),
+		"pause_limit":             text(setPauseLimit),
+		"inline_volumes":          text(setInlineVolumes),
+		"quota_ids":               setQuotaIDs,
+		"snapshots_per_namespace": text(setSnapshotSpace),
+		"inodes_per_gib":          number(mostInodes, func(p *Pool, n int64) { p.InodesPerGiB = uint64(n) }),
+		"reserve":                 text(setReserve),
+		"overcommit":              setOvercommit,
+		"default":                 truth(func(p *Pool, b bool) { p.Default = b }),
 	}
 )
 

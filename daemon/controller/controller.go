@@ -106,7 +106,7 @@ type poolWorker struct {
 	owner     *ownership.Pool
 	everyNode *everynode.Directory
 	elector   *leadership.Elector // nil for a pool that is this node's alone
-	copying   chan struct{}       // held by the one copy of a volume that is made now
+	copying   turns               // of the copies of volumes
 	kick      chan struct{}       // look at the pool now
 	recheck   chan struct{}       // go through its records
 	sweep     chan struct{}       // remove the inline volumes that no pod has
@@ -147,7 +147,7 @@ func New(o Options) *Controller {
 		kick := make(chan struct{}, 1)
 		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			copying: make(chan struct{}, 1), kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
+			kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 		}
 		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
 		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])

@@ -221,15 +221,16 @@ func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made
 
 // copy makes one copy, when the pool makes no other one.
 func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) error {
-	select {
-	case w.copying <- struct{}{}:
-		defer func() { <-w.copying }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := w.copying.take(ctx, made.Namespace); err != nil {
+		return err
 	}
+	defer w.copying.give()
 	h, ok := w.disk.Open(ctx)
 	if !ok || !h.State.Open() {
 		return volume.ErrDirectoryReplaced
+	}
+	if err := snapshotFits(w, h, made); err != nil {
+		return err
 	}
 	source, err := lookupSource(h, made.Origin)
 	switch {
@@ -245,6 +246,26 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("copied volume %s in %s", made.Origin.Name, time.Since(began).Round(time.Millisecond)), "volume", made.PV, "pool", w.Name)
+	return nil
+}
+
+// errSnapshotSpace: plan.ForContent has more to say about it, when it is asked next.
+var errSnapshotSpace = errors.New("the snapshots of the namespace are promised what they may be together (snapshots_per_namespace)")
+
+// snapshotFits looks once more, when the copy has its turn, whether a snapshot fits beside its namespace's others:
+// these may have been made while it waited.
+func snapshotFits(w *poolWorker, h disk.Handle, made volume.Spec) error {
+	if made.Kind != record.Snapshot || w.SnapshotSpace == 0 {
+		return nil
+	}
+	records, err := h.Records()
+	if err != nil {
+		return err
+	}
+	taken := plan.SnapshotsOf(made.Namespace, made.PV, records)
+	if size := made.Reserved(); taken > w.SnapshotSpace || size > w.SnapshotSpace-taken {
+		return errSnapshotSpace
+	}
 	return nil
 }
 

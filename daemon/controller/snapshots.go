@@ -80,7 +80,7 @@ func (c *Controller) lookAtContent(ctx context.Context, i item) (time.Duration, 
 	switch verdict.Action {
 	case plan.Provision:
 		var err error
-		if f.Origin, err = c.originOf(ctx, known); err != nil {
+		if f.Origin, err = c.originOf(ctx, known, t); err != nil {
 			return 0, err
 		}
 		verdict = plan.ForContent(f)
@@ -231,9 +231,16 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 
 // originOf reads whose the volume of a content is now. It is asked for when all else is fine, before
 // a copy and when that has ended.
-func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content) (*plan.Origin, error) {
+func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content, t takenIn) (*plan.Origin, error) {
 	var o plan.Origin
 	ref := of.Spec.SnapshotRef
+	if t.w.SnapshotSpace > 0 {
+		records, err := t.h.Records()
+		if err != nil {
+			return nil, err
+		}
+		o.Promised = plan.SnapshotsOf(ref.Namespace, of.Handle(), records)
+	}
 	var err error
 	if o.Volume, err = c.API.GetVolume(ctx, *of.Spec.Source.VolumeHandle); err != nil {
 		return nil, err

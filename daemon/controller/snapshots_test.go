@@ -98,8 +98,11 @@ func (a *album) Lookup(_ context.Context, _ mounts.Identity, name string) (recor
 	return record.Record{}, volume.ErrNotRecorded
 }
 
-func (a *album) List(context.Context, mounts.Identity) (volume.Inventory, error) {
-	return volume.Inventory{}, nil
+func (a *album) List(context.Context, mounts.Identity) (i volume.Inventory, err error) {
+	for _, r := range a.records {
+		i.Volumes = append(i.Volumes, r)
+	}
+	return i, nil
 }
 
 func (a *album) Create(_ context.Context, _ mounts.Identity, s volume.Spec) (string, error) {

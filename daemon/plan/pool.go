@@ -47,6 +47,8 @@ type Pool struct {
 	Clones   string      // how they are cloned: ClonesOff, ClonesReflink or ClonesCopy
 	// Snapshots is how snapshots of them are made: SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot or SnapshotsCopy.
 	Snapshots string
+	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together, 0: any.
+	SnapshotSpace uint64
 	// Inline is how many bytes the inline volumes of the pool may be promised together, 0: it has none.
 	Inline uint64
 	// Directory gives a volume's directory name: one path element.

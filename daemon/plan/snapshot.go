@@ -70,6 +70,7 @@ type Origin struct {
 	Snapshot *snapshotapi.Snapshot         // nil: there is none with the UID that the content names
 	Volume   *corev1.PersistentVolume      // nil: there is none
 	Claim    *corev1.PersistentVolumeClaim // that Volume is bound to, nil: there is none with its UID
+	Promised uint64                        // to the namespace's other snapshots in the pool
 }
 
 type contentRule func(ContentFacts) (Verdict, bool)
@@ -82,7 +83,7 @@ var (
 	}
 	stayingRules = []contentRule{
 		contentElsewhere, snapshotPutBack, snapshotLost, contentReady, snapshotWhole, snapshotOfOthers, snapshotsOff, snapshotClassUnread, snapshotClassMissing, snapshotParameters, snapshotSourceGone,
-		snapshotPoolClosed, snapshotTooLarge, snapshotOfOtherClaim,
+		snapshotPoolClosed, snapshotTooLarge, snapshotOfOtherClaim, snapshotsTooMany,
 	}
 )
 
@@ -337,6 +338,30 @@ func snapshotOfOtherClaim(f ContentFacts) (Verdict, bool) {
 	v := refuseSnapshot("the volume is another claim's than when the snapshot was asked for; " +
 		"nothing of it is copied")
 	return v, has.Namespace != asked.Namespace || !named || younger
+}
+
+// snapshotsTooMany: no ResourceQuota of Kubernetes counts what snapshots take.
+func snapshotsTooMany(f ContentFacts) (Verdict, bool) {
+	most := f.Pool.SnapshotSpace
+	if most == 0 || f.Origin == nil || f.Source == nil {
+		return Verdict{}, false
+	}
+	size, taken := f.Source.Reserved(), f.Origin.Promised
+	v := Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: time.Minute, Message: fmt.Sprintf(
+		"pool %s: the snapshot is promised %s, as its volume, and of %s for all snapshots of a namespace "+
+			"(snapshots_per_namespace) %s are promised",
+		f.Pool.Name, words.Size(size), words.Size(most), words.Size(taken))}
+	return v, f.Snapshot == nil && (taken > most || size > most-taken)
+}
+
+// SnapshotsOf is what the snapshots of a namespace are promised together, but for the one with this handle.
+func SnapshotsOf(namespace, but string, records []record.Record) (promised uint64) {
+	for _, r := range records {
+		if r.Kind == record.Snapshot && r.Namespace == namespace && r.PV != but && r.Place != record.Nowhere {
+			promised += r.Reserved()
+		}
+	}
+	return promised
 }
 
 // snapshotTooLarge: a snapshot may come to need as much as its volume.

@@ -59,6 +59,7 @@ var (
 	taken  = func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = "node-b" }
 	ours   = func(f *ContentFacts) { f.Content.Annotations[NodeLabel] = us }
 	former = func(f *ContentFacts) { taken(f); f.Former = []string{"node-b"} }
+	space  = func(f *ContentFacts) { f.Pool.SnapshotSpace, f.Origin.Promised = 2<<30, 3<<29 }
 	common = func(f *ContentFacts) { f.Shared = true }
 	moved  = func(at record.Place) func(*record.Record) { return func(r *record.Record) { r.Place = at } }
 )
@@ -168,6 +169,8 @@ func TestContentRules(t *testing.T) {
 		{"of no claim", changes{boundTo("default", "db", 0), func(f *ContentFacts) {
 			f.Origin.Volume.Spec.ClaimRef = nil
 		}}, Refuse, "the volume has no claim any more"},
+		{"more than a namespace may have", changes{boundTo("default", "db", 0), space}, Wait,
+			"of 2.0 GiB for all snapshots of a namespace (snapshots_per_namespace) 1.5 GiB are promised"},
 		{"of no volume", changes{boundTo("default", "db", 0), func(f *ContentFacts) { f.Origin.Volume = nil }},
 			Refuse, "the volume has no claim any more"},
 	} {
@@ -277,5 +280,20 @@ func TestPausesFor(t *testing.T) {
 		if got := (Pool{Snapshots: c.pool}).PausesFor(&snapshotapi.Class{Parameters: map[string]string{"consistency": c.class}}); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
+	}
+}
+
+// What the snapshots of a namespace are promised is that of its own, without the one in question.
+func TestSnapshotsOf(t *testing.T) {
+	of := func(kind record.Kind, pv, namespace string, place record.Place) record.Record {
+		return record.Record{Kind: kind, PV: pv, Namespace: namespace, Place: place, Requested: 10}
+	}
+	all := []record.Record{
+		of(record.Snapshot, "a", "ns", record.InPool), of(record.Snapshot, "b", "ns", record.InTrash),
+		of(record.Snapshot, "c", "ns", record.Nowhere), of(record.Snapshot, "d", "other", record.InPool),
+		of(record.Volume, "e", "ns", record.InPool), of(record.Snapshot, "f", "ns", record.InPool),
+	}
+	if got := SnapshotsOf("ns", "f", all); got != 20 {
+		t.Errorf("promised %d, want 20", got)
 	}
 }
