@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -190,17 +191,33 @@ func TestStates(t *testing.T) {
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	rebound := object("1-bound", corev1.VolumeBound, remove)
 	rebound.Spec.ClaimRef.Name = "wanted"
+	back, stripped, theirs := in("9a-back", record.InPool), in("9b-stripped", record.InPool), in("9c-theirs", record.InPool)
+	unasked, old := in("9d-unasked", record.InPool), in("9e-csi", record.InPool)
+	back.Retained, stripped.ClaimUID, old.Replaced, old.ClaimUID = true, "u-1", "{}", "u-2"
+	disks[0].inventory.Volumes = append(disks[0].inventory.Volumes, back, stripped, theirs, unasked, old)
+	at := func(pv *corev1.PersistentVolume, path, uid string) named {
+		pv.Labels, pv.Spec.ClaimRef.UID = map[string]string{plan.NodeLabel: "another"}, types.UID(uid)
+		pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: path}
+		return named{volume: pv}
+	}
+	byName := map[string]named{
+		"9a-back":     at(object("9a-back", corev1.VolumeBound, retain), "/elsewhere/9a-back", ""),
+		"9b-stripped": at(object("9b-stripped", corev1.VolumeReleased, remove), "/moved", "u-1"),
+		"9c-theirs":   at(object("9c-theirs", corev1.VolumeBound, remove), "/other/thing", "u-9"),
+		"9d-unasked":  {err: errors.New("refused")},
+		"9e-csi":      at(object("9e-csi", corev1.VolumeBound, remove), "/of/the/driver", "u-2"),
+	}
 	elsewhere := object("other", corev1.VolumeBound, remove)
 	elsewhere.Labels[plan.PoolLabel] = "gone"
 	api := objects{volumes: []*corev1.PersistentVolume{
 		rebound, object("2-released", corev1.VolumeReleased, remove), object("3-retained", corev1.VolumeReleased, retain),
 		object("4-new", "", remove), object("6-trash", corev1.VolumeReleased, remove), object("7-lost", corev1.VolumeBound, remove),
 		object("0-only", corev1.VolumeBound, remove), elsewhere, heldObject,
-	}, others: []*corev1.PersistentVolume{object("5a-of-another-scope", corev1.VolumeBound, remove), object("of-another-disk", corev1.VolumeBound, remove)}}
+	}, named: byName, others: []*corev1.PersistentVolume{object("5a-of-another-scope", corev1.VolumeBound, remove), object("of-another-disk", corev1.VolumeBound, remove)}}
 	show := func(all listed) string {
 		var b strings.Builder
 		for _, v := range all.Volumes {
-			fmt.Fprintf(&b, "%s %s %s", v.Pool, v.Volume, v.State)
+			fmt.Fprintf(&b, "%s %s %s", v.Pool, v.Volume, v.state())
 			if v.claim() != "shop/data" {
 				b.WriteString(" of " + v.claim())
 			}
@@ -223,6 +240,11 @@ fast 6b-going emptying
 fast 7-lost missing
 fast 8-unmade nowhere
 fast 9-kept retained
+fast 9a-back bound (not watched)
+fast 9b-stripped released (not watched)
+fast 9c-theirs orphaned
+fast 9d-unasked unknown
+fast 9e-csi half adopted
 gone other bound
 `
 	if got := show(join(disks, api)); got != want {

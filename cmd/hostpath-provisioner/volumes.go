@@ -55,7 +55,7 @@ type listed struct {
 
 type poolList struct {
 	Name   string `json:"name"`
-	Closed string `json:"closed,omitempty"` // why it was not looked at
+	Closed string `json:"closed,omitempty"` // why it was not looked at, or its volumes' objects were not
 	// Promised is what the pool keeps for all its volumes, in bytes, whether or not they use it.
 	Promised uint64 `json:"promised"`
 }
@@ -70,6 +70,7 @@ type volumeRow struct {
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
 	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
+	Unwatched bool   `json:"unwatched,omitempty"` // its object has not the labels by which a daemon of this node finds it
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`
@@ -104,9 +105,10 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	asking.Wait()
 	for i, pool := range pools {
 		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
-			disks[i] = disk{pool: pool.Name, err: errors.New(f.Message)}
+			disks[i].stranger = errors.New(f.Message)
 		}
 	}
+	p.lookUp(ctx, disks, &objects)
 	all := join(disks, objects)
 	if objects.err != nil {
 		fmt.Fprintf(p.stderr, "%s: warning: the Kubernetes API was not read: %v\n", name, objects.err)
@@ -117,7 +119,11 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 			fmt.Fprintf(p.stderr, "%s: pool %q was not listed: %v\n", name, disk.pool, disk.err)
 			err = errNot
 		}
+		if disk.stranger != nil {
+			fmt.Fprintf(p.stderr, "%s: warning: pool %q was listed without its objects: %v\n", name, disk.pool, disk.stranger)
+		}
 	}
+	p.warnUnwatched(all.Volumes)
 	if asJSON {
 		return errors.Join(writeJSON(p.stdout, all), err)
 	}
@@ -133,7 +139,7 @@ func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
 	}
 	table := newTable(p.stdout, columns...)
 	for _, v := range volumes {
-		cells := []string{printable(v.Volume), v.claim(), v.Pool, sizeOf(uint64(max(v.Size, 0))), v.State}
+		cells := []string{printable(v.Volume), v.claim(), v.Pool, sizeOf(uint64(max(v.Size, 0))), v.state()}
 		if limited {
 			used := ""
 			if v.Used != nil {
@@ -166,8 +172,10 @@ func printable(name string) string {
 
 // objects is what the API knows of this node, and of the pools that it shares.
 type objects struct {
+	client  *kube.Client
 	volumes []*corev1.PersistentVolume
 	others  []*corev1.PersistentVolume // that the daemon does not watch, and that the records of these pools may be of
+	named   map[string]named           // of records that none of the others is of
 	cluster string                     // its ID, "" if this kubeconfig may not know it
 	err     error                      // why it was not asked
 }
@@ -188,7 +196,7 @@ func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
 	if err != nil {
 		return objects{err: err}
 	}
-	var all objects
+	all := objects{client: client}
 	list := func(watches []*kube.Informer[*corev1.PersistentVolume], into *[]*corev1.PersistentVolume) error {
 		for _, volumes := range watches {
 			go volumes.Run(ctx)
@@ -249,6 +257,7 @@ type disk struct {
 	mark      hostcheck.Marker
 	usage     map[uint32]quota.Usage // by project
 	err       error                  // why it was not looked at
+	stranger  error                  // why the objects that were read are not of this pool: it is another cluster's
 }
 
 func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
@@ -261,6 +270,9 @@ func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
 	return disks
 }
 
+// listedThough are reasons for which a pool of the right storage is closed: what is left there is to be seen.
+var listedThough = []string{plan.ReasonScopeChanged, plan.ReasonOtherNode}
+
 // listPool looks into a pool that responds and is the right one. Listing has its own goroutine, since
 // a filesystem can stop responding between the two.
 func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
@@ -268,7 +280,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	defer cancel()
 	report := p.probe(ctx, pool)
 	for _, f := range report.Findings {
-		if f.Severity == hostcheck.Close && f.Reason != plan.ReasonScopeChanged { // what is left is to be seen
+		if f.Severity == hostcheck.Close && !slices.Contains(listedThough, f.Reason) {
 			return disk{pool: pool.Name, err: errors.New(f.Message)}
 		}
 	}
@@ -277,7 +289,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
 		inventory, err := store.List(ctx, report.Identity)
-		listed <- disk{pool.Name, inventory, report.Mark, p.usage(ctx, store, report), err}
+		listed <- disk{pool: pool.Name, inventory: inventory, mark: report.Mark, usage: p.usage(ctx, store, report), err: err}
 	}()
 	select {
 	case d := <-listed:
@@ -309,8 +321,8 @@ func join(disks []disk, api objects) listed {
 	}
 	for _, d := range disks {
 		one := poolList{Name: d.pool, Promised: d.inventory.Promised()}
-		if d.err != nil {
-			one.Closed = d.err.Error()
+		if why := cmp.Or(d.err, d.stranger); why != nil {
+			one.Closed = why.Error()
 		}
 		all.Pools = append(all.Pools, one)
 		all.Volumes = append(all.Volumes, rows(d, api)...)
@@ -320,13 +332,23 @@ func join(disks []disk, api objects) listed {
 
 // rows are one pool's: volumes by name, then what is no volume.
 func rows(d disk, api objects) []volumeRow {
+	if d.stranger != nil {
+		api = objects{err: d.stranger}
+	}
 	known, others := ofPool(d.pool, api.volumes), ofPool(d.pool, api.others)
 	var volumes []volumeRow
 	for _, v := range d.inventory.Volumes {
 		row := recordRow(d.pool, v)
 		row.takes(d.usage, v.ProjectID)
 		pv := cmp.Or(known[v.PV], others[v.PV])
-		row.State = stateOf(v, pv, api.err == nil)
+		asked := api.err == nil
+		if pv == nil && asked {
+			found := api.named[v.PV]
+			if pv, asked = found.objectOf(v), found.err == nil; pv != nil {
+				row.Unwatched = true
+			}
+		}
+		row.State = stateOf(v, pv, asked)
 		row.boundTo(pv)
 		volumes = append(volumes, row)
 		delete(known, v.PV)
@@ -388,6 +410,14 @@ func (r *volumeRow) boundTo(pv *corev1.PersistentVolume) {
 	if now := pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name; now != r.Claim {
 		r.MadeFor, r.Claim = r.Claim, now
 	}
+}
+
+// state is what the table shows.
+func (r volumeRow) state() string {
+	if r.Unwatched {
+		return r.State + " (not watched)"
+	}
+	return r.State
 }
 
 // claim is what the table shows.

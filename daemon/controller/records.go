@@ -198,7 +198,11 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	case plan.Undo:
 		err = c.undo(ctx, w, h, rec)
 	case plan.Keep:
-		if verdict.Reason != "" {
+		switch verdict.Reason {
+		case "":
+		case plan.ReasonLabelsMissing:
+			c.reportVolume(w, facts.Volume, verdict)
+		default:
 			err = c.orphan(ctx, w, h, rec)
 		}
 		if plan.Inherits(facts.Volume, w.Scope, rec.Place) {

@@ -13,7 +13,7 @@ var (
 	VolumeReasons = []string{ // what became of a volume
 		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonDeletedLate, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
 		ReasonPathMismatch, ReasonNotRecorded, ReasonClaimExists, ReasonUnknownPool, ReasonPoolClosed, ReasonRecordDamaged,
-		ReasonVolumeFailedDelete, ReasonPurgeFailed, ReasonPartRemoved,
+		ReasonVolumeFailedDelete, ReasonPurgeFailed, ReasonPartRemoved, ReasonLabelsMissing,
 	}
 	DirectoryReasons = []string{ // what became of this node's directory of a volume of scope every-node
 		ReasonPartMade, ReasonPartRemoved, ReasonPoolClosed, ReasonUnknownPool, ReasonNotRecorded, ReasonPathMismatch, ReasonRecordDamaged,

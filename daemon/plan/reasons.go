@@ -70,6 +70,7 @@ const (
 	ReasonRecordDamaged         = "RecordDamaged"
 	ReasonUnpublishedRemoved    = "UnpublishedRemoved"
 	ReasonOrphaned              = "Orphaned"
+	ReasonLabelsMissing         = "LabelsMissing"
 	ReasonPartMade              = "NodeDirectoryReady"
 	ReasonPartRemoved           = "NodeDirectoryRemoved"
 	ReasonDeletedLate           = "DeletedLate"

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"path"
 	"slices"
 
@@ -59,6 +60,8 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack}
 	case f.discarded():
 		return Verdict{Action: Finish}
+	case f.unlabelled():
+		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
@@ -107,6 +110,28 @@ func MayBeLeft(r record.Record) bool {
 // under another node's name reads its own volumes as another node's, and a pod may use them.
 func (f RecordFacts) published() bool {
 	return f.Object != "" || f.Volume != nil && !f.elsewhere()
+}
+
+// unlabelled: the record's own object, which no daemon of this node watches. A backup program, a policy or a hand took the
+// labels off, or another node's name is in them.
+func (f RecordFacts) unlabelled() bool {
+	v := f.Volume
+	if v == nil || f.Record.Replaced != "" || !f.made() || f.elsewhere() || home(v, f.Scope, f.Node) || inherited(v, f.Scope) {
+		return false
+	}
+	by, ref := v.Annotations[ProvisionedBy], v.Spec.ClaimRef
+	ofClaim := ref != nil && ref.UID != "" && string(ref.UID) == f.Record.ClaimUID
+	return (by == "" || f.Serves(by)) && (ofClaim || path.Base(PathOf(v)) == f.Record.Directory)
+}
+
+func (f RecordFacts) labelsMissing() Verdict {
+	want := ScopeLabel + "=" + f.Scope
+	if ofOneNode(f.Scope) {
+		want = NodeLabel + "=" + NodeLabelValue(f.Node)
+	}
+	return Verdict{Action: Keep, Reason: ReasonLabelsMissing, Message: fmt.Sprintf(
+		"node %s has the directory of this volume, and its daemon does not watch the object, which lacks the label %s: "+
+			"it is neither removed nor expanded", f.Node, want)}
 }
 
 // elsewhere: this node made a directory for a claim, and another node made the claim's volume. Label and

@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// An object that lost its labels, or has another node's, is its volume's all the same: it is listed as what it is, and told,
+// whether the daemon made it so, a backup program brought it back, or its claim is gone. With its labels all goes on.
+func TestLabelsLost(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	relabel := func(pv *corev1.PersistentVolume, node string) {
+		w.patchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(
+			`{"metadata":{"labels":{"hostpath-provisioner/node":%s,"hostpath-provisioner/pool":"fast"}}}`, node))
+	}
+	stripped, theirs, released, kept := h.made("stripped", class), h.made("theirs", class), h.made("released", class), h.made("kept", class)
+	w.patchVolume(stripped.Name, types.MergePatchType, `{"metadata":{"labels":null}}`)
+	relabel(theirs, `"another"`)
+	relabel(released, "null")
+	w.DeleteClaim("released")
+	_, err := w.WaitVolumePhase(w.Soon(), released.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.retain(kept.Name)
+	w.DeleteClaim("kept")
+	w.deleteVolume(kept.Name)
+	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	kept.Labels = nil
+	h.useAgain(kept, class)
+	w.Must(h.Signal(syscall.SIGHUP))
+	for _, pv := range []*corev1.PersistentVolume{stripped, theirs, released, kept} {
+		w.refusedVolume(w.Volume(pv.Name), "LabelsMissing")
+	}
+	out, warned := h.Call("volumes")
+	for pv, state := range map[*corev1.PersistentVolume]string{stripped: "bound", theirs: "bound", released: "released", kept: "bound"} {
+		if got := line(out, pv.Name); !strings.HasSuffix(strings.TrimSpace(got), state+" (not watched)") {
+			t.Errorf("not %s: %s", state, got)
+		}
+	}
+	if strings.Contains(out, "orphaned") {
+		t.Errorf("%s\n%v", out, warned)
+	}
+	relabel(released, fmt.Sprintf("%q", h.node))
+	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
+}
