@@ -105,12 +105,11 @@ func (a *Account) Promised() (sum uint64, ok bool) {
 	return a.sum, a.known
 }
 
-// Holds reports whether something is promised to the volume of this name.
-func (a *Account) Holds(volume string) bool {
+// PromisedTo is what is promised to the volumes of this name. ok is false as long as they were not counted.
+func (a *Account) PromisedTo(volume string) (p Promise, ok bool) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
-	_, held := a.volumes[volume]
-	return held
+	return a.volumes[volume], a.known
 }
 
 // Room is what one more volume can get.
@@ -131,7 +130,16 @@ func (a *Account) RoomFor(volume string, s Space) Room {
 
 func (a *Account) room(s Space) Room {
 	a.device = s.Device
-	return s.Room(a.book.promised(a))
+	room := s.Room(a.book.promised(a))
+	for name, p := range a.volumes {
+		one := Held{name, p.all()}
+		for i, other := range room.Largest { // by name where they are equal, so that the same is said again
+			if one.Bytes > other.Bytes || one.Bytes == other.Bytes && (other.Volume == "" || one.Volume < other.Volume) {
+				room.Largest[i], one = one, other
+			}
+		}
+	}
+	return room
 }
 
 // set changes what is promised to a volume, and notes that for a Count that is going on.

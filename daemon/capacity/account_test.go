@@ -35,7 +35,7 @@ func TestTakeRefuses(t *testing.T) {
 	a := NewBook().Account("fast")
 	take(t, a, "first", 70).End(true)
 	_, err := a.Take("second", 31, hundred)
-	if full := new(FullError); !errors.As(err, &full) || *full != (FullError{Room{Free: 30, Available: 100, Promised: 70}, 31}) {
+	if full := new(FullError); !errors.As(err, &full) || *full != (FullError{Room{30, 100, 70, [3]Held{{"first", 70}}}, 31}) {
 		t.Errorf("got %+v", err)
 	}
 	promises(t, a, 70, "refused")
@@ -126,7 +126,7 @@ func TestCount(t *testing.T) {
 	take(t, a, "half made", 4).End(false)
 	count.Done(read, "damaged", "kept")
 	promises(t, a, 10+5+12+3+7, "counted")
-	if !a.Known(directory) || a.Known(mounts.Identity{Inode: 2}) || a.Holds("gone") || !a.Holds("adopted") {
+	if !a.Known(directory) || a.Known(mounts.Identity{Inode: 2}) || held(a, "gone") != 0 || held(a, "adopted") == 0 {
 		t.Error("the account is not that of the directory that was counted")
 	}
 	making.End(true)
@@ -158,5 +158,23 @@ func TestWorkersAreNotPromisedTheSame(t *testing.T) {
 			t.Fatalf("%d volumes of 3 bytes in 100", had.Load())
 		}
 		promises(t, a, 99, "all workers")
+	}
+}
+
+func held(a *Account, volume string) uint64 {
+	p, _ := a.PromisedTo(volume)
+	return p.all()
+}
+
+// The volumes to which most is promised are named, in the same order each time.
+func TestLargest(t *testing.T) {
+	a := NewBook().Account("fast")
+	for volume, bytes := range map[string]uint64{"a": 10, "b": 30, "c": 20, "d": 20, "e": 5} {
+		take(t, a, volume, bytes).End(true)
+	}
+	for range 10 {
+		if got, want := a.Room(Space{}).Largest, [3]Held{{"b", 30}, {"c", 20}, {"d", 20}}; got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
 	}
 }

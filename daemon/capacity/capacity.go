@@ -30,6 +30,14 @@ type Room struct {
 	Free      uint64 // what one more volume can get
 	Available uint64 // what is available on the filesystem now, less the reserve
 	Promised  uint64 // to volumes on the filesystem, of this pool and of others
+	// Largest are the volumes of this pool to which most is promised, the largest first. It is not filled in by Space.Room.
+	Largest [3]Held
+}
+
+// Held is what is promised to a volume.
+type Held struct {
+	Volume string
+	Bytes  uint64
 }
 
 // Room is what is left of the space when so much of it is promised: no more than is available now, and no more than was

@@ -305,6 +305,7 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	if now != nil {
 		c.requeueGrowing(now)
 		c.staysAfterAll(was, now)
+		c.notAsRecorded(was, now)
 	}
 	if now == nil {
 		c.said.Forget(string(was.UID))

@@ -94,6 +94,14 @@ func (f *inFlight) awaited(uid string) time.Duration {
 	return 0
 }
 
+// hasPublished reports whether this process created the claim's volume object, as long as it knows the claim.
+func (f *inFlight) hasPublished(uid string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.claims[uid]
+	return c != nil && !c.published.IsZero()
+}
+
 // busy reports whether a claim is being provisioned, or was just now.
 func (f *inFlight) busy(uid string) bool {
 	f.mu.Lock()

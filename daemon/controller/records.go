@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -85,7 +87,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		signal(w.sweep)
 	}
 	c.lookForLost(w, records)
-	c.raiseRecordedSizes(w, h, records)
+	c.mendRecordedSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
 		if published && plan.MayBeLeft(rec) && plan.Leaving(pv) {
@@ -147,6 +149,26 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && plan.MayLack(v, places[v.Name]) {
 			w.volumes.Add(item{name: v.Name})
+		}
+	}
+}
+
+// notAsRecorded has a volume looked at whose object came into use in another way than by this daemon, as its directory may be
+// in the archive, or gone; and records compared with an object whose size a hand has changed.
+func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
+	w := c.workers[now.Labels[plan.PoolLabel]]
+	if w == nil || w.Name == "" || was == nil {
+		return
+	}
+	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
+	ours := now.Spec.ClaimRef != nil && c.inFlight.hasPublished(string(now.Spec.ClaimRef.UID))
+	if inUse && was.Status.Phase != now.Status.Phase && !ours && !plan.OnEveryNode(now) {
+		w.volumes.Add(item{name: now.Name})
+	}
+	size, _ := plan.Bytes(now.Spec.Capacity[corev1.ResourceStorage])
+	if before, _ := plan.Bytes(was.Spec.Capacity[corev1.ResourceStorage]); size != before {
+		if p, known := w.disk.Account.PromisedTo(now.Name); known && p.Volume != uint64(max(size, 0)) {
+			signal(w.recheck)
 		}
 	}
 }

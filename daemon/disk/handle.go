@@ -125,14 +125,13 @@ func (h Handle) Resize(pv string, bytes int64) error {
 	})
 }
 
-// Restore is Resize of a volume whose object has the size already, and whose record says less: else it changes nothing. It is
-// not refused for want of space.
-func (h Handle) Restore(pv string, bytes int64) error {
+// ResizeFrom is Resize of a volume whose record still says was: else it changes nothing.
+func (h Handle) ResizeFrom(pv string, was, bytes int64) error {
 	if err := h.count(); err != nil {
 		return err
 	}
 	return h.do(func(s Storage) error {
-		return h.resize(s, pv, bytes, unbounded(h.space()), func() (bool, error) { return s.Raise(h.ctx, h.id, pv, bytes) })
+		return h.resize(s, pv, bytes, h.space(), func() (bool, error) { return s.ResizeFrom(h.ctx, h.id, pv, was, bytes) })
 	})
 }
 

@@ -3,7 +3,6 @@ package disk
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
@@ -78,11 +77,6 @@ func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do 
 		h.pool.Recount()
 	}
 	return err
-}
-
-// unbounded is the space of a filesystem that has room for everything.
-func unbounded(s capacity.Space) capacity.Space {
-	return capacity.Space{Device: s.Device, Size: math.MaxUint64, Available: math.MaxUint64, Overcommit: math.Inf(1)}
 }
 
 // resized reports whether a call that failed wrote the size in the record all the same, and also if that cannot be told.

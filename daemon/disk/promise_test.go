@@ -189,16 +189,21 @@ func TestPromiseFollowsTheSize(t *testing.T) {
 		t.Errorf("grown beyond what there is: %v", err)
 	}
 	l.promised(1000, "refused")
-	l.must(h.Restore("b", 450))
-	l.promised(1050, "its object had the size already")
-	l.must(h.Restore("b", 420))
-	l.promised(1050, "expanded since the object was read")
+	if err := h.ResizeFrom("b", 400, 450); !errors.As(err, new(*capacity.FullError)) {
+		t.Errorf("its object says more than there is: %v", err)
+	}
 	l.must(h.Resize("a", 450))
-	l.promised(900, "smaller")
+	l.promised(850, "smaller")
+	l.must(h.ResizeFrom("b", 400, 450))
+	l.promised(900, "its object had the size already")
+	l.must(h.ResizeFrom("b", 400, 420))
+	l.promised(900, "expanded since the object was read")
+	l.must(h.ResizeFrom("b", 450, 400))
+	l.promised(850, "its object has the size before")
 	if err := h.Resize("missing", 50); err == nil {
 		t.Error("what is not there was resized")
 	}
-	l.promised(900, "nothing to resize")
+	l.promised(850, "nothing to resize")
 }
 
 // A call that is left behind in a hung pool gives back what it took when it ends.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -230,6 +231,21 @@ func tooLarge(f RequestFacts) (Refusal, bool) {
 
 // spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not it is used.
 func spaceMissing(pool Pool, want resource.Quantity, room capacity.Room) string {
-	return fmt.Sprintf("pool %s: the claim requests %s, and %s is available for new volumes: %s is free, and %s is promised to volumes",
-		pool.Name, words.Name(want.String()), words.Size(room.Free), words.Size(room.Available), words.Size(room.Promised))
+	return fmt.Sprintf("pool %s: the claim requests %s, and %s", pool.Name, words.Name(want.String()), roomLeft(room))
+}
+
+// roomLeft names the volumes to which most is promised: one with a wrong size is found so.
+func roomLeft(room capacity.Room) string {
+	left := fmt.Sprintf("%s is available for new volumes: %s is free, and %s is promised to volumes",
+		words.Size(room.Free), words.Size(room.Available), words.Size(room.Promised))
+	var largest []string
+	for _, one := range room.Largest {
+		if one.Bytes > 0 {
+			largest = append(largest, words.Size(one.Bytes)+" to "+words.Name(one.Volume))
+		}
+	}
+	if len(largest) == 0 {
+		return left
+	}
+	return left + " (" + strings.Join(largest, ", ") + ")"
 }

@@ -29,18 +29,27 @@ func (p *Pool) Resize(ctx context.Context, id mounts.Identity, pv string, bytes 
 	})
 }
 
-// Raise is Resize of a volume whose record says less. Of any other one it changes nothing, and returns false: what the caller
-// knows of the record may be of an earlier moment.
-func (p *Pool) Raise(ctx context.Context, id mounts.Identity, pv string, bytes int64) (raised bool, err error) {
+// ResizeFrom is Resize of a volume whose record still says was. Of any other one it changes nothing, and returns false: what
+// the caller knows of the record may be of an earlier moment. One that has more files than the new limit allows keeps the old.
+func (p *Pool) ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (resized bool, err error) {
 	err = p.on(ctx, id, pv, func(s *session) error {
 		r, err := s.resizable(pv, bytes)
-		if err != nil || r.Reserved() >= uint64(bytes) {
+		if err != nil || r.Reserved() != uint64(was) {
 			return err
 		}
-		raised = true
+		if bytes < was && r.ProjectID != 0 && s.quotas != nil {
+			u, err := s.quotas.Kernel.Get(s.root, r.ProjectID)
+			if err != nil {
+				return wrap(readingUsage, err)
+			}
+			if u.Bytes > uint64(bytes) {
+				return fmt.Errorf("volume %s takes %d bytes, and its size is %d", pv, u.Bytes, bytes)
+			}
+		}
+		resized = true
 		return s.resize(r, bytes)
 	})
-	return raised, err
+	return resized, err
 }
 
 func (s *session) resizable(pv string, bytes int64) (record.Record, error) {

@@ -138,20 +138,21 @@ func TestResizePausedHolder(t *testing.T) {
 	}
 }
 
-// What says less is raised, and nothing else: a volume that was expanded meanwhile keeps its size.
-func TestRaise(t *testing.T) {
+// What has still the size that the caller knows gets another, and nothing else: one that was expanded meanwhile keeps its size.
+func TestResizeFrom(t *testing.T) {
 	r := onTmpfs(t)
 	data(t, r)
 	for _, c := range []struct {
-		to, after int64
-		raised    bool
-	}{{2 << 30, 2 << 30, true}, {2 << 30, 2 << 30, false}, {1 << 30, 2 << 30, false}, {3 << 30, 3 << 30, true}} {
-		raised, err := r.Raise(t.Context(), r.id, pv, c.to)
-		if now := r.lookup(t, pv).Requested; err != nil || raised != c.raised || now != c.after {
-			t.Errorf("to %d: %v, raised %t, recorded are %d", c.to, err, raised, now)
+		was, to, after int64
+		resized        bool
+	}{{1 << 30, 2 << 30, 2 << 30, true}, {1 << 30, 3 << 30, 2 << 30, false}, {3 << 30, 1 << 30, 2 << 30, false},
+		{2 << 30, 3 << 30, 3 << 30, true}, {3 << 30, 1 << 30, 1 << 30, true}} {
+		resized, err := r.ResizeFrom(t.Context(), r.id, pv, c.was, c.to)
+		if now := r.lookup(t, pv).Requested; err != nil || resized != c.resized || now != c.after {
+			t.Errorf("%d to %d: %v, resized %t, recorded are %d", c.was, c.to, err, resized, now)
 		}
 	}
-	if _, err := r.Raise(t.Context(), r.id, "pvc-none", 1); !errors.Is(err, ErrNotRecorded) {
+	if _, err := r.ResizeFrom(t.Context(), r.id, "pvc-none", 1, 2); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -79,7 +79,10 @@ func (s steps) of(t testing.TB, r *rig) {
 		case "grow to 3":
 			err = r.Resize(ctx, r.id, pv, 3<<30)
 		case "raise to 3":
-			_, err = r.Raise(ctx, r.id, pv, 3<<30)
+			was := r.lookup(t, pv).Requested
+			if was < 3<<30 {
+				_, err = r.ResizeFrom(ctx, r.id, pv, was, 3<<30)
+			}
 		case "sweep":
 			_, err = r.Sweep(ctx, r.id)
 		}

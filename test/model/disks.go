@@ -162,7 +162,8 @@ type made struct {
 }
 
 func (m made) spec() volume.Spec { return m.disks.specs.value(m.call.spec) }
-func (m made) bytes() int64      { return more(m.call.spec).bytes() }
+func (m made) bytes() int64      { return (more(m.call.spec) % (most + 1)).bytes() }
+func (m made) was() int64        { return (more(m.call.spec) / (most + 1)).bytes() }
 
 // calls are those that are given more than a volume's name, or return more than an error.
 var calls = map[string]func(m made) (value any, err error){
@@ -178,10 +179,12 @@ var calls = map[string]func(m made) (value any, err error){
 	"Exists": func(m made) (any, error) {
 		return m.pool.Exists(context.Background(), m.id, map[uint32]string{0: "", 1: otherPattern}[m.call.spec]+m.pv)
 	},
-	"List":    func(m made) (any, error) { return m.pool.List(context.Background(), m.id) },
-	"Sweep":   func(m made) (any, error) { return m.pool.Sweep(context.Background(), m.id) },
-	"Resize":  func(m made) (any, error) { return nil, m.pool.Resize(context.Background(), m.id, m.pv, m.bytes()) },
-	"Raise":   func(m made) (any, error) { return m.pool.Raise(context.Background(), m.id, m.pv, m.bytes()) },
+	"List":   func(m made) (any, error) { return m.pool.List(context.Background(), m.id) },
+	"Sweep":  func(m made) (any, error) { return m.pool.Sweep(context.Background(), m.id) },
+	"Resize": func(m made) (any, error) { return nil, m.pool.Resize(context.Background(), m.id, m.pv, m.bytes()) },
+	"ResizeFrom": func(m made) (any, error) {
+		return m.pool.ResizeFrom(context.Background(), m.id, m.pv, m.was(), m.bytes())
+	},
 	"Usable":  func(m made) (any, error) { return nil, m.pool.Usable(context.Background(), m.id, m.pv) },
 	"Adopt":   func(m made) (any, error) { return nil, m.pool.Adopt(context.Background(), m.id, m.spec().Record) },
 	"PutBack": func(m made) (any, error) { return nil, m.pool.PutBack(context.Background(), m.id, m.pv, uidOf(m.cell)) },

@@ -69,7 +69,7 @@ const noCell = -1
 type call struct {
 	name string
 	cell int
-	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern; of Resize and Raise the size
+	spec uint32 // of Create (disks.specs); of Exists 1 for the other pattern; of Resize the size, of ResizeFrom both
 	pool uint8
 	host uint8 // the node, in a shared pool
 	on   seat  // by which filesystem the gate was opened

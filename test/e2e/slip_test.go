@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// A slip in a volume object's capacity takes no room that the pool has not, and is told; one that has room takes it until it is
+// taken back. Nobody else's claim has to wait for a volume to be deleted, and what a user requests meanwhile is not said to be there.
+func TestWrongCapacity(t *testing.T) {
+	w := newEnvironment(t)
+	h, pv := w.expandable()
+	capacity := func(size string) {
+		w.patchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, size))
+	}
+	before := h.recorded(pv.Name)
+	capacity("100Gi")
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.refusedVolume(w.Volume(pv.Name), "NotEnoughSpace")
+	if now := h.recorded(pv.Name); now != before {
+		t.Errorf("recorded are %d bytes, were %d", now, before)
+	}
+	w.Must(w.Request("data", "16Mi"))
+	claim := w.claimUntil("data", infeasible)
+	if message := w.refused(claim, "NotEnoughSpace"); !strings.Contains(message, "100Gi") || !strings.Contains(message, pv.Name) {
+		t.Errorf("%s", message)
+	}
+	capacity("10Mi")
+	w.Sized("data", "16Mi")
+	for _, mib := range []int64{50, 16} { // with room; and no signal: the change alone is noticed
+		capacity(fmt.Sprintf("%dMi", mib))
+		w.Eventually("the record follows", func() bool { return h.recorded(pv.Name) == mib<<20 })
+	}
+	h.made("other", w.Class("other", immediate))
+}
+
+// A volume object that is made anew, bound, for a volume that is archived has it put back at once; for one whose directory
+// is gone claim and volume are told at once. Nothing waits for the next comparison of all records.
+func TestMadeAnew(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a", `on_delete = "archive"`).run()
+	class := w.Class("c", immediate)
+	archived := h.made("archived", class)
+	w.DeleteClaim("archived")
+	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
+	h.wantTree("ours/archive/"+archived.Name, "ours/archive/"+archived.Name+".json")
+	anew := func(name string, was *corev1.PersistentVolume) *corev1.PersistentVolume {
+		c := w.claim(name, class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
+		pv := was.DeepCopy()
+		pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
+		pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.ResourceVersion = c.UID, name, ""
+		pv.Status = corev1.PersistentVolumeStatus{}
+		made, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
+		w.Must(err)
+		w.Bound(name)
+		return made
+	}
+	back := anew("back", archived)
+	if _, err := w.WaitEvent(w.Soon(), back, "VolumePutBack"); err != nil {
+		t.Error(err)
+	}
+	h.wantData(archived.Spec.HostPath.Path, "archived")
+	gone := archived.DeepCopy()
+	gone.Name = "pvc-gone"
+	gone.Spec.HostPath.Path = strings.ReplaceAll(gone.Spec.HostPath.Path, archived.Name, gone.Name)
+	w.refusedVolume(anew("gone", gone), "VolumeLost")
+	h.wantTree(pool.Of(archived.Name)...)
+}
