@@ -45,6 +45,7 @@ var reasonHints = map[string]string{
 	plan.ReasonOtherHost:                 "correct node in the configuration, or the kubeconfig; after a boot the pool opens by itself when kubelet has started",
 	plan.ReasonRestartNeeded:             "run: systemctl restart hostpath-provisioner",
 	plan.ReasonUnitOutdated:              "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner",
+	plan.ReasonPathChanged:               "mount the storage where it was, and set path in [pool.POOL] back",
 	plan.ReasonScopeChanged:              "set scope in [pool.POOL] back; see docs/operation.md on how to change it",
 	hostcheck.ReasonReadOnly:             "look at: dmesg; a filesystem with errors is remounted read-only by the kernel",
 	hostcheck.ReasonNotAnswering:         "look at: dmesg; and at the server, if MOUNT is on the network; and at journalctl -u hostpath-provisioner-mountpoint, if that is named; the pool comes back by itself",

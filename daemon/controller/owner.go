@@ -46,7 +46,8 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 			}
 			return ownership.HostOf(node)
 		},
-		Look: func() { signal(w.kick) },
+		Look:    func() { signal(w.kick) },
+		Objects: c.Listers.Volumes.List,
 	})
 }
 

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path"
+	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -24,6 +28,7 @@ type Options struct {
 	Reported  func() Host   // what the Node says of its own
 	BoundNode func() string // the Node that the token is bound to, "" for none
 	Cluster   *Cluster
+	Objects   func() []*corev1.PersistentVolume // that the daemon watches
 	Disk      *disk.Pool
 	Deadline  time.Duration // for a census, and for a marker that is written
 	Look      func()        // has the pool probed again; it must not block
@@ -136,7 +141,7 @@ func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, 
 		defer p.mu.Unlock()
 		return *p.census, nil
 	}
-	if p.census == nil && p.complete(report.Mark) {
+	if p.census == nil && p.complete(report.Mark) && !p.pointedElsewhere() {
 		p.mu.Unlock()
 		return Census{}, nil
 	}
@@ -163,6 +168,14 @@ func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, 
 	return *p.census, nil
 }
 
+// pointedElsewhere reports whether an object of the pool points out of it.
+func (p *Pool) pointedElsewhere() bool {
+	return slices.ContainsFunc(p.Objects(), func(v *corev1.PersistentVolume) bool {
+		at := plan.PathOf(v)
+		return v.Labels[plan.PoolLabel] == p.Pool.Name && !plan.OnEveryNode(v) && at != "" && path.Dir(at) != p.Pool.Path
+	})
+}
+
 // complete reports whether a marker says all that this daemon could write into it.
 func (p *Pool) complete(m hostcheck.Marker) bool {
 	return Completed(m, p.Pool, p.Node, "") == m && (m.Cluster != "" || p.Cluster.ID() == "")
@@ -173,7 +186,7 @@ func (p *Pool) takeCensus(ctx context.Context, report hostcheck.Report) {
 	h, _ := p.Disk.Opening(ctx, report)
 	marker := report.Mark
 	records, err := h.Records()
-	census := CensusOf(records, p.Pool, p.Node, marker.Former())
+	census := p.censusOf(records, marker)
 	if err == nil && marker.Cluster == "" && p.Cluster.ID() != "" {
 		census.Absent, err = p.Cluster.absent(ctx, records)
 	}
@@ -187,17 +200,23 @@ func (p *Pool) takeCensus(ctx context.Context, report hostcheck.Report) {
 	p.Look()
 }
 
+func (p *Pool) censusOf(records []record.Record, marker hostcheck.Marker) Census {
+	census := CensusOf(records, p.Pool, p.Node, marker.Former())
+	census.point(records, p.Pool, p.Cluster.Watched)
+	return census
+}
+
 // Count takes the census of records that were read for another purpose, and reports whether it keeps the pool closed.
 // The pool is probed again when the census differs from the last one.
 func (p *Pool) Count(records []record.Record, marker hostcheck.Marker) (closes bool) {
-	census := CensusOf(records, p.Pool, p.Node, marker.Former())
+	census := p.censusOf(records, marker)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := Census{}
 	if p.census != nil {
 		was = *p.census
 	}
-	if len(was.Others) != len(census.Others) || !maps.Equal(was.Scopes, census.Scopes) {
+	if len(was.Others) != len(census.Others) || !maps.Equal(was.Scopes, census.Scopes) || was.moved() != census.moved() {
 		p.Look()
 	}
 	p.marker, p.census, p.at = marker, &census, time.Now()

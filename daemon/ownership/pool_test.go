@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,15 +57,24 @@ type environment struct {
 	boot      string // that the Node says
 	looks     int
 	clusterOf *Cluster
+	watched   []*corev1.PersistentVolume
 }
 
 func newEnvironment(scope string, a *api, s *storage) *environment {
 	e := &environment{api: a, storage: s, clusterOf: newCluster(a)}
 	e.clusterOf.identified.Store(true)
 	e.clusterOf.id.Store(new("c"))
+	e.clusterOf.Watched = func(name string) (*corev1.PersistentVolume, bool) {
+		i := slices.IndexFunc(e.watched, func(v *corev1.PersistentVolume) bool { return v.Name == name })
+		if i < 0 {
+			return nil, false
+		}
+		return e.watched[i], true
+	}
 	e.Pool = New(Options{
 		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a", NodeKnown: func() bool { return !e.noNode },
 		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
+		Objects: func() []*corev1.PersistentVolume { return e.watched },
 		Cluster: e.clusterOf, Disk: disk.New(disk.Options{Name: "fast", Storage: s, Look: func() {}, Slow: time.Hour}),
 		Deadline: time.Minute, Look: func() { e.looks++ }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -36,6 +40,10 @@ type Census struct {
 	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
 	Objects int
 	Absent  bool
+	// Here is how many have an object that points into the pool, and Moved how many have one that points to their directories
+	// below another path, which is From: pods look there.
+	Here, Moved int
+	From        string
 }
 
 // CensusOf counts a pool's records. former are names that the node had before. Absent stays false: the caller asks
@@ -62,7 +70,26 @@ func CensusOf(records []record.Record, pool plan.Pool, node string, former []str
 }
 
 // Closes reports whether the records keep the pool closed.
-func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 }
+func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 || c.moved() }
+
+// moved reports whether most volumes are looked for elsewhere. Single ones may be made by hand, and are PathMismatch.
+func (c Census) moved() bool { return c.Moved > c.Here }
+
+// point counts where the objects of records say that the directories are.
+func (c *Census) point(records []record.Record, pool plan.Pool, object func(name string) (*corev1.PersistentVolume, bool)) {
+	for _, r := range records {
+		v, watched := object(r.PV)
+		if !watched || r.Place != record.InPool || plan.OnEveryNode(v) {
+			continue
+		}
+		switch at := plan.PathOf(v); {
+		case at == pool.Path+"/"+r.Directory:
+			c.Here++
+		case path.Base(at) == r.Directory:
+			c.Moved, c.From = c.Moved+1, path.Dir(at)
+		}
+	}
+}
 
 // ofAllNodes is those of Scopes whose volumes have no node's label: no daemon watches them any more.
 func (c Census) ofAllNodes() map[string]int {
@@ -78,7 +105,10 @@ func (c Census) ofAllNodes() map[string]int {
 type rule func(Facts) (hostcheck.Finding, bool)
 
 // rules is the specification, the most telling first. All that apply are reported.
-var rules = []rule{nodeUnknown, nodeOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes, recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, scopeOfOneNodeBefore}
+var rules = []rule{
+	nodeUnknown, nodeOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes, recordsOfOtherCluster,
+	scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged, scopeOfOneNodeBefore,
+}
 
 // Findings returns what keeps a daemon from working in a pool, and what the pool's report should warn of.
 func Findings(f Facts) []hostcheck.Finding {
@@ -142,6 +172,12 @@ func ofAnotherNodeAlone(f Facts) (hostcheck.Finding, bool) {
 func ofNodesThatShareIt(f Facts) (hostcheck.Finding, bool) {
 	bad := f.Pool.Scope != plan.ScopeShared && f.MarkedScope == hostcheck.ScopeShared && len(f.Census.ofAllNodes()) == 0
 	return finding(plan.ReasonScopeChanged, "%s is a pool that nodes share by its marker, and the pool has scope %s", f.Pool.Path, scopeOf(f.Pool)), bad
+}
+
+// pathChanged: the pool's path was changed together with its mount. Its storage is the right one, and no pod finds a volume.
+func pathChanged(f Facts) (hostcheck.Finding, bool) {
+	return finding(plan.ReasonPathChanged, "the PersistentVolumes of %d volumes in %s say that they are in %s, where their pods look for them",
+		f.Census.Moved, f.Pool.Path, words.Quoted(f.Census.From)), f.Census.moved()
 }
 
 // scopeOfOneNodeBefore is a warning: a volume with a node's label is watched by that node, and in a shared pool found

@@ -64,6 +64,7 @@ const (
 	ReasonOtherNode             = "OtherNode"
 	ReasonOtherCluster          = "OtherCluster"
 	ReasonScopeChanged          = "ScopeChanged"
+	ReasonPathChanged           = "PathChanged"
 	ReasonRecordsUnread         = "RecordsUnread"
 	ReasonStorageMismatch       = "StorageMismatch"
 	ReasonLeaseOverwritten      = "LeaseOverwritten"
