@@ -191,12 +191,15 @@ func TestStates(t *testing.T) {
 	}}}, {pool: "gone", err: errors.New("not mounted")}}
 	rebound := object("1-bound", corev1.VolumeBound, remove)
 	rebound.Spec.ClaimRef.Name = "wanted"
-	back, stripped, theirs := in("9a-back", record.InPool), in("9b-stripped", record.InPool), in("9c-theirs", record.InPool)
+	back, stripped := in("9a-back", record.InPool), in("9b-stripped", record.InPool)
+	theirs := in("9c-theirs", record.InPool)
 	unasked, old := in("9d-unasked", record.InPool), in("9e-csi", record.InPool)
 	back.Retained, stripped.ClaimUID, old.Replaced, old.ClaimUID = true, "u-1", "{}", "u-2"
-	disks[0].inventory.Volumes = append(disks[0].inventory.Volumes, back, stripped, theirs, unasked, old)
+	all := &disks[0].inventory.Volumes
+	*all = append(*all, back, stripped, theirs, unasked, old)
 	at := func(pv *corev1.PersistentVolume, path, uid string) named {
-		pv.Labels, pv.Spec.ClaimRef.UID = map[string]string{plan.NodeLabel: "another"}, types.UID(uid)
+		pv.Labels = map[string]string{plan.NodeLabel: "another"}
+		pv.Spec.ClaimRef.UID = types.UID(uid)
 		pv.Spec.HostPath = &corev1.HostPathVolumeSource{Path: path}
 		return named{volume: pv}
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// named is the object of a record's name. A label is easily lost (a backup program, a hand), and a volume in use is not
-// orphaned for that.
+// named is the object of a record's name. A label is easily lost (a backup program, a hand), and a
+// volume in use is not orphaned for that.
 type named struct {
 	volume *corev1.PersistentVolume // nil: the API server has none
 	err    error                    // why it was not asked
 }
 
-// objectOf is the object, if it is the record's: for its claim, or with its directory. In the place of one that adopt replaces
-// another provisioner's may be there.
+// objectOf is the object, if it is the record's: for its claim, or with its directory. In the place
+// of one that adopt replaces another provisioner's may be there.
 func (n named) objectOf(r record.Record) *corev1.PersistentVolume {
 	if n.volume == nil {
 		return nil
@@ -33,6 +33,10 @@ func (n named) objectOf(r record.Record) *corev1.PersistentVolume {
 	return nil
 }
 
+// listedThough are reasons for which a pool of the right storage is closed: what is left there is
+// to be seen.
+var listedThough = []string{plan.ReasonScopeChanged, plan.ReasonOtherNode}
+
 // lookUpAtOnce bounds how many requests are in flight.
 const lookUpAtOnce = 16
 
@@ -41,7 +45,8 @@ func (p *program) lookUp(ctx context.Context, disks []disk, all *objects) {
 	if all.err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no response within %s", apiDeadline))
+	late := fmt.Errorf("no response within %s", apiDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, late)
 	defer cancel()
 	all.named = map[string]named{}
 	var mu sync.Mutex
@@ -60,7 +65,8 @@ func (p *program) lookUp(ctx context.Context, disks []disk, all *objects) {
 	asking.Wait()
 	for pv, n := range all.named {
 		if n.err != nil {
-			fmt.Fprintf(p.stderr, "%s: warning: whether volume %s has a PersistentVolume is not known: %v\n", name, printable(pv), n.err)
+			fmt.Fprintf(p.stderr, "%s: warning: whether volume %s has a PersistentVolume is not known: %v\n",
+				name, printable(pv), n.err)
 			return // of the rest the states tell
 		}
 	}
@@ -90,7 +96,7 @@ func (p *program) warnUnwatched(volumes []volumeRow) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintf(p.stderr, "%s: warning: volumes whose PersistentVolume has not the labels by which this node's daemon finds it: %d; "+
-			"see LabelsMissing in troubleshooting.md\n", name, n)
+		fmt.Fprintf(p.stderr, "%s: warning: volumes whose PersistentVolume has not the labels "+
+			"by which this node's daemon finds it: %d; see LabelsMissing in troubleshooting.md\n", name, n)
 	}
 }

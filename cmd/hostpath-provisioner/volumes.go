@@ -55,7 +55,7 @@ type listed struct {
 
 type poolList struct {
 	Name   string `json:"name"`
-	Closed string `json:"closed,omitempty"` // why it was not looked at, or its volumes' objects were not
+	Closed string `json:"closed,omitempty"` // why it was not looked at, or the objects were not
 	// Promised is what the pool keeps for all its volumes, in bytes, whether or not they use it.
 	Promised uint64 `json:"promised"`
 }
@@ -70,7 +70,7 @@ type volumeRow struct {
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
 	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
-	Unwatched bool   `json:"unwatched,omitempty"` // its object has not the labels by which a daemon of this node finds it
+	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`
@@ -120,7 +120,8 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 			err = errNot
 		}
 		if disk.stranger != nil {
-			fmt.Fprintf(p.stderr, "%s: warning: pool %q was listed without its objects: %v\n", name, disk.pool, disk.stranger)
+			fmt.Fprintf(p.stderr, "%s: warning: pool %q was listed without its objects: %v\n",
+				name, disk.pool, disk.stranger)
 		}
 	}
 	p.warnUnwatched(all.Volumes)
@@ -139,7 +140,8 @@ func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
 	}
 	table := newTable(p.stdout, columns...)
 	for _, v := range volumes {
-		cells := []string{printable(v.Volume), v.claim(), v.Pool, sizeOf(uint64(max(v.Size, 0))), v.state()}
+		size := sizeOf(uint64(max(v.Size, 0)))
+		cells := []string{printable(v.Volume), v.claim(), v.Pool, size, v.state()}
 		if limited {
 			used := ""
 			if v.Used != nil {
@@ -257,7 +259,7 @@ type disk struct {
 	mark      hostcheck.Marker
 	usage     map[uint32]quota.Usage // by project
 	err       error                  // why it was not looked at
-	stranger  error                  // why the objects that were read are not of this pool: it is another cluster's
+	stranger  error                  // why the objects that were read are not this pool's
 }
 
 func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
@@ -270,9 +272,6 @@ func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
 	return disks
 }
 
-// listedThough are reasons for which a pool of the right storage is closed: what is left there is to be seen.
-var listedThough = []string{plan.ReasonScopeChanged, plan.ReasonOtherNode}
-
 // listPool looks into a pool that responds and is the right one. Listing has its own goroutine, since
 // a filesystem can stop responding between the two.
 func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
@@ -280,8 +279,12 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	defer cancel()
 	report := p.probe(ctx, pool)
 	for _, f := range report.Findings {
-		if f.Severity == hostcheck.Close && !slices.Contains(listedThough, f.Reason) {
+		switch {
+		case f.Severity != hostcheck.Close:
+		case !slices.Contains(listedThough, f.Reason):
 			return disk{pool: pool.Name, err: errors.New(f.Message)}
+		default:
+			fmt.Fprintf(p.stderr, "%s: warning: pool %q is closed: %s\n", name, pool.Name, f.Message)
 		}
 	}
 	listed := make(chan disk, 1)
@@ -289,7 +292,10 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
 		inventory, err := store.List(ctx, report.Identity)
-		listed <- disk{pool: pool.Name, inventory: inventory, mark: report.Mark, usage: p.usage(ctx, store, report), err: err}
+		listed <- disk{
+			pool: pool.Name, inventory: inventory, mark: report.Mark,
+			usage: p.usage(ctx, store, report), err: err,
+		}
 	}()
 	select {
 	case d := <-listed:
@@ -410,14 +416,6 @@ func (r *volumeRow) boundTo(pv *corev1.PersistentVolume) {
 	if now := pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name; now != r.Claim {
 		r.MadeFor, r.Claim = r.Claim, now
 	}
-}
-
-// state is what the table shows.
-func (r volumeRow) state() string {
-	if r.Unwatched {
-		return r.State + " (not watched)"
-	}
-	return r.State
 }
 
 // claim is what the table shows.

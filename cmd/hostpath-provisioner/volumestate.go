@@ -49,3 +49,11 @@ func phase(pv *corev1.PersistentVolume) string {
 		return strings.ToLower(string(pv.Status.Phase))
 	}
 }
+
+// state is what the table shows.
+func (r volumeRow) state() string {
+	if r.Unwatched {
+		return r.State + " (not watched)"
+	}
+	return r.State
+}

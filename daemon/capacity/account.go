@@ -105,7 +105,8 @@ func (a *Account) Promised() (sum uint64, ok bool) {
 	return a.sum, a.known
 }
 
-// PromisedTo is what is promised to the volumes of this name. ok is false as long as they were not counted.
+// PromisedTo is what is promised to the volumes of this name. ok is false as long as they were not
+// counted.
 func (a *Account) PromisedTo(volume string) (p Promise, ok bool) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
@@ -133,13 +134,21 @@ func (a *Account) room(s Space) Room {
 	room := s.Room(a.book.promised(a))
 	for name, p := range a.volumes {
 		one := Held{name, p.all()}
-		for i, other := range room.Largest { // by name where they are equal, so that the same is said again
-			if one.Bytes > other.Bytes || one.Bytes == other.Bytes && (other.Volume == "" || one.Volume < other.Volume) {
+		for i, other := range room.Largest {
+			if one.before(other) {
 				room.Largest[i], one = one, other
 			}
 		}
 	}
 	return room
+}
+
+// before orders those that are equal by name, so that the same is said again.
+func (h Held) before(other Held) bool {
+	if h.Bytes != other.Bytes {
+		return h.Bytes > other.Bytes
+	}
+	return other.Volume == "" || h.Volume < other.Volume
 }
 
 // set changes what is promised to a volume, and notes that for a Count that is going on.

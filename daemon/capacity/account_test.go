@@ -35,7 +35,8 @@ func TestTakeRefuses(t *testing.T) {
 	a := NewBook().Account("fast")
 	take(t, a, "first", 70).End(true)
 	_, err := a.Take("second", 31, hundred)
-	if full := new(FullError); !errors.As(err, &full) || *full != (FullError{Room{30, 100, 70, [3]Held{{"first", 70}}}, 31}) {
+	want := FullError{Room{30, 100, 70, [3]Held{{"first", 70}}}, 31}
+	if full := new(FullError); !errors.As(err, &full) || *full != want {
 		t.Errorf("got %+v", err)
 	}
 	promises(t, a, 70, "refused")
@@ -126,7 +127,8 @@ func TestCount(t *testing.T) {
 	take(t, a, "half made", 4).End(false)
 	count.Done(read, "damaged", "kept")
 	promises(t, a, 10+5+12+3+7, "counted")
-	if !a.Known(directory) || a.Known(mounts.Identity{Inode: 2}) || held(a, "gone") != 0 || held(a, "adopted") == 0 {
+	gone, adopted := held(a, "gone"), held(a, "adopted")
+	if !a.Known(directory) || a.Known(mounts.Identity{Inode: 2}) || gone != 0 || adopted == 0 {
 		t.Error("the account is not that of the directory that was counted")
 	}
 	making.End(true)

@@ -30,7 +30,8 @@ type Room struct {
 	Free      uint64 // what one more volume can get
 	Available uint64 // what is available on the filesystem now, less the reserve
 	Promised  uint64 // to volumes on the filesystem, of this pool and of others
-	// Largest are the volumes of this pool to which most is promised, the largest first. It is not filled in by Space.Room.
+	// Largest are the volumes of this pool to which most is promised, the largest first. It is not
+	// filled in by Space.Room.
 	Largest [3]Held
 }
 

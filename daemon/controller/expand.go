@@ -27,8 +27,11 @@ func (w *poolWorker) expansion() expansion.Pool {
 	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) }}
 }
 
-// mendRecordedSizes gives records the sizes of their volume objects. What fails is tried again with the next comparison.
-func (c *Controller) mendRecordedSizes(ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record) {
+// mendSizes gives records the sizes of their volume objects. What fails is tried again with
+// the next comparison.
+func (c *Controller) mendSizes(
+	ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record,
+) {
 	err := c.expander.Mend(ctx, h, w.expansion(), records)
 	if err != nil && c.said.New("sizes/"+w.Name, err.Error()) {
 		c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing the sizes of records")

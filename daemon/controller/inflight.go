@@ -94,7 +94,8 @@ func (f *inFlight) awaited(uid string) time.Duration {
 	return 0
 }
 
-// hasPublished reports whether this process created the claim's volume object, as long as it knows the claim.
+// hasPublished reports whether this process created the claim's volume object, as long as it knows
+// the claim.
 func (f *inFlight) hasPublished(uid string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

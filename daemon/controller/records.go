@@ -87,7 +87,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		signal(w.sweep)
 	}
 	c.lookForLost(w, records)
-	c.mendRecordedSizes(ctx, w, h, records)
+	c.mendSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
 		if published && plan.MayBeLeft(rec) && plan.Leaving(pv) {
@@ -153,8 +153,9 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	}
 }
 
-// notAsRecorded has a volume looked at whose object came into use in another way than by this daemon, as its directory may be
-// in the archive, or gone; and records compared with an object whose size a hand has changed.
+// notAsRecorded has a volume looked at whose object came into use in another way than by this
+// daemon, as its directory may be in the archive, or gone; and records compared with an object
+// whose size a hand has changed.
 func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
 	w := c.workers[now.Labels[plan.PoolLabel]]
 	if w == nil || w.Name == "" || was == nil {
@@ -167,7 +168,8 @@ func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
 	}
 	size, _ := plan.Bytes(now.Spec.Capacity[corev1.ResourceStorage])
 	if before, _ := plan.Bytes(was.Spec.Capacity[corev1.ResourceStorage]); size != before {
-		if p, known := w.disk.Account.PromisedTo(now.Name); known && p.Volume != uint64(max(size, 0)) {
+		p, known := w.disk.Account.PromisedTo(now.Name)
+		if known && p.Volume != uint64(max(size, 0)) {
 			signal(w.recheck)
 		}
 	}

@@ -37,7 +37,7 @@ type Storage interface {
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
 	Published(ctx context.Context, id mounts.Identity, pv string) error
 	Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error
-	ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (resized bool, err error)
+	ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (bool, error)
 	Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error)
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error

@@ -131,7 +131,8 @@ func (h Handle) ResizeFrom(pv string, was, bytes int64) error {
 		return err
 	}
 	return h.do(func(s Storage) error {
-		return h.resize(s, pv, bytes, h.space(), func() (bool, error) { return s.ResizeFrom(h.ctx, h.id, pv, was, bytes) })
+		do := func() (bool, error) { return s.ResizeFrom(h.ctx, h.id, pv, was, bytes) }
+		return h.resize(s, pv, bytes, h.space(), do)
 	})
 }
 

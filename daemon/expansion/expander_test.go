@@ -135,7 +135,9 @@ func (s storage) Resize(_ context.Context, _ mounts.Identity, _ string, bytes in
 	return nil
 }
 
-func (s storage) ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (bool, error) {
+func (s storage) ResizeFrom(
+	ctx context.Context, id mounts.Identity, pv string, was, bytes int64,
+) (bool, error) {
 	if s.e.record.Requested != was {
 		return false, nil
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// Mend gives these records, and their limits, the sizes of the volume objects. A record is smaller than its object where a
-// daemon of a shared pool was paused in the middle of an expansion, and wrote its size after the next daemon's; or where
-// the pool was restored from a backup; or because of a slip in the object. What the pool has no room for stays as it is,
-// and is told. A record is larger than its object where such a slip was taken back. It returns all errors.
+// Mend gives these records, and their limits, the sizes of the volume objects. A record is smaller
+// than its object where a daemon of a shared pool was paused in the middle of an expansion, and
+// wrote its size after the next daemon's; or where the pool was restored from a backup; or because
+// of a slip in the object. What the pool has no room for stays as it is, and is told. A record is
+// larger than its object where such a slip was taken back. It returns all errors.
 func (x *Expander) Mend(ctx context.Context, h disk.Handle, p Pool, records []record.Record) error {
 	var errs []error
 	for _, rec := range records {
@@ -47,13 +48,16 @@ func (x *Expander) Mend(ctx context.Context, h disk.Handle, p Pool, records []re
 			continue
 		}
 		x.Log.Info("a record had another size than its volume object, and has its size now",
-			"volume", rec.PV, "pool", p.Name, "had", words.Size(rec.Reserved()), "has", words.Size(uint64(bytes)))
+			"volume", rec.PV, "pool", p.Name,
+			"had", words.Size(rec.Reserved()), "has", words.Size(uint64(bytes)))
 	}
 	return errors.Join(errs...)
 }
 
 // larger decides on objects that are read now: the watch may be behind an expansion.
-func (x *Expander) larger(ctx context.Context, p Pool, rec record.Record, pv *corev1.PersistentVolume) (int64, bool, error) {
+func (x *Expander) larger(
+	ctx context.Context, p Pool, rec record.Record, pv *corev1.PersistentVolume,
+) (int64, bool, error) {
 	if _, larger := plan.Larger(p.Pool, rec, pv, nil); !larger {
 		return 0, false, nil
 	}
@@ -73,7 +77,9 @@ func (x *Expander) larger(ctx context.Context, p Pool, rec record.Record, pv *co
 
 func sizeKey(pv *corev1.PersistentVolume) string { return "size/" + string(pv.UID) }
 
-func (x *Expander) tooSmall(p Pool, rec record.Record, pv *corev1.PersistentVolume, room capacity.Room) {
+func (x *Expander) tooSmall(
+	p Pool, rec record.Record, pv *corev1.PersistentVolume, room capacity.Room,
+) {
 	if has := pv.Spec.Capacity[corev1.ResourceStorage]; !x.said.New(sizeKey(pv), has.String()) {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// A record that says another size than its volume object gets that size: a larger one if the pool has the room, which is told
-// where it has not, and a smaller one if nothing is being expanded.
+// A record that says another size than its volume object gets that size: a larger one if the pool
+// has the room, which is told where it has not, and a smaller one if nothing is being expanded.
 func TestMend(t *testing.T) {
 	const told = "counted NotEnoughSpace"
 	for name, c := range map[string]struct {
@@ -45,11 +45,16 @@ func TestMend(t *testing.T) {
 			if again > 0 {
 				c.did = ""
 			}
-			if did := e.did(); (err != nil) != (c.fails != "") || did != c.did || e.record.Requested != c.after {
-				t.Errorf("%s: %v, did %q, recorded are %d bytes", name, err, did, e.record.Requested)
+			did, fails := e.did(), c.fails != ""
+			if (err != nil) != fails || did != c.did || e.record.Requested != c.after {
+				t.Errorf("%s: %v, did %q, recorded: %d", name, err, did, e.record.Requested)
 			}
 		}
-		if want := map[bool][]string{true: {"pvc-u Warning NotEnoughSpace"}}[c.object == "100Gi"]; !slices.Equal(e.events, want) {
+		var want []string
+		if c.object == "100Gi" {
+			want = []string{"pvc-u Warning NotEnoughSpace"}
+		}
+		if !slices.Equal(e.events, want) {
 			t.Errorf("%s: events %q", name, e.events)
 		}
 	}

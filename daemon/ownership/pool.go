@@ -172,7 +172,8 @@ func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, 
 func (p *Pool) pointedElsewhere() bool {
 	return slices.ContainsFunc(p.Objects(), func(v *corev1.PersistentVolume) bool {
 		at := plan.PathOf(v)
-		return v.Labels[plan.PoolLabel] == p.Pool.Name && !plan.OnEveryNode(v) && at != "" && path.Dir(at) != p.Pool.Path
+		ours := v.Labels[plan.PoolLabel] == p.Pool.Name && !plan.OnEveryNode(v)
+		return ours && at != "" && path.Dir(at) != p.Pool.Path
 	})
 }
 
@@ -216,7 +217,8 @@ func (p *Pool) Count(records []record.Record, marker hostcheck.Marker) (closes b
 	if p.census != nil {
 		was = *p.census
 	}
-	if len(was.Others) != len(census.Others) || !maps.Equal(was.Scopes, census.Scopes) || was.moved() != census.moved() {
+	if len(was.Others) != len(census.Others) || !maps.Equal(was.Scopes, census.Scopes) ||
+		was.moved() != census.moved() {
 		p.Look()
 	}
 	p.marker, p.census, p.at = marker, &census, time.Now()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,11 +64,12 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 	e.clusterOf.identified.Store(true)
 	e.clusterOf.id.Store(new("c"))
 	e.clusterOf.Watched = func(name string) (*corev1.PersistentVolume, bool) {
-		i := slices.IndexFunc(e.watched, func(v *corev1.PersistentVolume) bool { return v.Name == name })
-		if i < 0 {
-			return nil, false
+		for _, v := range e.watched {
+			if v.Name == name {
+				return v, true
+			}
 		}
-		return e.watched[i], true
+		return nil, false
 	}
 	e.Pool = New(Options{
 		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a", NodeKnown: func() bool { return !e.noNode },

@@ -40,8 +40,8 @@ type Census struct {
 	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
 	Objects int
 	Absent  bool
-	// Here is how many have an object that points into the pool, and Moved how many have one that points to their directories
-	// below another path, which is From: pods look there.
+	// Here is how many have an object that points into the pool, and Moved how many have one that
+	// points to their directories below another path, which is From: pods look there.
 	Here, Moved int
 	From        string
 }
@@ -72,11 +72,14 @@ func CensusOf(records []record.Record, pool plan.Pool, node string, former []str
 // Closes reports whether the records keep the pool closed.
 func (c Census) Closes() bool { return len(c.Others) > 0 || len(c.ofAllNodes()) > 0 || c.moved() }
 
-// moved reports whether most volumes are looked for elsewhere. Single ones may be made by hand, and are PathMismatch.
+// moved reports whether most volumes are looked for elsewhere. Single ones may be made by hand, and
+// are PathMismatch.
 func (c Census) moved() bool { return c.Moved > c.Here }
 
 // point counts where the objects of records say that the directories are.
-func (c *Census) point(records []record.Record, pool plan.Pool, object func(name string) (*corev1.PersistentVolume, bool)) {
+func (c *Census) point(
+	records []record.Record, pool plan.Pool, object func(name string) (*corev1.PersistentVolume, bool),
+) {
 	for _, r := range records {
 		v, watched := object(r.PV)
 		if !watched || r.Place != record.InPool || plan.OnEveryNode(v) {
@@ -174,9 +177,11 @@ func ofNodesThatShareIt(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonScopeChanged, "%s is a pool that nodes share by its marker, and the pool has scope %s", f.Pool.Path, scopeOf(f.Pool)), bad
 }
 
-// pathChanged: the pool's path was changed together with its mount. Its storage is the right one, and no pod finds a volume.
+// pathChanged: the pool's path was changed together with its mount. Its storage is the right one,
+// and no pod finds a volume.
 func pathChanged(f Facts) (hostcheck.Finding, bool) {
-	return finding(plan.ReasonPathChanged, "the PersistentVolumes of %d volumes in %s say that they are in %s, where their pods look for them",
+	return finding(plan.ReasonPathChanged, "the PersistentVolumes of %d volumes in %s say that they "+
+		"are in %s, where their pods look for them",
 		f.Census.Moved, f.Pool.Path, words.Quoted(f.Census.From)), f.Census.moved()
 }
 

@@ -211,19 +211,26 @@ func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
 		rec.Reserved() > 0 && uint64(has) > rec.Reserved()
 }
 
-// TooSmall is what is said of a record that stays smaller than its volume object, because the pool has not the room.
-func TooSmall(node string, p Pool, rec record.Record, v *corev1.PersistentVolume, room capacity.Room) string {
+// TooSmall is what is said of a record that stays smaller than its volume object, because the pool
+// has not the room.
+func TooSmall(
+	node string, p Pool, rec record.Record, v *corev1.PersistentVolume, room capacity.Room,
+) string {
 	has := v.Spec.Capacity[corev1.ResourceStorage]
-	return fmt.Sprintf("node %s: the volume object says %s, and %s is kept for the volume: pool %s: %s", node,
+	return fmt.Sprintf("node %s: the volume object says %s, and %s is kept for it: pool %s: %s", node,
 		words.Name(has.String()), words.Size(rec.Reserved()), p.Name, roomLeft(room))
 }
 
-// Larger is the size that a record is to have again which says more than its volume object, whose capacity was too large for a
-// while. ok is false where that is no mistake: an expansion writes the record first, for as long as the claim requests more.
-func Larger(p Pool, rec record.Record, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bytes int64, ok bool) {
+// Larger is the size that a record is to have again which says more than its volume object, whose
+// capacity was too large for a while. ok is false where that is no mistake: an expansion writes the
+// record first, for as long as the claim requests more.
+func Larger(
+	p Pool, rec record.Record, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
+) (bytes int64, ok bool) {
 	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
 	has, exact := Bytes(v.Spec.Capacity[corev1.ResourceStorage])
-	if !exact || has <= 0 || rec.Place != record.InPool || rec.Promised != 0 || rec.Requested <= has || !f.points() {
+	sized := exact && has > 0 && rec.Promised == 0 && rec.Requested > has
+	if !sized || rec.Place != record.InPool || !f.points() {
 		return 0, false
 	}
 	if claim != nil && v.Spec.ClaimRef != nil && claim.UID == v.Spec.ClaimRef.UID {

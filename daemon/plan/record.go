@@ -112,11 +112,14 @@ func (f RecordFacts) published() bool {
 	return f.Object != "" || f.Volume != nil && !f.elsewhere()
 }
 
-// unlabelled: the record's own object, which no daemon of this node watches. A backup program, a policy or a hand took the
-// labels off, or another node's name is in them.
+// unlabelled: the record's own object, which no daemon of this node watches. A backup program, a
+// policy or a hand took the labels off, or another node's name is in them.
 func (f RecordFacts) unlabelled() bool {
 	v := f.Volume
-	if v == nil || f.Record.Replaced != "" || !f.made() || f.elsewhere() || home(v, f.Scope, f.Node) || inherited(v, f.Scope) {
+	if v == nil || f.Record.Replaced != "" || !f.made() || f.elsewhere() {
+		return false
+	}
+	if home(v, f.Scope, f.Node) || inherited(v, f.Scope) {
 		return false
 	}
 	by, ref := v.Annotations[ProvisionedBy], v.Spec.ClaimRef
@@ -130,8 +133,8 @@ func (f RecordFacts) labelsMissing() Verdict {
 		want = NodeLabel + "=" + NodeLabelValue(f.Node)
 	}
 	return Verdict{Action: Keep, Reason: ReasonLabelsMissing, Message: fmt.Sprintf(
-		"node %s has the directory of this volume, and its daemon does not watch the object, which lacks the label %s: "+
-			"it is neither removed nor expanded", f.Node, want)}
+		"node %s has the directory of this volume, and its daemon does not watch the object, "+
+			"which lacks the label %s: it is neither removed nor expanded", f.Node, want)}
 }
 
 // elsewhere: this node made a directory for a claim, and another node made the claim's volume. Label and

@@ -231,7 +231,8 @@ func tooLarge(f RequestFacts) (Refusal, bool) {
 
 // spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not it is used.
 func spaceMissing(pool Pool, want resource.Quantity, room capacity.Room) string {
-	return fmt.Sprintf("pool %s: the claim requests %s, and %s", pool.Name, words.Name(want.String()), roomLeft(room))
+	return fmt.Sprintf("pool %s: the claim requests %s, and %s",
+		pool.Name, words.Name(want.String()), roomLeft(room))
 }
 
 // roomLeft names the volumes to which most is promised: one with a wrong size is found so.

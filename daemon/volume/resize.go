@@ -29,9 +29,12 @@ func (p *Pool) Resize(ctx context.Context, id mounts.Identity, pv string, bytes 
 	})
 }
 
-// ResizeFrom is Resize of a volume whose record still says was. Of any other one it changes nothing, and returns false: what
-// the caller knows of the record may be of an earlier moment. One that has more files than the new limit allows keeps the old.
-func (p *Pool) ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (resized bool, err error) {
+// ResizeFrom is Resize of a volume whose record still says was. Of any other one it changes
+// nothing, and returns false: what the caller knows of the record may be of an earlier moment. One
+// that has more files than the new limit allows keeps the old.
+func (p *Pool) ResizeFrom(
+	ctx context.Context, id mounts.Identity, pv string, was, bytes int64,
+) (resized bool, err error) {
 	err = p.on(ctx, id, pv, func(s *session) error {
 		r, err := s.resizable(pv, bytes)
 		if err != nil || r.Reserved() != uint64(was) {

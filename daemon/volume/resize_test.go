@@ -138,7 +138,8 @@ func TestResizePausedHolder(t *testing.T) {
 	}
 }
 
-// What has still the size that the caller knows gets another, and nothing else: one that was expanded meanwhile keeps its size.
+// What has still the size that the caller knows gets another, and nothing else: one that was
+// expanded meanwhile keeps its size.
 func TestResizeFrom(t *testing.T) {
 	r := onTmpfs(t)
 	data(t, r)

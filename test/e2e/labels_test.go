@@ -10,17 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An object that lost its labels, or has another node's, is its volume's all the same: it is listed as what it is, and told,
-// whether the daemon made it so, a backup program brought it back, or its claim is gone. With its labels all goes on.
+// An object that lost its labels, or has another node's, is its volume's all the same: it is listed
+// as what it is, and told, whether the daemon made it so, a backup program brought it back, or its
+// claim is gone. With its labels all goes on.
 func TestLabelsLost(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate)
 	relabel := func(pv *corev1.PersistentVolume, node string) {
-		w.patchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(
-			`{"metadata":{"labels":{"hostpath-provisioner/node":%s,"hostpath-provisioner/pool":"fast"}}}`, node))
+		labels := `{"hostpath-provisioner/node":` + node + `,"hostpath-provisioner/pool":"fast"}`
+		w.patchVolume(pv.Name, types.MergePatchType, `{"metadata":{"labels":`+labels+`}}`)
 	}
-	stripped, theirs, released, kept := h.made("stripped", class), h.made("theirs", class), h.made("released", class), h.made("kept", class)
+	stripped, theirs := h.made("stripped", class), h.made("theirs", class)
+	released, kept := h.made("released", class), h.made("kept", class)
 	w.patchVolume(stripped.Name, types.MergePatchType, `{"metadata":{"labels":null}}`)
 	relabel(theirs, `"another"`)
 	relabel(released, "null")
@@ -38,8 +40,11 @@ func TestLabelsLost(t *testing.T) {
 		w.refusedVolume(w.Volume(pv.Name), "LabelsMissing")
 	}
 	out, warned := h.Call("volumes")
-	for pv, state := range map[*corev1.PersistentVolume]string{stripped: "bound", theirs: "bound", released: "released", kept: "bound"} {
-		if got := line(out, pv.Name); !strings.HasSuffix(strings.TrimSpace(got), state+" (not watched)") {
+	for pv, state := range map[*corev1.PersistentVolume]string{
+		stripped: "bound", theirs: "bound", released: "released", kept: "bound",
+	} {
+		got := strings.TrimSpace(line(out, pv.Name))
+		if !strings.HasSuffix(got, state+" (not watched)") {
 			t.Errorf("not %s: %s", state, got)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// The pool's storage was mounted at another path, and the configuration changed with it: no pod would find its volume. The pool
-// is closed, and nothing is made or removed, until both are as before.
+// The pool's storage was mounted at another path, and the configuration changed with it: no pod
+// would find its volume. The pool is closed, and nothing is made or removed, until both are as
+// before.
 func TestPoolMoved(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -23,7 +24,8 @@ func TestPoolMoved(t *testing.T) {
 	if !strings.Contains(out, "closed: PathChanged") || !strings.Contains(out, h.mount) {
 		t.Errorf("%s", out)
 	}
-	message := w.refused(w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node)), "PoolClosed")
+	waits := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
+	message := w.refused(waits, "PoolClosed")
 	if !strings.Contains(message, h.mount) {
 		t.Errorf("%s", message)
 	}

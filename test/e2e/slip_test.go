@@ -13,13 +13,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A slip in a volume object's capacity takes no room that the pool has not, and is told; one that has room takes it until it is
-// taken back. Nobody else's claim has to wait for a volume to be deleted, and what a user requests meanwhile is not said to be there.
+// A slip in a volume object's capacity takes no room that the pool has not, and is told; one that
+// has room takes it until it is taken back. Nobody else's claim has to wait for a volume to be
+// deleted, and what a user requests meanwhile is not said to be there.
 func TestWrongCapacity(t *testing.T) {
 	w := newEnvironment(t)
 	h, pv := w.expandable()
 	capacity := func(size string) {
-		w.patchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, size))
+		patch := fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, size)
+		w.patchVolume(pv.Name, types.MergePatchType, patch)
 	}
 	before := h.recorded(pv.Name)
 	capacity("100Gi")
@@ -30,8 +32,10 @@ func TestWrongCapacity(t *testing.T) {
 	}
 	w.Must(w.Request("data", "16Mi"))
 	claim := w.claimUntil("data", infeasible)
-	if message := w.refused(claim, "NotEnoughSpace"); !strings.Contains(message, "100Gi") || !strings.Contains(message, pv.Name) {
-		t.Errorf("%s", message)
+	for _, word := range []string{"100Gi", pv.Name} {
+		if message := w.refused(claim, "NotEnoughSpace"); !strings.Contains(message, word) {
+			t.Errorf("%s", message)
+		}
 	}
 	capacity("10Mi")
 	w.Sized("data", "16Mi")
@@ -42,8 +46,9 @@ func TestWrongCapacity(t *testing.T) {
 	h.made("other", w.Class("other", immediate))
 }
 
-// A volume object that is made anew, bound, for a volume that is archived has it put back at once; for one whose directory
-// is gone claim and volume are told at once. Nothing waits for the next comparison of all records.
+// A volume object that is made anew, bound, for a volume that is archived has it put back at once;
+// for one whose directory is gone claim and volume are told at once. Nothing waits for the next
+// comparison of all records.
 func TestMadeAnew(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
@@ -53,12 +58,17 @@ func TestMadeAnew(t *testing.T) {
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
 	h.wantTree("ours/archive/"+archived.Name, "ours/archive/"+archived.Name+".json")
 	anew := func(name string, was *corev1.PersistentVolume) *corev1.PersistentVolume {
-		c := w.claim(name, class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
+		c := w.claim(name, class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName = was.Name
+		})
 		pv := was.DeepCopy()
-		pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
-		pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.ResourceVersion = c.UID, name, ""
+		pv.UID, pv.ResourceVersion, pv.DeletionTimestamp = "", "", nil
+		pv.Finalizers = []string{finalizer}
+		ref := pv.Spec.ClaimRef
+		ref.UID, ref.Name, ref.ResourceVersion = c.UID, name, ""
 		pv.Status = corev1.PersistentVolumeStatus{}
-		made, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
+		volumes := w.Client().CoreV1().PersistentVolumes()
+		made, err := volumes.Create(w.Ctx, pv, metav1.CreateOptions{})
 		w.Must(err)
 		w.Bound(name)
 		return made

@@ -179,9 +179,11 @@ var calls = map[string]func(m made) (value any, err error){
 	"Exists": func(m made) (any, error) {
 		return m.pool.Exists(context.Background(), m.id, map[uint32]string{0: "", 1: otherPattern}[m.call.spec]+m.pv)
 	},
-	"List":   func(m made) (any, error) { return m.pool.List(context.Background(), m.id) },
-	"Sweep":  func(m made) (any, error) { return m.pool.Sweep(context.Background(), m.id) },
-	"Resize": func(m made) (any, error) { return nil, m.pool.Resize(context.Background(), m.id, m.pv, m.bytes()) },
+	"List":  func(m made) (any, error) { return m.pool.List(context.Background(), m.id) },
+	"Sweep": func(m made) (any, error) { return m.pool.Sweep(context.Background(), m.id) },
+	"Resize": func(m made) (any, error) {
+		return nil, m.pool.Resize(context.Background(), m.id, m.pv, m.bytes())
+	},
 	"ResizeFrom": func(m made) (any, error) {
 		return m.pool.ResizeFrom(context.Background(), m.id, m.pv, m.was(), m.bytes())
 	},

@@ -62,7 +62,9 @@ func (s storage) Resize(_ context.Context, id mounts.Identity, pv string, bytes 
 	return s.askFor(id, call{name: "Resize", cell: numberOf(pv), spec: uint32(moreThanOne(bytes))}).err
 }
 
-func (s storage) ResizeFrom(_ context.Context, id mounts.Identity, pv string, was, bytes int64) (bool, error) {
+func (s storage) ResizeFrom(
+	_ context.Context, id mounts.Identity, pv string, was, bytes int64,
+) (bool, error) {
 	sizes := moreThanOne(was)*(most+1) + moreThanOne(bytes)
 	return valueOf[bool](s.askFor(id, call{name: "ResizeFrom", cell: numberOf(pv), spec: uint32(sizes)}))
 }

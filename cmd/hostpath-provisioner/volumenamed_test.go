@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// listing responds to lists and watches of volumes with none, and has one named volume, which no label tells.
+func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		wanted := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		switch {
+		case wanted == "kube-system":
+			fmt.Fprint(w, `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": "0a1b"}}`)
+		case wanted == "pvc-refused":
+			refusing(http.StatusForbidden, "Forbidden", "not this one")(w, r)
+		case wanted == name:
+			asked.Add(1)
+			fmt.Fprintf(w, `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": %q},
+				"spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": %q}}, "status": {"phase": "Bound"}}`, name, uid)
+		case wanted != "persistentvolumes":
+			asked.Add(1)
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+				"code": 404, "details": {"name": %q}}`, wanted)
+		case r.URL.Query().Get("watch") == "":
+			fmt.Fprint(w, `{"kind": "PersistentVolumeList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []}`)
+		default:
+			fmt.Fprint(w, `{"type": "BOOKMARK", "object": {"kind": "PersistentVolume", "apiVersion": "v1", "metadata":
+				{"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}}`+"\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}
+}
+
+// Each record that no listed object is of is asked for by its name, once: what has an object is what that says, what has none
+// is orphaned, and what could not be asked for is not known.
+func TestVolumesByName(t *testing.T) {
+	h := newHost(t, plain)
+	h.call("prepare", "fast")
+	for i := range 40 { // more than are asked for at once
+		h.record("node-a", fmt.Sprintf("pvc-%02d", i))
+	}
+	h.record("node-a", "pvc-refused")
+	h.own("node-a", "0a1b")
+	var asked atomic.Int32
+	h.apiServer(listing("pvc-07", "u-pvc-07", &asked))
+	out := h.call("volumes", "fast")
+	for line, n := range map[string]int{"orphaned\n": 39, "bound (not watched)\n": 1, "unknown\n": 1} {
+		if got := strings.Count(out, line); got != n {
+			t.Errorf("%d times %q, want %d", got, line, n)
+		}
+	}
+	if asked.Load() != 40 {
+		t.Errorf("%d requests", asked.Load())
+	}
+	for _, warning := range []string{"whether volume pvc-refused has a PersistentVolume is not known", "finds it: 1; see LabelsMissing"} {
+		if strings.Count(out, warning) != 1 {
+			t.Errorf("no warning %q:\n%s", warning, out)
+		}
+	}
+	if json := h.call("volumes", "fast", "--json"); strings.Count(json, `"unwatched": true`) != 1 {
+		t.Errorf("%s", json)
+	}
+}
