@@ -78,7 +78,8 @@ func (c Census) moved() bool { return c.Moved > c.Here }
 
 // point counts where the objects of records say that the directories are.
 func (c *Census) point(
-	records []record.Record, pool plan.Pool, object func(name string) (*corev1.PersistentVolume, bool),
+	records []record.Record, pool plan.Pool,
+	object func(name string) (*corev1.PersistentVolume, bool),
 ) {
 	for _, r := range records {
 		v, watched := object(r.PV)
@@ -180,8 +181,8 @@ func ofNodesThatShareIt(f Facts) (hostcheck.Finding, bool) {
 // pathChanged: the pool's path was changed together with its mount. Its storage is the right one,
 // and no pod finds a volume.
 func pathChanged(f Facts) (hostcheck.Finding, bool) {
-	return finding(plan.ReasonPathChanged, "the PersistentVolumes of %d volumes in %s say that they "+
-		"are in %s, where their pods look for them",
+	return finding(plan.ReasonPathChanged, "the PersistentVolumes of %d volumes in %s say "+
+		"that they are in %s, where their pods look for them",
 		f.Census.Moved, f.Pool.Path, words.Quoted(f.Census.From)), f.Census.moved()
 }
 

@@ -55,13 +55,18 @@ func TestFindings(t *testing.T) {
 		"shared": {func(f *Facts) { f.Pool.Scope, f.MarkedScope = plan.ScopeShared, "shared" }, nil},
 		"shared, with volumes of that": {func(f *Facts) { f.MarkedScope, f.Census.Scopes = "shared", map[string]int{plan.ScopeShared: 1} }, []string{
 			"ScopeChanged: /srv/fast has volumes that were made with another scope (shared: 1), and the pool has scope node, with which no daemon removes them"}},
-		"looked for elsewhere": {func(f *Facts) { f.Census = Census{Here: 1, Moved: 2, From: "/mnt"} }, []string{
+		"looked for elsewhere": {func(f *Facts) {
+			f.Census = Census{Here: 1, Moved: 2, From: "/mnt"}
+		}, []string{
 			"PathChanged: the PersistentVolumes of 2 volumes in /srv/fast say that they are in " +
 				`"/mnt", where their pods look for them`}},
 		"one of two made by hand": {func(f *Facts) { f.Census = Census{Here: 1, Moved: 1} }, nil},
 		"everything": {func(f *Facts) {
-			*f = Facts{Cluster: "c", Census: Census{map[string]int{"b": 1}, map[string]int{plan.ScopeShared: 1, plan.ScopeNode: 1}, 0, 1, true, 0, 1, "/mnt"}}
-		}, []string{"NodeNotFound", "OtherNode", "OtherCluster", "ScopeChanged", "PathChanged", "warn ScopeChanged"}},
+			scopes := map[string]int{plan.ScopeShared: 1, plan.ScopeNode: 1}
+			all := Census{map[string]int{"b": 1}, scopes, 0, 1, true, 0, 1, "/mnt"}
+			*f = Facts{Cluster: "c", Census: all}
+		}, []string{"NodeNotFound", "OtherNode", "OtherCluster", "ScopeChanged", "PathChanged",
+			"warn ScopeChanged"}},
 	} {
 		f := good()
 		c.change(&f)

@@ -217,8 +217,8 @@ func TooSmall(
 	node string, p Pool, rec record.Record, v *corev1.PersistentVolume, room capacity.Room,
 ) string {
 	has := v.Spec.Capacity[corev1.ResourceStorage]
-	return fmt.Sprintf("node %s: the volume object says %s, and %s is kept for it: pool %s: %s", node,
-		words.Name(has.String()), words.Size(rec.Reserved()), p.Name, roomLeft(room))
+	return fmt.Sprintf("node %s: the volume object says %s, and %s is kept for it: pool %s: %s",
+		node, words.Name(has.String()), words.Size(rec.Reserved()), p.Name, roomLeft(room))
 }
 
 // Larger is the size that a record is to have again which says more than its volume object, whose

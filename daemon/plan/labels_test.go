@@ -29,7 +29,7 @@ func TestLabelsMissing(t *testing.T) {
 		"another node's":          {RecordFacts{}, label(them), here},
 		"no claim, its directory": {RecordFacts{}, func(v *volume) { v.Spec.ClaimRef = nil }, here},
 		"its claim, another path": {RecordFacts{}, func(v *volume) { v.Spec.HostPath.Path = "/moved" }, here},
-		"of scope every-node":     {RecordFacts{Scope: ScopeEveryNode}, none, ScopeLabel + "=" + ScopeEveryNode},
+		"of scope every-node":     {RecordFacts{Scope: ScopeEveryNode}, none, ScopeLabel + "=every-node"},
 		"its own":                 {RecordFacts{}, label(us), ""},
 		"inherited":               {RecordFacts{Scope: ScopeShared}, label(them), ""},
 		"another's claim and path": {RecordFacts{}, func(v *volume) {
@@ -39,7 +39,7 @@ func TestLabelsMissing(t *testing.T) {
 			v.Annotations = map[string]string{ProvisionedBy: "another"}
 		}, ""},
 		"of a driver, being adopted": {RecordFacts{Record: record.Record{Replaced: "{}"}}, none, ""},
-		"of another node by its affinity": {RecordFacts{Record: record.Record{Node: us}}, func(v *volume) {
+		"of another node by affinity": {RecordFacts{Record: record.Record{Node: us}}, func(v *volume) {
 			label(them)(v)
 			term := &v.Spec.NodeAffinity.Required.NodeSelectorTerms[0]
 			term.MatchExpressions[0].Values = []string{"host-of-them"}

@@ -237,7 +237,8 @@ func spaceMissing(pool Pool, want resource.Quantity, room capacity.Room) string 
 
 // roomLeft names the volumes to which most is promised: one with a wrong size is found so.
 func roomLeft(room capacity.Room) string {
-	left := fmt.Sprintf("%s is available for new volumes: %s is free, and %s is promised to volumes",
+	left := fmt.Sprintf("%s is available for new volumes: %s is free, and %s is promised "+
+		"to volumes",
 		words.Size(room.Free), words.Size(room.Available), words.Size(room.Promised))
 	var largest []string
 	for _, one := range room.Largest {

@@ -46,7 +46,7 @@ func (p *Pool) ResizeFrom(
 				return wrap(readingUsage, err)
 			}
 			if u.Bytes > uint64(bytes) {
-				return fmt.Errorf("volume %s takes %d bytes, and its size is %d", pv, u.Bytes, bytes)
+				return fmt.Errorf("volume %s takes %d bytes, not %d", pv, u.Bytes, bytes)
 			}
 		}
 		resized = true

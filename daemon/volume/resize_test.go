@@ -146,8 +146,8 @@ func TestResizeFrom(t *testing.T) {
 	for _, c := range []struct {
 		was, to, after int64
 		resized        bool
-	}{{1 << 30, 2 << 30, 2 << 30, true}, {1 << 30, 3 << 30, 2 << 30, false}, {3 << 30, 1 << 30, 2 << 30, false},
-		{2 << 30, 3 << 30, 3 << 30, true}, {3 << 30, 1 << 30, 1 << 30, true}} {
+	}{{1 << 30, 2 << 30, 2 << 30, true}, {1 << 30, 3 << 30, 2 << 30, false},
+		{3 << 30, 1 << 30, 2 << 30, false}, {2 << 30, 3 << 30, 3 << 30, true}, {3 << 30, 1 << 30, 1 << 30, true}} {
 		resized, err := r.ResizeFrom(t.Context(), r.id, pv, c.was, c.to)
 		if now := r.lookup(t, pv).Requested; err != nil || resized != c.resized || now != c.after {
 			t.Errorf("%d to %d: %v, resized %t, recorded are %d", c.was, c.to, err, resized, now)

@@ -66,7 +66,8 @@ func (s storage) ResizeFrom(
 	_ context.Context, id mounts.Identity, pv string, was, bytes int64,
 ) (bool, error) {
 	sizes := moreThanOne(was)*(most+1) + moreThanOne(bytes)
-	return valueOf[bool](s.askFor(id, call{name: "ResizeFrom", cell: numberOf(pv), spec: uint32(sizes)}))
+	made := call{name: "ResizeFrom", cell: numberOf(pv), spec: uint32(sizes)}
+	return valueOf[bool](s.askFor(id, made))
 }
 
 func (s storage) Trash(_ context.Context, id mounts.Identity, pv string) error {
