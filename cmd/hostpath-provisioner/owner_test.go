@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -110,5 +112,35 @@ func TestOtherCluster(t *testing.T) {
 				t.Errorf("%t, %+v", other, f)
 			}
 		})
+	}
+}
+
+// A dead node's disk is taken in beside one's own pool of the same name, under another one: only by
+// the names of both, node and pool, that its marker has.
+func TestDiskOfAnotherNodeUnderAnotherName(t *testing.T) {
+	h := newHost(t, plain)
+	h.call("prepare", "fast")
+	h.record("node-b", "pvc-1")
+	h.own("node-b", "0a1b")
+	config := strings.ReplaceAll(plain, "BASE", h.base)
+	h.write("config.toml", strings.ReplaceAll(config, "[pool.fast]", "[pool.second]"))
+	h.must(os.RemoveAll(h.path("state")))
+	foreign := "belongs to another pool"
+	for _, c := range []struct{ flags, want string }{
+		{"", `is a pool of node "node-b"`}, {"--from-node node-b", foreign}, {"--from-node node-c --from-pool fast", foreign},
+		{"--from-node node-b --from-pool slow", foreign}, {"--from-pool fast", "--from-node its node"},
+		{"--from-node node-b --from-pool fast", `was called fast and is called second`},
+		{"", "nothing had to be done"},
+	} {
+		out := h.call(append([]string{"prepare", "second"}, strings.Fields(c.flags)...)...)
+		if !strings.Contains(out, c.want) {
+			t.Errorf("%q: %s", c.flags, out)
+		}
+	}
+	if out := h.call("check", "second"); strings.Contains(out, "MarkerForeign") || strings.Contains(out, "OtherNode") {
+		t.Errorf("%s", out)
+	}
+	if out := h.call("volumes", "second"); !strings.Contains(out, "pvc-1") {
+		t.Errorf("%s", out)
 	}
 }

@@ -31,7 +31,8 @@ func (p *program) prepareCommand() *cobra.Command {
 			"closes the pool's directory to other users, and writes the marker that tells this filesystem from\n" +
 			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.\n\n" +
 			"A pool remembers its node and its cluster. --from-node says that another node's pool is this\n" +
-			"node's from now on: the node was renamed, or the disk moved. --new-cluster says that it belongs\n" +
+			"node's from now on: the node was renamed, or the disk moved; --from-pool that the pool had\n" +
+			"another name there. --new-cluster says that it belongs\n" +
 			"to the cluster that the daemon finds next. --from-shared says that nodes do not share it any more:\n" +
 			"stop the daemons of the other ones before. None of them changes anything else.",
 		Args: args(1, 1),
@@ -43,6 +44,9 @@ func (p *program) prepareCommand() *cobra.Command {
 			owner.Shared = pools[0].Scope == config.ScopeShared
 			if owner.From != "" && pools[0].Scope == config.ScopeEveryNode {
 				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pools[0].Name, pools[0].Scope)}
+			}
+			if c.Flags().Changed("from-pool") && (owner.FromPool == "" || owner.From == "") {
+				return usageError{errors.New("--from-pool: names a pool, and --from-node its node")}
 			}
 			if owner.FromShared && owner.Shared {
 				return usageError{fmt.Errorf("--from-shared: pool %s has scope %s", pools[0].Name, pools[0].Scope)}
@@ -58,6 +62,7 @@ func (p *program) prepareCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")
 	c.Flags().StringVar(&owner.From, "from-node", "", "the pool was `node`'s, and is this node's from now on")
+	c.Flags().StringVar(&owner.FromPool, "from-pool", "", "that node called the pool `POOL`, and it is this one from now on")
 	c.Flags().BoolVar(&owner.FromShared, "from-shared", false, "the pool was shared by nodes, and is this node's from now on")
 	c.Flags().BoolVar(&owner.NewCluster, "new-cluster", false, "the pool belongs to the cluster that the daemon finds next")
 	return c

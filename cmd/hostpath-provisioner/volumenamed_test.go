@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// listing responds to lists and watches of volumes with none, and has one named volume, which no label tells.
+// listing responds to lists and watches of volumes with none, and has one named volume, which no
+// label tells.
 func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -38,8 +39,8 @@ func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
 	}
 }
 
-// Each record that no listed object is of is asked for by its name, once: what has an object is what that says, what has none
-// is orphaned, and what could not be asked for is not known.
+// Each record that no listed object is of is asked for by its name, once: what has an object is
+// what that says, what has none is orphaned, and what could not be asked for is not known.
 func TestVolumesByName(t *testing.T) {
 	h := newHost(t, plain)
 	h.call("prepare", "fast")

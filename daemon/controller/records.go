@@ -218,6 +218,9 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	}
 	switch verdict.Action {
 	case plan.Finish:
+		if rec.Place == record.InTrash {
+			return true, c.discard(ctx, w, rec.PV)
+		}
 		w.purges.Add(item{name: rec.PV})
 	case plan.Undo:
 		err = c.undo(ctx, w, h, rec)

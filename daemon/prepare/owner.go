@@ -14,6 +14,7 @@ import (
 type Owner struct {
 	Node       string // this node's name
 	From       string // the node whose pool this was, and is not any more; "" says nothing
+	FromPool   string // what that node called the pool, "" as this one does
 	NewCluster bool   // the next cluster that a daemon finds is the pool's
 	FromShared bool   // nodes shared the pool, and do not any more
 	Shared     bool   // the pool has scope shared
@@ -66,6 +67,9 @@ func (o Options) takenOver(ctx context.Context, report hostcheck.Report, m hostc
 	case m.Node != from && !slices.Contains(former, from) && !slices.Contains(recorded, from):
 		return m, fmt.Errorf("neither the marker nor a record names node %q: %w", from, ErrNotOwner)
 	}
+	if o.Owner.FromPool != "" {
+		m.Pool = o.Pool.Name
+	}
 	if o.Owner.Shared {
 		m.Node = ""
 		return m, nil
@@ -82,6 +86,11 @@ func (o Options) tell(r *Result, was, now hostcheck.Marker) {
 	if was.Node != now.Node || was.FormerNodes != now.FormerNodes {
 		r.did("noted in marker %s that the pool was node %s's and is %s", now.ID, o.Owner.From, whose(now))
 		r.note("PersistentVolumes keep the name of node %s: see docs/operation.md, \"A node with another name\"", o.Owner.From)
+	}
+	if was.Pool != now.Pool {
+		r.did("noted in marker %s that the pool was called %s and is called %s", now.ID, was.Pool, now.Pool)
+		r.note("PersistentVolumes keep the path and the pool that they have: see docs/operation.md, " +
+			"\"A node with another name\"")
 	}
 	if was.Scope != now.Scope {
 		r.did("noted in marker %s that nodes do not share the pool any more", now.ID)

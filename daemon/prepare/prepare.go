@@ -134,7 +134,11 @@ func (o Options) judge(report hostcheck.Report) (step, *hostcheck.Marker, error)
 	if err != nil && !o.Replace {
 		return nothing, nil, err
 	}
-	what, err := decide(o.Pool.Name, found, remembered, o.Replace)
+	name := o.Pool.Name
+	if of := o.Owner; found != nil && of.FromPool == found.Pool && of.From != "" && found.Node == of.From {
+		name = found.Pool
+	}
+	what, err := decide(name, found, remembered, o.Replace)
 	if err != nil {
 		return nothing, nil, fmt.Errorf("pool %q: %w", o.Pool.Name, err)
 	}
@@ -161,6 +165,9 @@ func (o Options) mark(ctx context.Context, r *Result) error {
 			return err
 		}
 		r.did("wrote marker %s on the filesystem of %s", m.ID, o.Pool.Path)
+	}
+	if m.Pool != o.Pool.Name {
+		return nil // handOver renames it, and remembers it then
 	}
 	if err := state.Remember(o.StateDir, o.Pool.Name, m); err != nil {
 		return err

@@ -225,3 +225,27 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		}
 	}
 }
+
+// What is moved to the trash now has a record of this version, by which it is told from what
+// version 1 had there.
+func TestTrashOfVersion1(t *testing.T) {
+	for _, place := range []record.Place{record.InPool, record.InTrash} {
+		r := onTmpfs(t)
+		data(t, r)
+		if place == record.InTrash {
+			must(t, r.Trash(t.Context(), r.id, pv))
+		}
+		file := r.meta("volumes", pv+".json")
+		text, err := os.ReadFile(file)
+		must(t, err)
+		old := bytes.Replace(text, []byte(`"version": 2`), []byte(`"version": 1`), 1)
+		must(t, os.WriteFile(file, old, 0o600))
+		if was := r.lookup(t, pv); was.Version != 1 || was.Place != place {
+			t.Fatalf("%+v", was)
+		}
+		must(t, r.Trash(t.Context(), r.id, pv))
+		if now := r.lookup(t, pv); now.Version != record.Version || now.Place != record.InTrash {
+			t.Errorf("it was in the %s: %+v", place, now)
+		}
+	}
+}
