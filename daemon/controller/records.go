@@ -166,8 +166,8 @@ func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
 	if inUse && was.Status.Phase != now.Status.Phase && !ours && !plan.OnEveryNode(now) {
 		w.volumes.Add(item{name: now.Name})
 	}
-	size, _ := plan.Bytes(now.Spec.Capacity[corev1.ResourceStorage])
-	if before, _ := plan.Bytes(was.Spec.Capacity[corev1.ResourceStorage]); size != before {
+	size, _ := plan.Bytes(plan.SizeOf(now))
+	if before, _ := plan.Bytes(plan.SizeOf(was)); size != before {
 		p, known := w.disk.Account.PromisedTo(now.Name)
 		if known && p.Volume != uint64(max(size, 0)) {
 			signal(w.recheck)

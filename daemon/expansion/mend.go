@@ -80,7 +80,7 @@ func sizeKey(pv *corev1.PersistentVolume) string { return "size/" + string(pv.UI
 func (x *Expander) tooSmall(
 	p Pool, rec record.Record, pv *corev1.PersistentVolume, room capacity.Room,
 ) {
-	if has := pv.Spec.Capacity[corev1.ResourceStorage]; !x.said.New(sizeKey(pv), has.String()) {
+	if has := plan.SizeOf(pv); !x.said.New(sizeKey(pv), has.String()) {
 		return
 	}
 	message := plan.TooSmall(x.Node, p.Pool, rec, pv, room)

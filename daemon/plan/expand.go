@@ -216,7 +216,7 @@ func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
 func TooSmall(
 	node string, p Pool, rec record.Record, v *corev1.PersistentVolume, room capacity.Room,
 ) string {
-	has := v.Spec.Capacity[corev1.ResourceStorage]
+	has := SizeOf(v)
 	return fmt.Sprintf("node %s: the volume object says %s, and %s is kept for it: pool %s: %s",
 		node, words.Name(has.String()), words.Size(rec.Reserved()), p.Name, roomLeft(room))
 }
@@ -228,7 +228,7 @@ func Larger(
 	p Pool, rec record.Record, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 ) (bytes int64, ok bool) {
 	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
-	has, exact := Bytes(v.Spec.Capacity[corev1.ResourceStorage])
+	has, exact := Bytes(SizeOf(v))
 	sized := exact && has > 0 && rec.Promised == 0 && rec.Requested > has
 	if !sized || rec.Place != record.InPool || !f.points() {
 		return 0, false
