@@ -2,11 +2,9 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
 // Refused returns how much the API server refuses again and again of what this daemon asks for, and
@@ -67,14 +65,12 @@ func (c *Controller) noteVolume(name string, err error) {
 	c.refusals.Note(report.AboutObjects(report.Volume(pv)), err)
 }
 
-// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot
-// waits.
+// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot waits.
+// The policies let no event be about the content.
 func (c *Controller) noteContent(i item, err error) {
-	content := corev1.ObjectReference{Kind: "VolumeSnapshotContent",
-		APIVersion: snapshotapi.GroupVersion.String(), Name: i.name, UID: types.UID(i.uid)}
-	refs := []corev1.ObjectReference{content}
+	about := report.About{What: "VolumeSnapshotContent " + i.name}
 	if known, is := c.Contents.Get(i.name); is {
-		refs = append(refs, report.Snapshot(known.Spec.SnapshotRef))
+		about.Refs = []corev1.ObjectReference{report.Snapshot(known.Spec.SnapshotRef)}
 	}
-	c.refusals.Note(report.AboutObjects(refs...), err)
+	c.refusals.Note(about, err)
 }
