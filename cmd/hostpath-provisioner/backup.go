@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// backupDeadline is how long all reads may take.
+const backupDeadline = 10 * time.Minute
+
+func (p *program) backupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup",
+		Short: "Print this provisioner's volumes and claims, to be created anew",
+		Long: "Backup prints the PersistentVolumes of this provisioner, of all nodes, and their claims as JSON without\n" +
+			"what binds them in this cluster alone. kubectl create -f makes them again where they are lost. The\n" +
+			"data, and objects of other kinds, are not in it.",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, _, err := p.loadPools(nil)
+			if err != nil {
+				return err
+			}
+			return p.backup(c.Context(), cfg)
+		},
+	}
+}
+
+// backup prints the volumes before the claims: a claim whose volume is not there yet is Lost until it is.
+func (p *program) backup(ctx context.Context, cfg config.Config) error {
+	late := fmt.Errorf("not done within %s", backupDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, backupDeadline, late)
+	defer cancel()
+	self := daemon.Self(cfg)
+	client, err := kube.New(kube.Options{
+		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: self, UserAgent: name + "/" + p.version(),
+		OnHealth: func(error) {},
+	})
+	if err != nil {
+		return err
+	}
+	var found []*corev1.PersistentVolume
+	err = client.EachVolume(ctx, func(v *corev1.PersistentVolume) {
+		if self.Serves(v.Annotations[plan.ProvisionedBy]) || v.Labels[plan.PoolLabel] != "" {
+			found = append(found, v)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var volumes, claims []runtime.Object
+	for _, v := range found {
+		var claim *corev1.PersistentVolumeClaim
+		if ref := v.Spec.ClaimRef; ref != nil {
+			if claim, err = client.GetClaim(ctx, ref.Namespace, ref.Name); err != nil {
+				return err
+			}
+		}
+		volume, bound, ok := plan.Backup(v, claim)
+		if !ok {
+			continue
+		}
+		if volumes = append(volumes, volume); bound != nil {
+			claims = append(claims, bound)
+		}
+	}
+	return writeJSON(p.stdout, struct {
+		metav1.TypeMeta
+		Items []runtime.Object `json:"items"`
+	}{metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, append(volumes, claims...)})
+}

@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// A cluster lost its volumes and claims, and they are made again from a backup, as the page says: all are bound, with their
+// data, and are removed with their claims as before.
+func TestBackup(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	one, two, released := h.made("one", class), h.made("two", class), h.made("released", class)
+	w.retain(released.Name)
+	w.DeleteClaim("released")
+	_, err := w.WaitVolumePhase(w.Soon(), released.Name, "Released")
+	w.Must(err)
+	commands, err := pages.Open(rig.Root()).Take("operation.md", "Backups", "sh")
+	w.Must(err)
+	if len(commands) != 2 || commands[0].Text != "hostpath-provisioner backup > volumes.json\n" {
+		t.Fatalf("the page has %q", commands)
+	}
+	text, code := h.Call("backup")
+	file := filepath.Join(hosttest.Dir(w), "volumes.json")
+	if w.Must(os.WriteFile(file, []byte(text), 0o600)); code != 0 {
+		t.Fatal(text)
+	}
+	h.Kill()
+	for _, pv := range []string{one.Name, two.Name, released.Name} {
+		w.deleteVolume(pv)
+		w.force(pv)
+	}
+	w.DeleteClaim("one")
+	w.DeleteClaim("two")
+	w.Eventually("the claims are gone", func() bool {
+		left, err := w.claims()
+		return err == nil && len(left) == 0
+	})
+	w.kubectl(strings.ReplaceAll(commands[1].Text, "volumes.json", file))
+	for _, claim := range []string{"one", "two"} {
+		if pv := w.Bound(claim); pv.Name != one.Name && pv.Name != two.Name {
+			t.Errorf("%s has the volume %s", claim, pv.Name)
+		}
+	}
+	_, err = w.WaitVolumePhase(w.Soon(), released.Name, "Released")
+	w.Must(err)
+	h.run()
+	h.wantData(one.Spec.HostPath.Path, "one")
+	w.DeleteClaim("two")
+	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	h.wantTree(pool.Of(one.Name, released.Name)...)
+}
