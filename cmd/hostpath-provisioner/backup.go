@@ -23,9 +23,9 @@ func (p *program) backupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup",
 		Short: "Print this provisioner's volumes and claims, to be created anew",
-		Long: "Backup prints the PersistentVolumes of this provisioner, of all nodes, and their claims as JSON without\n" +
-			"what binds them in this cluster alone. kubectl create -f makes them again where they are lost. The\n" +
-			"data, and objects of other kinds, are not in it.",
+		Long: "Backup prints the PersistentVolumes of this provisioner, of all nodes, and their\n" +
+			"claims as JSON without what binds them in this cluster alone. kubectl create -f\n" +
+			"makes them again where they are lost. The data is not in it.",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, _, err := p.loadPools(nil)
@@ -37,15 +37,15 @@ func (p *program) backupCommand() *cobra.Command {
 	}
 }
 
-// backup prints the volumes before the claims: a claim whose volume is not there yet is Lost until it is.
+// backup prints the volumes before the claims: a claim without its volume is Lost until it is there.
 func (p *program) backup(ctx context.Context, cfg config.Config) error {
 	late := fmt.Errorf("not done within %s", backupDeadline)
 	ctx, cancel := context.WithTimeoutCause(ctx, backupDeadline, late)
 	defer cancel()
 	self := daemon.Self(cfg)
 	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: self, UserAgent: name + "/" + p.version(),
-		OnHealth: func(error) {},
+		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: self,
+		UserAgent: name + "/" + p.version(), OnHealth: func(error) {},
 	})
 	if err != nil {
 		return err

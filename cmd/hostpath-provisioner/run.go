@@ -161,7 +161,8 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the daemon writes its status; default $RUNTIME_DIRECTORY or this `directory`")
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
-		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(), p.volumesCommand(), p.backupCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(), p.csiNodeCommand(), p.withdrawCommand(),
+		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(), p.csiNodeCommand(), p.withdrawCommand(),
+		p.backupCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})

@@ -3,6 +3,7 @@ package expansion
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,9 +48,8 @@ func (x *Expander) Mend(ctx context.Context, h disk.Handle, p Pool, records []re
 			errs = append(errs, err)
 			continue
 		}
-		x.Log.Info("a record had another size than its volume object, and has its size now",
-			"volume", rec.PV, "pool", p.Name,
-			"had", words.Size(rec.Reserved()), "has", words.Size(uint64(bytes)))
+		x.Log.Info(fmt.Sprintf("a record said %s, and says %s now as its volume object",
+			words.Size(rec.Reserved()), words.Size(uint64(bytes))), "volume", rec.PV, "pool", p.Name)
 	}
 	return errors.Join(errs...)
 }
