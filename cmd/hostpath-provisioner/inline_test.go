@@ -74,3 +74,26 @@ func TestStateOfInline(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot that no VolumeSnapshotContent names is orphaned, unless it is kept on purpose or that is not known.
+func TestStateOfSnapshot(t *testing.T) {
+	named, none := map[string]bool{"s": true}, map[string]bool{}
+	retained := record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool, Retained: true}
+	for _, c := range []struct {
+		of      record.Record
+		handles map[string]bool
+		want    string
+	}{
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool}, named, stateSnapshot},
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool}, none, stateOrphaned},
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool}, nil, stateSnapshot},
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InTrash}, named, "trash"},
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InTrash}, none, stateOrphaned},
+		{record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool, Unpublished: true}, none, stateTaking},
+		{retained, none, stateRetained},
+	} {
+		if got := stateOfSnapshot(c.of, stateOf(c.of, nil, true), c.handles); got != c.want {
+			t.Errorf("%+v, named %v: %s, want %s", c.of, c.handles, got, c.want)
+		}
+	}
+}

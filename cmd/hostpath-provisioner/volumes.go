@@ -40,7 +40,7 @@ const (
 	stateDamaged  = "damaged"      // its record cannot be read
 	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
 	stateInline   = "inline"       // of a pod, which takes it along
-	stateSnapshot = "snapshot"     // of a volume; whether a VolumeSnapshotContent knows it was not asked
+	stateSnapshot = "snapshot"     // of a volume; a VolumeSnapshotContent knows it, or that is not known
 	stateTaking   = "copying"      // a snapshot that may not be whole
 	stateUnknown  = "unknown"      // recorded, and the API was not asked
 )
@@ -178,6 +178,7 @@ type objects struct {
 	volumes []*corev1.PersistentVolume
 	others  []*corev1.PersistentVolume // that the daemon does not watch, and that the records of these pools may be of
 	named   map[string]named           // of records that none of the others is of
+	handles map[string]bool            // that VolumeSnapshotContents name, nil: not known
 	cluster string                     // its ID, "" if this kubeconfig may not know it
 	err     error                      // why it was not asked
 }
@@ -222,6 +223,7 @@ func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
 	if all.cluster, err = client.ClusterID(ctx); err != nil {
 		return objects{err: err}
 	}
+	all.handles = handles(ctx, client, cfg)
 	return all
 }
 
@@ -355,6 +357,9 @@ func rows(d disk, api objects) []volumeRow {
 			}
 		}
 		row.State = stateOf(v, pv, asked)
+		if v.Kind == record.Snapshot {
+			row.State = stateOfSnapshot(v, row.State, api.handles)
+		}
 		row.boundTo(pv)
 		volumes = append(volumes, row)
 		delete(known, v.PV)

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
@@ -35,6 +40,45 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	default:
 		return stateOrphaned
 	}
+}
+
+// stateOfSnapshot is stateOf of a snapshot, by whether a VolumeSnapshotContent names it; nil: that is not known.
+func stateOfSnapshot(v record.Record, state string, handles map[string]bool) string {
+	switch {
+	case v.Retained, v.Unpublished, v.Place != record.InPool && v.Place != record.InTrash:
+		return state
+	case handles != nil && !handles[v.PV]:
+		return stateOrphaned
+	case v.Place == record.InTrash:
+		return string(v.Place)
+	}
+	return state
+}
+
+// handlesWithin is how long the cluster may take to list VolumeSnapshotContents, which it need not have.
+const handlesWithin = 2 * time.Second
+
+// handles are the snapshots that VolumeSnapshotContents name, nil if they cannot be listed, or no pool has any.
+func handles(ctx context.Context, client *kube.Client, cfg config.Config) map[string]bool {
+	if !slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool {
+		return p.Snapshots != "" && p.Snapshots != config.SnapshotsOff
+	}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, handlesWithin)
+	defer cancel()
+	contents := client.Contents(nil)
+	go kube.RunOptional(ctx, contents)
+	select {
+	case <-contents.Synced():
+	case <-ctx.Done():
+		return nil
+	}
+	all := map[string]bool{}
+	for _, one := range contents.List() {
+		all[one.Handle()] = true
+	}
+	return all
 }
 
 // phase is the object's, in a word that says what follows: a released volume is removed unless its
