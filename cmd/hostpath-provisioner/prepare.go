@@ -62,7 +62,7 @@ func (p *program) prepareCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")
 	c.Flags().StringVar(&owner.From, "from-node", "", "the pool was `node`'s, and is this node's from now on")
-	c.Flags().StringVar(&owner.FromPool, "from-pool", "", "that node called the pool `POOL`, and it is this one from now on")
+	c.Flags().StringVar(&owner.FromPool, "from-pool", "", "that node called the pool `name`, and it is this one from now on")
 	c.Flags().BoolVar(&owner.FromShared, "from-shared", false, "the pool was shared by nodes, and is this node's from now on")
 	c.Flags().BoolVar(&owner.NewCluster, "new-cluster", false, "the pool belongs to the cluster that the daemon finds next")
 	return c
@@ -106,7 +106,8 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 	return nil
 }
 
-// labelPool gives the pool's own directory the type that the policy module has for it, if it is loaded.
+// labelPool gives the pool's own directory the type that the policy module has for it, if it is
+// loaded.
 func (p *program) labelPool(ctx context.Context, pool config.Pool, store *volume.Pool) (int, error) {
 	if !selinux.Knows(selinux.PoolType) {
 		return 0, nil
